@@ -13,7 +13,7 @@ from .basis import Basis, make_basis
 from .cached import cached_property
 from .errors import ArgumentError
 from .polynomials import Array, differentiation_matrix, lagrange
-from .quadrature import Rule, ShapeRule, TensorRule
+from .quadrature import Rule, ShapeRule, TensorRule, default_counts, quadrature
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,12 @@ class Tabulation:
         return tuple(gradient.T @ projection for gradient in basis.gradient_eta(self.rule.eta))
 
     @cached_property
+    def integrates_products(self) -> bool:
+        """Whether the rule integrates products of two polynomials of the basis' order."""
+        functions = orthonormal(self.basis, self.rule)
+        return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
+
+    @cached_property
     def dense_differentiation(self) -> Array:
         """`differentiation` as matrices of all points, [dim, Q, Q]."""
         matrices = self.differentiation
@@ -101,6 +107,38 @@ class Tabulation:
         ones = [np.eye(len(matrix)) for matrix in matrices]
         products = ([*ones[:k], matrix, *ones[k + 1 :]] for k, matrix in enumerate(matrices))
         return np.array([reduce(kron, factors) for factors in products])
+
+
+def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
+    """Evaluate the orthonormal functions of the order of a basis, times the roots of a rule's weights.
+
+    Parameters
+    ----------
+    basis : Basis
+    rule : ShapeRule
+
+    Returns
+    -------
+    ndarray, [n_modes, Q]
+        Its rows are orthonormal if the rule is exact for them.
+    """
+    orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), exact_rule(basis)
+    size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
+    return np.asarray(orthogonal.evaluate_eta(rule.eta) * np.sqrt(rule.weights) / size[:, None], dtype=float)
+
+
+def exact_rule(basis: Basis) -> TensorRule:
+    """Make a rule that integrates products of two modes.
+
+    Parameters
+    ----------
+    basis : Basis
+
+    Returns
+    -------
+    TensorRule
+    """
+    return quadrature(basis.shape, default_counts(basis.shape, basis.order))
 
 
 def projection_of_values(basis: Basis, rule: ShapeRule) -> tuple[Basis, Array]:

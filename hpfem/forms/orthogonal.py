@@ -12,9 +12,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Basis, Tabulation
-from hpfem.shapes.basis import make_basis
-from hpfem.shapes.quadrature import ShapeRule, default_counts, quadrature
+from hpfem.shapes import Basis
+from hpfem.shapes.tabulation import exact_rule, orthonormal
 
 from ..errors import NotSuitable
 from .form import BlockProblem
@@ -43,30 +42,14 @@ def check_orthogonal(problem: BlockProblem) -> None:
     check_linear(problem)
     check_noncollocated(problem)
     basis = problem.tabulation.basis
+    if basis.tree.product:
+        raise NotSuitable("the basis is a product of one-dimensional ones, which 'kronecker' is for")
     if problem.n_modes > _MOST_MODES or sum(map(np.count_nonzero, orthogonal_matrices(basis))) > _MOST_ENTRIES:
         raise NotSuitable("the matrices have too many entries to become code")
-    if not _integrates(problem.tabulation):
+    if not problem.tabulation.integrates_products:
         raise NotSuitable("the quadrature does not integrate products of modes")
 
 
-@cache
-def _integrates(tabulation: Tabulation) -> bool:
-    functions = _orthonormal(tabulation.basis, tabulation.rule)
-    return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
-
-
-def _orthonormal(basis: Basis, rule: ShapeRule) -> Array:
-    """Orthonormal functions at the points of a rule, times the roots of its weights."""
-    orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), _exact_rule(basis)
-    size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
-    return orthogonal.evaluate_eta(rule.eta) * np.sqrt(rule.weights) / size[:, None]
-
-
-def _exact_rule(basis: Basis) -> ShapeRule:
-    return quadrature(basis.shape, default_counts(basis.shape, basis.order))
-
-
-@cache
 def orthogonal_matrices(basis: Basis) -> tuple[Array, Array]:
     """Make B and D, by a rule that is exact.
 
@@ -83,15 +66,23 @@ def orthogonal_matrices(basis: Basis) -> tuple[Array, Array]:
     Raises
     ------
     NotSuitable
-        If derivatives are not in the space of the basis.
+        If derivatives of modes are not in the space of the basis.
     """
-    rule = _exact_rule(basis)
-    functions = _orthonormal(basis, rule)
+    found = _matrices(basis)
+    if found is None:
+        raise NotSuitable("derivatives of modes are not in the space of the basis")
+    return found
+
+
+@cache
+def _matrices(basis: Basis) -> tuple[Array, Array] | None:
+    rule = exact_rule(basis)
+    functions = orthonormal(basis, rule)
     values, gradient = basis.evaluate_eta(rule.eta), basis.gradient(basis.shape.collapse(rule.eta))
     modes = np.concatenate([values[None], gradient]) * np.sqrt(rule.weights)
     found = functions @ modes.swapaxes(1, 2)
     if np.abs(found.swapaxes(1, 2) @ functions - modes).max() > 1e-10 * np.abs(modes).max():
-        raise NotSuitable("derivatives of modes are not in the space of the basis")
+        return None
     found[np.abs(found) < _ROUNDING * np.abs(found).max(axis=(1, 2), keepdims=True)] = 0
     return found[0], found[1:, found[1:].any(axis=(0, 2))]
 
@@ -110,4 +101,4 @@ def orthogonal_flops(problem: BlockProblem) -> int:
     """
     B, D = orthogonal_matrices(problem.tabulation.basis)
     value, gradient = 2 * np.count_nonzero(B) + len(B), 2 * np.count_nonzero(D) + len(D) ** 2 * D.shape[1]
-    return 2 * int(value + gradient * problem.form.test_gradient)
+    return 2 * int(value * problem.form.test_value + gradient * problem.form.test_gradient)

@@ -9,6 +9,7 @@ CASES = [
     ("hidden", 2),
     ("other_methods", 2),
     ("failing", 2),
+    ("stretched", 2),
     ("multigrid", 3),
     ("vertices_everywhere", 3),
     ("any_partition", 3),

@@ -69,12 +69,9 @@ def inverse_of_groups(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr
 
     Returns
     -------
-    members : ndarray of int, [k]
-        The unknowns in groups.
-    inverse : csr_array, [k, k]
-        The inverses, times the diagonal: what is to follow a division by the diagonal.
-    None
-        If there are no groups.
+    (ndarray of int, [k], csr_array, [k, k]) or None
+        The unknowns in groups, and the inverses times the diagonal: what is to follow a division by the diagonal. None
+        if there are no groups.
     """
     n, scale = len(diagonal), 1 / np.sqrt(diagonal)
     entries = coo_array(coupled)

@@ -27,7 +27,7 @@ def _code(b: Builder, i: Where) -> str:
 
 
 def _places(b: Builder, i: Where) -> list[str]:
-    """Pointers to the places of a mode, lane by lane: their addresses need no vectors."""
+    """Pointers to the places of a mode, lane by lane: that is faster than a vector of indices and a gather."""
     row, found = b.at("%codes", (i, 1), unit=f"<{b.lanes} x i32>"), []
     for lane in range(b.lanes):
         code = b.new(f"load i32, ptr {b.new(f'getelementptr i32, ptr {row}, i32 {lane}')}, align {INDEX_BYTES}")

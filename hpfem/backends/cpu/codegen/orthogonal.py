@@ -69,7 +69,10 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, 
 def _parts(
     b: Builder, places: dict[str, str], scales: dict[str, str], name: str, matrices: Sequence[Array]
 ) -> Iterator[slice]:
-    """Rows of matrices that have some entries, and a function with the given places and scales for each part."""
+    """Divide the rows of matrices into parts of some entries.
+
+    What is written while a part is handed out becomes a function, which takes the places and scales.
+    """
     done = np.cumsum(sum(np.count_nonzero(matrix, axis=1) for matrix in matrices))
     cuts = np.searchsorted(done, np.arange(_ENTRIES, done[-1], _ENTRIES), side="right")
     for first, last in pairwise(np.unique([0, *cuts, len(done)]).tolist()):

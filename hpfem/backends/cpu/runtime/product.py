@@ -177,6 +177,7 @@ class CpuProduct:
         ndarray or Recorded, [components, size]
             A new one.
         """
+        assert scale is None or not len(constrained)
         if isinstance(vector, Recorded):
             return self._recorded(vector, constrained, scale)
         pool, some = self._pools.setdefault(len(vector), Pool()), len(constrained) > 0
