@@ -5,7 +5,6 @@ import pytest
 
 import hpfem as hp
 from hpfem.mesh import box
-from tests.assembly.meshes import ours
 
 PARTS = (
     lambda x, y, z: np.sin(x) * np.exp(y) + z,
@@ -14,12 +13,16 @@ PARTS = (
 )
 
 
+SOLIDS = ("hex", "prism", "pyramid", "tet")
+
+
 def together(*x):
     return [part(*x) for part in PARTS]
 
 
 def space_on(name, backend, order):
-    return hp.Space(ours("cube_mixed.msh") if name == "mixed" else box(name, (2, 2, 2)), order, backend=backend)
+    """On a small box, of a shape or of all."""
+    return hp.Space(box(*(SOLIDS, (4, 1, 1)) if name == "mixed" else (name, (2, 2, 2))), order, backend=backend)
 
 
 def compare(u, alone, tolerance=1e-12):

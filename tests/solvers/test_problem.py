@@ -13,8 +13,8 @@ from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import problem as problem_module
 from hpfem.support import progress
-from tests.assembly.meshes import ours
 from tests.samples import curved
+from tests.solvers.test_components import space_on
 from tests.support.test_reporting import Terminal
 
 
@@ -29,13 +29,9 @@ def source(x, y, z):
 SIDES = dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "zmin", "zmax"), exact)
 
 
-def space_on(name, backend, order=4):
-    return hp.Space(ours("cube_mixed.msh") if name == "mixed" else box(name, (2, 2, 2)), order, backend=backend)
-
-
 @pytest.mark.parametrize("name", ["mixed", "tet", "hex"])
 def test_it_solves_as_solve_helmholtz_does(name, backend):
-    space = space_on(name, backend)
+    space = space_on(name, backend, 4)
     problem = hp.Problem(space, 1.5, SIDES, tol=1e-12)
     once = hp.solve_helmholtz(space, 1.5, source, SIDES, tol=1e-12)
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -132,12 +133,24 @@ def test_an_element_that_does_not_fit_is_refused():
         default_plans(problem, levels, Limits(shared_block=24 * 1024))
 
 
-def test_tables_beyond_constant_memory_compile():
-    """The tables of tets of order 15 take 72 KiB."""
-    space = hp.Space(straight("tet"), 15)
-    problem, levels = problem_of(hp.Laplacian(space, backend="numpy"))
+def source_of_order(order):
+    problem, levels = problem_of(hp.Laplacian(hp.Space(straight("tet"), order), backend="numpy"))
     layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
-    assert nvrtc.compile_source(program(sumfac_top_source(levels, layout)), "sm_90").cubin.startswith(b"\x7fELF")
+    return program(sumfac_top_source(levels, layout))
+
+
+def test_tables_fit_constant_memory():
+    """Those of tets of order 15 take 72 KiB: some are elsewhere."""
+    for order, elsewhere in ((9, False), (15, True)):
+        tables = re.findall(r"^(HPFEM_\w+) real \w+\[\] = \{(.*)\};", source_of_order(order), re.MULTILINE)
+        size = {kind: 8 * sum(numbers.count(",") + 1 for own, numbers in tables if own == kind) for kind, _ in tables}
+        assert size["HPFEM_CONSTANT"] <= 64 * 1024
+        assert (sum(size.values()) > 64 * 1024) == elsewhere, size
+
+
+@pytest.mark.long
+def test_tables_beyond_constant_memory_compile():
+    assert nvrtc.compile_source(source_of_order(15), "sm_90").cubin.startswith(b"\x7fELF")
 
 
 def test_a_source_that_does_not_compile_is_quoted():
