@@ -39,7 +39,7 @@ def test_nekbone(tmp_path):
     ("shapes", "diagonal"), [("quad", True), (("quad", "tri"), False), (None, False)], ids=["quads", "mixed", "curved"]
 )
 def test_acoustic_wave(shapes, diagonal, tmp_path):
-    mesh = ours("curved_mixed_2d.msh") if shapes is None else box(shapes, (6, 6))
+    mesh = ours("curved_mixed_2d.msh") if shapes is None else box(shapes, (5, 5))
     module = load("acoustic_wave")
     found = module.main(mesh, 5, end=0.6, output=tmp_path, frames=4)
     assert found["diagonal_mass"] == diagonal

@@ -32,14 +32,14 @@ def solved(mesh, backend):
     return 4 * space.n_cells * space.blocks[0].n_points
 
 
-def measured(backend):
-    """Peak of NumPy's memory, what was moved, and the bytes of float32 at all points.
+def measured(backend, n=16):
+    """On n^3 cells: peak of NumPy's memory, what was moved, and the bytes of float32 at all points.
 
     There are so many points that all else, as modes at the points of one element, is small beside a number at each;
     pieces of some elements are smaller too.
     """
     solved(bent(3), backend)  # imports and compiles
-    mesh = bent(16)
+    mesh = bent(n)
     gc.collect()
     tracemalloc.start()
     try:
@@ -59,5 +59,5 @@ def test_no_array_of_all_points_is_made_on_the_host():
 
 def test_one_that_is_made_is_found():
     """Where the host computes there are such arrays: coefficients and factors of the geometry."""
-    peak, moved, everywhere = measured("cpu")
+    peak, moved, everywhere = measured("cpu", 8)
     assert peak > 2 * everywhere and moved.total == 0
