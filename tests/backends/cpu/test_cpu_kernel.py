@@ -389,6 +389,10 @@ def test_other_processors(shape, vector_bytes, rng):
     for dtype, form in (("float64", "Helmholtz"), ("float64", "reaction"), ("float32", "Helmholtz")):
         space = make_space(shape, 2, True, dtype)
         assert max(differences(space, form, "collocated", rng, target)) < TOLERANCE[dtype]
+    own = {TET: "orthogonal", TRI: "orthogonal", PRISM: "orthogonal", HEX: "kronecker", QUAD: "kronecker"}
+    for dtype in TOLERANCE if shape in own else ():
+        space = make_space(shape, 4, False, dtype)
+        assert max(differences(space, "Helmholtz", "noncollocated", rng, target, own[shape])) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("order", [1, 4])
