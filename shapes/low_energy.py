@@ -18,9 +18,9 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array, eye_array, kron
 
 from .basis import Basis, make_basis
-from .quadrature import default_counts, quadrature
 from .segment import SEGMENT
 from .shape import Shape
+from .tabulation import exact_rule
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -123,7 +123,8 @@ def reference_energies(shape: Shape, order: int) -> tuple[Array, Array]:
         Of the derivatives by two local coordinates.
     mass : ndarray, [n_modes, n_modes]
     """
-    basis, rule = make_basis("modified", shape, order), quadrature(shape, default_counts(shape, order))
+    basis = make_basis("modified", shape, order)
+    rule = exact_rule(basis)
     values = basis.evaluate_eta(rule.eta)
     inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
     gradient = np.einsum("qki,kmq->imq", inverse, basis.gradient_eta(rule.eta), optimize=True)

@@ -23,6 +23,17 @@ def problem_of(shape, order, algorithm="noncollocated", mesh=None, **options):
     return replace(hp.Helmholtz(space, 1.3, backend="numpy").choices[0].kernel.problem, algorithm=algorithm)
 
 
+def first_matrix(problem, strategy="sumfac"):
+    """The matrix of the first element, and its metric and mass factors."""
+    n = problem.n_modes
+    source = np.zeros((n, problem.n_elements, n))
+    source[np.arange(n), 0, np.arange(n)] = 1
+    out = np.empty_like(source)
+    NumpyKernel(problem, strategy).apply(source, out)
+    *metric, mass = problem.geometry.factors("metric", 1, np.float64)[0].ravel()
+    return out[:, 0].T, metric, mass
+
+
 @pytest.mark.parametrize("shape", ["hex", "quad"])
 def test_they_are_sparse(shape):
     """Three entries of the mass and one of the stiffness matrix in a row of an interior function, at every order."""
@@ -52,18 +63,13 @@ def test_they_are_the_exact_integrals(order):
 def test_their_products_are_the_matrix_of_an_element(shape, quadrature):
     """Also by a rule that is not exact."""
     problem = problem_of(shape, 3, quadrature=quadrature)
-    n, d = problem.n_modes, problem.shape.dim
-    source = np.zeros((n, problem.n_elements, n))
-    source[np.arange(n), 0, np.arange(n)] = 1
-    out = np.empty_like(source)
-    NumpyKernel(problem, "sumfac").apply(source, out)
-    *metric, mass = problem.geometry.factors("metric", 1, np.float64)[0].ravel()
+    d, (found, metric, mass) = problem.shape.dim, first_matrix(problem)
     S = matrices_of_directions(problem.tabulation, True)
     total = 1.3 * mass * reduce(np.kron, [S[k][0] for k in range(d)])
     for factor, (i, j) in zip(metric, symmetric_pairs(d), strict=True):
         for a, b in {(i, j), (j, i)}:
             total = total + factor * reduce(np.kron, [S[k][2 * (a == k) + (b == k)] for k in range(d)])
-    assert np.abs(out[:, 0].T - total).max() < 1e-13 * np.abs(total).max()
+    assert np.abs(found - total).max() < 1e-13 * np.abs(total).max()
 
 
 def test_what_has_none_is_refused():

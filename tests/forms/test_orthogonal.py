@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.forms.orthogonal import check_orthogonal, orthogonal_flops, orthogonal_matrices
 from hpfem.geometry.jacobians import symmetric_pairs
 from hpfem.shapes import SHAPES
 from hpfem.shapes.basis import make_basis
 from hpfem.shapes.quadrature import default_counts, quadrature
-from tests.samples import curved, skewed, straight
+from tests.forms.test_kronecker import first_matrix, problem_of
+from tests.samples import curved, straight
 
 SUITABLE = ("tri", "prism", "tet")
-
-
-def problem_of(shape, order, algorithm="noncollocated", mesh=None, **options):
-    """Helmholtz on skewed cells."""
-    space = hp.Space(skewed(straight(shape)) if mesh is None else mesh, order, **options)
-    return replace(hp.Helmholtz(space, 1.3, backend="numpy").choices[0].kernel.problem, algorithm=algorithm)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +52,8 @@ def test_their_products_are_the_exact_integrals(name, family):
         rule = quadrature(shape, default_counts(shape, order, 2))
         values, gradient = basis.evaluate_eta(rule.eta), basis.gradient(shape.collapse(rule.eta))
         B, D = orthogonal_matrices(basis)
-        mass, stiffness = (
-            (values * rule.weights) @ values.T,
-            np.einsum("imq,q,jnq->ijmn", gradient, rule.weights, gradient),
-        )
+        mass = (values * rule.weights) @ values.T
+        stiffness = np.einsum("imq,q,jnq->ijmn", gradient, rule.weights, gradient)
         assert np.abs(B.T @ B - mass).max() < 1e-13 * np.abs(mass).max()
         assert np.abs(np.einsum("irm,jrn->ijmn", D, D) - stiffness).max() < 1e-12 * np.abs(stiffness).max()
 
@@ -72,17 +64,13 @@ def test_their_products_are_the_exact_integrals(name, family):
 def test_their_products_are_the_matrix_of_an_element(shape, quadrature):
     problem = problem_of(shape, 3, quadrature=quadrature)
     check_orthogonal(problem)
-    n, (B, D) = problem.n_modes, orthogonal_matrices(problem.tabulation.basis)
-    source = np.zeros((n, problem.n_elements, n))
-    source[np.arange(n), 0, np.arange(n)] = 1
-    out = np.empty_like(source)
-    NumpyKernel(problem, "stdmat" if quadrature else "sumfac").apply(source, out)
-    *metric, mass = problem.geometry.factors("metric", 1, np.float64)[0].ravel()
+    B, D = orthogonal_matrices(problem.tabulation.basis)
+    found, metric, mass = first_matrix(problem, "stdmat" if quadrature else "sumfac")
     total = 1.3 * mass * B.T @ B
     for factor, (i, j) in zip(metric, symmetric_pairs(len(D)), strict=True):
         for a, b in {(i, j), (j, i)}:
             total = total + factor * D[a].T @ D[b]
-    assert np.abs(out[:, 0].T - total).max() < 1e-13 * np.abs(total).max()
+    assert np.abs(found - total).max() < 1e-13 * np.abs(total).max()
 
 
 def test_what_has_none_is_refused():

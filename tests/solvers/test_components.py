@@ -5,6 +5,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.mesh import box
+from tests.samples import NAMES_3D
 
 PARTS = (
     lambda x, y, z: np.sin(x) * np.exp(y) + z,
@@ -13,16 +14,13 @@ PARTS = (
 )
 
 
-SOLIDS = ("hex", "prism", "pyramid", "tet")
-
-
 def together(*x):
     return [part(*x) for part in PARTS]
 
 
 def space_on(name, backend, order):
     """On a small box, of a shape or of all."""
-    return hp.Space(box(*(SOLIDS, (4, 1, 1)) if name == "mixed" else (name, (2, 2, 2))), order, backend=backend)
+    return hp.Space(box(*(NAMES_3D, (4, 1, 1)) if name == "mixed" else (name, (2, 2, 2))), order, backend=backend)
 
 
 def compare(u, alone, tolerance=1e-12):

@@ -106,15 +106,21 @@ class CpuPlain(Strategy):
         return _NUMPY_COST * operator_flops(problem, "sumfac")
 
 
-class CpuDense(Strategy):
-    """Dense reference matrices of affine elements, compiled, one element per SIMD lane: fastest at low order."""
+class _ConstantMatrices(Strategy):
+    """Constant element matrices, compiled, one element per SIMD lane; the kernel has the name of the strategy."""
 
-    name, special = "dense", True
+    special = True
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if elements are affine and the form is linear with constants; see `Strategy.build`."""
         no_options(self, options)
-        return CpuKernel(problem, "dense")
+        return CpuKernel(problem, self.name)
+
+
+class CpuDense(_ConstantMatrices):
+    """Dense reference matrices of affine elements: fastest at low order."""
+
+    name = "dense"
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations: a matrix per geometric factor; see `Strategy.cost`."""
@@ -123,15 +129,10 @@ class CpuDense(Strategy):
         return (_DENSE_COST * matrices + _DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
 
 
-class CpuKronecker(Strategy):
-    """Sparse matrices of one direction of affine hexes and quads, compiled, one element per SIMD lane."""
+class CpuKronecker(_ConstantMatrices):
+    """Sparse matrices of one direction of affine hexes and quads."""
 
-    name, special, tensor = "kronecker", True, True
-
-    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
-        """Build the kernel, if elements are affine and the form is linear; see `Strategy.build`."""
-        no_options(self, options)
-        return CpuKernel(problem, "kronecker")
+    name, tensor = "kronecker", True
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations and what is handed on; see `Strategy.cost`."""
@@ -143,15 +144,10 @@ class CpuKronecker(Strategy):
         return kronecker_flops(problem) + _HANDED_ON * handed_on
 
 
-class CpuOrthogonal(Strategy):
-    """Sparse matrices of an orthonormal basis of affine tets, tris and prisms, compiled, one element per SIMD lane."""
+class CpuOrthogonal(_ConstantMatrices):
+    """Sparse matrices of an orthonormal basis of affine tets, tris and prisms."""
 
-    name, special = "orthogonal", True
-
-    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
-        """Build the kernel, if elements are affine and the form is linear; see `Strategy.build`."""
-        no_options(self, options)
-        return CpuKernel(problem, "orthogonal")
+    name = "orthogonal"
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations; see `Strategy.cost`."""

@@ -5,11 +5,12 @@ An affine element's few numbers multiply what is known when the kernel is writte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....forms import Trace
 from ....forms.form import BlockProblem
+from ....geometry.jacobians import symmetric_pairs
 from .factors import Factors
 from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Operand, Program
@@ -39,6 +40,30 @@ class Group:
     modes: str
     results: str
     scratch: str
+
+
+def factors_of_terms(
+    scales: Mapping[int, str], dim: int, gradients: bool
+) -> tuple[str | None, dict[tuple[int, int], str]]:
+    """What multiplies each term of the element matrix sum_ij G_ij D_i^T D_j + w M.
+
+    Parameters
+    ----------
+    scales : {int: str}
+        See `Group`.
+    dim : int
+    gradients : bool
+        Whether the form has terms with derivatives.
+
+    Returns
+    -------
+    w : str or None
+        None if there is no such term.
+    G : {(i, j): str}
+        Both ways; empty without derivatives.
+    """
+    pairs = symmetric_pairs(dim) if gradients else []
+    return scales.get(len(pairs)), {order: scales[q] for q, (i, j) in enumerate(pairs) for order in ((i, j), (j, i))}
 
 
 def write_affine(
@@ -96,7 +121,7 @@ def write_affine(
                 body(Group(b, prefetched, scales, "%scratch", target, further))
                 b.emit(f"call void @write_modes(ptr {result}, ptr {target}, {where})")
         b.lines[:0] = prefetched.finish()
-    return Program(b.module(), b.flops, 2 * n + scratch, 0)
+    return Program(b.module(), b.flops, 2 * n + scratch, 0, one_by_one=True)
 
 
 def _coefficients(b: Builder, trace: Trace, n_factors: int) -> dict[int, Operand]:

@@ -61,12 +61,15 @@ class Program:
         Vectors of the scratch buffer.
     direction : int
         Of the fibers along which points are visited: the order of the geometric factors.
+    one_by_one : bool
+        Whether components are faster one after the other where nothing is in cache: little is read that they share.
     """
 
     text: str
     flops: int
     scratch_size: int
     direction: int
+    one_by_one: bool = False
 
 
 class Builder:

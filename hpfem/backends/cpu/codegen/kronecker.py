@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from ....forms.form import BlockProblem
 from ....forms.kronecker import check_kronecker, functions_of, matrices_of_directions
-from ....geometry.jacobians import symmetric_pairs
-from .affine import Group, write_affine
+from .affine import Group, factors_of_terms, write_affine
 from .ir import Builder, Program
 from .line import Array, Fiber, product
 
@@ -86,9 +85,7 @@ class _Terms:
     """
 
     def __init__(self, b: Builder, scales: dict[int, str], dim: int, gradients: bool) -> None:
-        pairs = symmetric_pairs(dim) if gradients else []
-        self._b, self._w = b, scales.get(len(pairs))
-        self._G = {order: scales[q] for q, (i, j) in enumerate(pairs) for order in ((i, j), (j, i))}
+        self._b, (self._w, self._G) = b, factors_of_terms(scales, dim, gradients)
 
     def flat(self, t: Sequence[Fiber]) -> list[Fiber]:
         """R_ab of a line of a quad along its first direction, from the lines T_ab."""

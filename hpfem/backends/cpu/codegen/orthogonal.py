@@ -14,8 +14,7 @@ import numpy as np
 
 from ....forms.form import BlockProblem
 from ....forms.orthogonal import check_orthogonal, orthogonal_matrices
-from ....geometry.jacobians import symmetric_pairs
-from .affine import Group, write_affine
+from .affine import Group, factors_of_terms, write_affine
 from .ir import Builder, Program
 from .line import Array, Fiber, product
 
@@ -34,23 +33,22 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, 
     check_orthogonal(problem)
     B, D = orthogonal_matrices(problem.tabulation.basis)
     n, dim, count = problem.n_modes, *D.shape[:2]
-    pairs = symmetric_pairs(dim) if problem.form.test_gradient else []
 
     def product_of(group: Group) -> None:
         b = group.b
         group.prefetch.fetch()
         places = {"%modes": group.modes, "%further": group.scratch, "%results": group.results}
-        scales = {f"%scale{q}": own for q, own in group.scales.items()}
-        parts = partial(_parts, b, places, scales)
+        names = {q: f"%scale{q}" for q in group.scales}
+        parts = partial(_parts, b, places, {names[q]: own for q, own in group.scales.items()})
+        w, G = factors_of_terms(names, dim, problem.form.test_gradient)
         # Matrices whose transposes give the results, and places of what these multiply.
         tests, starts = list[Array](), list[int]()
-        if (w := f"%scale{len(pairs)}") in scales:
+        if w is not None:
             tests, starts = [B], [0]
             for rows in parts("values", [B]):
                 values = _sum(b, [B[rows]], ["%modes"])
                 b.store_fiber([b.mul(w, x) for x in values], b.at("%further", (rows.start, 1)), 1)
-        if pairs:
-            G = {order: f"%scale{q}" for q, (i, j) in enumerate(pairs) for order in ((i, j), (j, i))}
+        if G:
             fluxes = [n + i * count for i in range(dim)]
             tests, starts = [*tests, *D], [*starts, *fluxes]
             for rows in parts("fluxes", list(D)):

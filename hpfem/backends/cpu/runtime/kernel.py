@@ -299,8 +299,8 @@ class CpuKernel(GroupKernel, BlockKernel):
         program = _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, codes is not None)
         super().__init__(program, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
-        # Rows of memory are read in long pieces then; what dense matrices read of the geometry is little.
-        self._one_by_one = strategy in ("dense", "kronecker", "orthogonal") and prefetch
+        # Rows of memory are read in long pieces then.
+        self._one_by_one = program.one_by_one and prefetch
         trace, kind = problem.form.trace, problem.read_factors
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)

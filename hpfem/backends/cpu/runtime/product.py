@@ -195,9 +195,7 @@ class CpuProduct:
             out[:, constrained] = vector[:, constrained]
         return out
 
-    def _recorded(
-        self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Array | None = None
-    ) -> Recorded:
+    def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Array | None) -> Recorded:
         """The product of a recorded vector."""
         recording, some = vector.recording, len(constrained) > 0
         given = recording.once((id(self), len(vector.array)), lambda: (self.new_given(len(vector.array)), self))[0]
