@@ -127,7 +127,7 @@ class C0Space(Immutable):
         return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
 
     @cached_property
-    def _places(self) -> NDArray[np.int64]:
+    def places(self) -> NDArray[np.int64]:
         """Number of each unknown in vectors of all processes, [size]: those of the first one first; collective."""
         owned, comm = self.owned, self.space.comm
         first = sum(comm.all(int(owned.sum()))[: comm.rank])
@@ -175,7 +175,7 @@ class C0Space(Immutable):
             If it has another size.
         """
         whole = self._sized(vector, self.whole_size)
-        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self._places])
+        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self.places])
 
     @staticmethod
     def _sized(vector: Any, size: int) -> NDArray[Any]:

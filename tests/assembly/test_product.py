@@ -46,13 +46,14 @@ class Streams(VectorSpace):
         return StreamPool()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def streams():
     """Scratch asks for the current stream."""
     with fake_cuda():
         yield
 
 
+@pytest.mark.usefixtures("streams")
 @pytest.mark.parametrize("components", [1, 3])
 @pytest.mark.parametrize("conditions", [{}, {"dirichlet": {"xmin": 1.0}, "robin": {"ymin": (2.0, 1.0)}}])
 def test_products_are_those_of_the_global_operator(components, conditions, rng):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.solvers.multigrid.cycle import noise_of
+from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import make_preconditioner
 from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import as_many
@@ -69,15 +71,36 @@ def multigrid(comm):
 
 
 def stretched(comm):
-    """Cells that are stretched, whose functions are solved for in groups, on one process alone."""
-    mesh = hp.box("hex", (8, 3, 3), comm=hp.ALONE)
-    centres = mesh.points[mesh.cells[0].nodes][:, :, 0].mean(axis=1)
-    mesh = mesh.transformed(lambda x: x * np.where(x[:, :1] <= 0.5, [0.02, 1, 1], 1))
-    part = hp.distribute(mesh, comm, owners=np.where(centres < 0.75, 0, 1))
-    given = {"f": 1.0, "dirichlet": {"ymin": 0.0}, "preconditioner": "multigrid", "order": 4, "more": 3}
-    _, v = both(mesh, part, comm, 1e-6, **given)
-    M, _ = make_preconditioner("multigrid", hp.GlobalOperator(hp.Helmholtz(v.space, 1.0), v.c0))
-    assert [any(own.lines is not None for own in M.levels[0].smoothers)] == [comm.rank == 0]
+    """Stretched cells, whose functions are solved for in groups: as many iterations wherever a mesh is cut."""
+    for shape, n, order in (("hex", 3, 3), ("quad", 6, 4)):
+        mesh = hp.box(shape, n, comm=hp.ALONE)
+        centres = mesh.points[mesh.cells[0].nodes].mean(axis=1)
+        mesh = mesh.transformed(lambda x: x * np.array([0.01] + [1] * (x.shape[1] - 1)))
+        stacks = np.minimum((centres * comm.size).astype(int), comm.size - 1)
+        for owners in (stacks[:, 0], stacks[:, 1], random_owners(mesh, comm, 5)):
+            part = hp.distribute(mesh, comm, owners=owners)
+            given = {"f": 1.0, "dirichlet": {"ymin": 0.0}, "preconditioner": "multigrid", "order": order}
+            info, v = both(mesh, part, comm, 1e-6, **given)
+            assert info.iterations < 14
+            M, _ = make_preconditioner("multigrid", hp.GlobalOperator(hp.Helmholtz(v.space, 1.0), v.c0))
+            assert comm.any(any(isinstance(own, SharedLines) for own in M.levels[0].smoothers[0].lines))
+
+
+def irregular(comm):
+    """The vector from which the largest eigenvalue is estimated is that of the whole mesh."""
+    for name in BOXES:
+        mesh = whole(name)
+
+        def vector(own):
+            c0 = hp.C0Space(hp.Space(own, 4, backend="numpy"))
+            A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, components=2)
+            return A.vectors, noise_of(A).reshape(2, -1)
+
+        vectors, rows = vector(hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3)))
+        assert np.array_equal(vectors.agreed(rows.copy()), rows)
+        wanted = by_first(comm, lambda vector=vector, mesh=mesh: (lambda u: u @ u.T)(vector(mesh)[1].astype(float)))
+        found = [[vectors.dot(a, b) for b in rows] for a in rows]
+        assert np.abs(found - wanted).max() < 1e-12 * wanted.max() and np.abs(found[0][1]) < found[0][0] / 2
 
 
 def vertices_everywhere(comm):

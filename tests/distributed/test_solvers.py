@@ -10,6 +10,8 @@ CASES = [
     ("other_methods", 2),
     ("failing", 2),
     ("stretched", 2),
+    ("stretched", 4),
+    ("irregular", 3),
     ("multigrid", 3),
     ("vertices_everywhere", 3),
     ("any_partition", 3),

@@ -76,25 +76,23 @@ def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: Vec
     return added(x, onto)
 
 
-def noise(n: int, xp: Any) -> Any:
-    """Make irregular numbers, the same on every device.
+def noise(numbers: Any) -> Any:
+    """Make irregular numbers of integers, the same on every device.
 
     Parameters
     ----------
-    n : int
-    xp : module
-        NumPy, or that of a device's arrays.
+    numbers : array of uint32, [n]
+        Overwritten.
 
     Returns
     -------
-    array of xp of float64, [n]
+    array of float32, [n]
         Between -0.5 and 0.5.
     """
-    bits = xp.arange(n, dtype=np.uint32)
     for factor, shift in ((2654435761, 15), (2246822519, 13)):
-        bits *= np.uint32(factor)
-        bits ^= bits >> np.uint32(shift)
-    return bits * 2.0**-32 - 0.5
+        numbers *= np.uint32(factor)
+        numbers ^= numbers >> np.uint32(shift)
+    return (numbers >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
 
 
 def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:

@@ -24,7 +24,7 @@ from ...space.block import Block
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue, noise, rest
-from .energies import Energies, element_energies
+from .energies import Energies, cell_energies
 from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
 
@@ -115,14 +115,14 @@ class Level:
             Steps of the smoother.
         """
         found: list[tuple[float, list[LowEnergySmoother]]] = []
-        vectors, dtype, backend = self.A.vectors, self.A.dtype, self.A.operator.backend
+        vectors, backend = self.A.vectors, self.A.operator.backend
         robin = None if self.A.bc is None else self.A.bc.matrix
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
-        start = vectors.agreed(noise(self.A.shape[0], xp).astype(dtype) * free)
+        start = noise_of(self.A) * free
         alike = vectors.comm.each(all(len(part.classes) == 1 for own in energies for part in own))
         for one_class, lines in ((False, True), (False, False), (True, False)):
-            with_lines = vectors.comm.any(any(own.lines is not None for own in self.smoothers))
+            with_lines = vectors.comm.any(any(bool(own.lines) for own in self.smoothers))
             if found and (alike if one_class else not with_lines):
                 continue
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
@@ -217,10 +217,8 @@ class Multigrid:
                 self.levels[-2].keep(self.levels[-1].kept)
         last = self.levels[-1]
         with self._phase("energies"):
-            coupled, blocks = A.operator.form.components, range(len(space.blocks))
-            with vectors.comm.together():
-                of_all = [element_energies(last.A.operator, b, c, vectors.xp) for c in range(coupled) for b in blocks]
-            energies = [of_all[len(blocks) * c :][: len(blocks)] for c in range(coupled)]
+            coupled = range(A.operator.form.components)
+            energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
         with self._phase("smoothers"):
             for level in self.levels[:-1]:
                 level.make_smoothers(energies, self.degree)
@@ -397,6 +395,33 @@ def straightened(space: Space, xp: Any) -> Space:
         nearly = not own.affine and own.geometry.deviation(xp) <= _STRAIGHT
         blocks.append(Block(own.tabulation, own.geometry.straightened(), own.elements) if nearly else own)
     return space if blocks == list(space.blocks) else space.on_blocks(blocks)
+
+
+def noise_of(A: GlobalOperator) -> Any:
+    """Make an irregular vector, the same for every partition of a mesh.
+
+    Parameters
+    ----------
+    A : GlobalOperator
+
+    Returns
+    -------
+    array, [components * size]
+        Numbers for the vertices of the mesh and inside its cells, 0 on edges and faces.
+    """
+    numbering, part, xp = A.c0.numbering, A.c0.space.mesh.part, A.vectors.xp
+    ids = [np.zeros(len(sizes), dtype=np.uint32) for sizes in numbering.sizes]
+    ids[0][:] = np.arange(len(ids[0])) if part is None else part.vertices
+    ids[-1][:] = np.arange(len(ids[-1])) if part is None else part.cells
+    most = max(A.c0.space.orders.values()) ** A.c0.space.mesh.dim
+    within = xp.arange(A.c0.size, dtype=np.uint32)
+    within -= numbering.of_unknowns([own.astype(np.uint32) for own in numbering.offsets], xp)
+    entity = numbering.of_unknowns(ids, xp) * np.uint32(A.components)
+    out = xp.empty((A.components, A.c0.size), A.dtype)
+    for component, row in enumerate(out):
+        row[...] = noise((entity + np.uint32(component)) * np.uint32(most) + within)
+        row[numbering.counts[0] : A.c0.size - numbering.counts[-1]] = 0
+    return out.ravel()
 
 
 def _together(A: GlobalOperator) -> int:

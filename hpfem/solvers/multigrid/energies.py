@@ -1,18 +1,20 @@
 """Mean diffusion and reaction of every cell, and classes of cells with similar means.
 
 In local coordinates xi the energy of a cell, with mean coefficients, is sum_ij S_ij (du/dxi_i, du/dxi_j) + m (u, u):
-S is the mean of k |J| J^-1 J^-T, m that of lam |J|. Functions of low energy are made for classes of S and m.
+S is the mean of k |J| J^-1 J^-T, m that of lam |J|. Functions of low energy are made for classes of S and m, which are
+those of the whole mesh on every process: functions of neighbours are to agree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Shape
+from hpfem.shapes import SHAPES, Shape
 from hpfem.shapes.low_energy import regular_jacobian
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
@@ -20,11 +22,14 @@ from ...errors import NotSuitable
 from ...geometry.jacobians import determinant_and_inverse, symmetric_pairs
 from ...memory import as_numpy
 from ...operators import Operator
+from ...support.communicator import Communicator
 
 Array = NDArray[np.float64]
 
 # Ratio of lengths within a class, the largest ratio that is distinguished, and the maximum of classes in a block.
 SPREAD, CAP, MOST_CLASSES = 2.0, 64.0, 32
+# Of the values of each process, for the median of all.
+_QUANTILES = 101
 # Reaction over diffusion beyond which diffusion is neglected in the energy.
 _REACTION = 1e6
 
@@ -40,7 +45,7 @@ class Energies:
     own : ndarray of int, [E]
         Class of each cell.
     classes : list of (ndarray [dim, dim], float)
-        S and m of each class, up to a factor. The first class is of regular cells.
+        S and m of each class of the shape, up to a factor. The first class is of regular cells.
     """
 
     means: Any
@@ -57,15 +62,13 @@ class Energies:
         return Energies(self.means, np.zeros_like(self.own), self.classes[:1])
 
 
-def element_energies(operator: Operator, number: int, component: int, xp: Any) -> Energies:
-    """Mean energies of the cells of a block.
+def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]:
+    """Mean energies of the cells of a process, and their classes; collective.
 
     Parameters
     ----------
     operator : Operator
         A weak form.
-    number : int
-        Of the block.
     component : int
         Trial and test component.
     xp : module
@@ -73,13 +76,26 @@ def element_energies(operator: Operator, number: int, component: int, xp: Any) -
 
     Returns
     -------
-    Energies
+    list of Energies
+        One per block.
 
     Raises
     ------
     NotSuitable
         If the form is not elliptic in a cell.
     """
+    space, comm = operator.space, operator.space.comm
+    with comm.together():
+        means = [_means(operator, number, component, xp) for number in range(len(space.blocks))]
+    found: dict[int, Energies] = {}
+    for name in space.orders:
+        own = [number for number, block in enumerate(space.blocks) if block.shape.name == name]
+        found.update(zip(own, _classified(SHAPES[name], [means[number] for number in own], comm, xp), strict=True))
+    return [found[number] for number in range(len(space.blocks))]
+
+
+def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
+    """S and m of the cells of a block, [E, dim^2 + 1]."""
     block = operator.space.blocks[number]
     shape, d = block.shape, block.shape.dim
     X, weights = shape.collapse_matrix(block.rule.eta), block.rule.weights.sum()
@@ -98,11 +114,43 @@ def element_energies(operator: Operator, number: int, component: int, xp: Any) -
                     table[:, :-1] = (outer if a == b else outer + outer.swapaxes(1, 2)).reshape(-1, d * d)
                 tables[a, b] = xp.asarray(table / weights)
             means[some] += xp.broadcast_to(values, (len(means[some]), block.n_points)) @ tables[a, b]
-    return _classified(shape, means, xp)
+    return means
 
 
-def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
+def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any) -> list[Energies]:
     """Classes of cells: the cell farthest from all classes starts a new class, until no cell is far."""
+    d, counts = shape.dim, [len(part) for part in parts]
+    n = sum(counts)
+    with comm.together():
+        given = _coordinates(shape, xp.concatenate([xp.zeros((0, d * d + 1)), *parts]), xp)
+    # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
+    pairs = symmetric_pairs(d)
+    twice = np.array([1.0 if i == j else 2.0 for i, j in pairs])
+    far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
+    r, regular = _median(given[-2], comm, xp), twice == 1
+    centres = [np.concatenate([regular, regular, [r, 1 / r]])]
+    nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
+    while True:
+        C, inverse_of_C, rest = np.split(centres[-1], [len(pairs), 2 * len(pairs)])
+        distance = xp.asarray(np.concatenate([inverse_of_C * twice, C * twice, rest[::-1]])) @ given
+        distance -= 2 * (d + 1)
+        own[distance < nearest] = len(centres) - 1
+        xp.minimum(distance, nearest, out=nearest)
+        farthest = int(nearest.argmax()) if n else 0
+        here = (float(nearest[farthest]), as_numpy(given[:, farthest])) if n else (-1.0, None)
+        most, centre = max(comm.all(here), key=lambda cell: cell[0])
+        if centre is None or most <= far or len(centres) == MOST_CLASSES:
+            break
+        centres.append(centre)
+    back = np.linalg.inv(regular_jacobian(shape))
+    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
+    classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
+    split = np.split(as_numpy(own), np.cumsum(counts)[:-1])[: len(parts)]
+    return [Energies(part, some, classes) for part, some in zip(parts, split, strict=True)]
+
+
+def _coordinates(shape: Shape, means: Any, xp: Any) -> Any:
+    """Entries of S over its size and of its inverse, then the reaction and its inverse, [., E]."""
     d, n = shape.dim, len(means)
     R = xp.asarray(regular_jacobian(shape))
     S, m = R @ means[:, :-1].reshape(n, d, d) @ R.T, means[:, -1]
@@ -116,29 +164,22 @@ def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
     level = xp.trace(S, axis1=1, axis2=2) / (d * scale * CAP**2) + 1e-12
     S = xp.ascontiguousarray((S / scale[:, None, None] + level[:, None, None] * xp.eye(d)).transpose(1, 2, 0))
     determinant, inverse = determinant_and_inverse(S, xp)
-    size = determinant ** (1 / d)
-    reaction = 1 + m / scale
-    # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
+    size, reaction = determinant ** (1 / d), 1 + m / scale
     pairs = symmetric_pairs(d)
-    given = xp.stack(
+    return xp.stack(
         [*(S[pair] / size for pair in pairs), *(inverse[pair] * size for pair in pairs), reaction, 1 / reaction]
     )
-    twice = np.array([1.0 if i == j else 2.0 for i, j in pairs])
-    far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
-    r, regular = float(xp.median(reaction)) if n else 1.0, twice == 1
-    centres = [np.concatenate([regular, regular, [r, 1 / r]])]
-    nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
-    while True:
-        C, inverse_of_C, rest = np.split(centres[-1], [len(pairs), 2 * len(pairs)])
-        distance = xp.asarray(np.concatenate([inverse_of_C * twice, C * twice, rest[::-1]])) @ given
-        distance -= 2 * (d + 1)
-        own[distance < nearest] = len(centres) - 1
-        xp.minimum(distance, nearest, out=nearest)
-        farthest = int(nearest.argmax()) if n else 0
-        if not n or float(nearest[farthest]) <= far or len(centres) == MOST_CLASSES:
-            break
-        centres.append(as_numpy(given[:, farthest]))
-    back = np.linalg.inv(regular_jacobian(shape))
-    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
-    classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
-    return Energies(means, as_numpy(own), classes)
+
+
+def _median(values: Any, comm: Communicator, xp: Any) -> float:
+    """Median over all processes, by quantiles of each; 1 where there are none; collective."""
+    if comm.size == 1:
+        return float(xp.median(values)) if len(values) else 1.0
+    own = as_numpy(xp.quantile(values, xp.linspace(0, 1, _QUANTILES))) if len(values) else np.empty(0)
+    found = comm.all((own, np.full(len(own), float(len(values)))))
+    all_values, weights = (np.concatenate([part[i] for part in found]) for i in (0, 1))
+    if not len(all_values):
+        return 1.0
+    order = np.argsort(all_values)
+    below = np.cumsum(weights[order])
+    return float(all_values[order][np.searchsorted(below, below[-1] / 2)])

@@ -2,20 +2,29 @@
 
 Across a thin cell the functions of opposite vertices, edges and faces nearly cancel, so that their sum has little
 energy. The diagonal does not see that. Strongly coupled functions of neighbouring cells form groups, as lines through
-the layers of a mesh; the matrix of each group is inverted.
+the layers of a mesh; the matrix of each group is inverted. Where a group's functions are on several processes, these
+exchange its coefficients, and each multiplies its own rows of the inverse.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import regular_jacobian
+
+from ...assembly import C0Space
+from ...backends import vectors_on
+from ...backends.sharing import Sharing, shared_vectors
+from ...backends.vectors import VectorSpace
+from ...mesh.sorting import unique
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -96,3 +105,149 @@ def inverse_of_groups(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr
     row, column, given = (np.concatenate(own) for own in zip(*parts, strict=True))
     places = np.searchsorted(members, row), np.searchsorted(members, column)
     return members, csr_array((given, places), shape=(len(members),) * 2)
+
+
+class Lines:
+    """z -> the inverse of the groups' matrices times z, in place.
+
+    Parameters
+    ----------
+    members : ndarray of int, [k]
+        Unknowns in groups.
+    inverse : csr_array, [k, k]
+        As `inverse_of_groups` makes it.
+    vectors : VectorSpace
+    dtype : dtype
+        Of the vectors.
+    """
+
+    def __init__(self, members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        self.members = vectors.from_host(members)
+        self.inverse = vectors.sparse(csr_array(inverse.astype(dtype)))
+
+    def __call__(self, z: Any) -> None:
+        """Apply to a vector, [size]; collective where processes share groups."""
+        z[self.members] = self.inverse @ self._coefficients(z)
+
+    def _coefficients(self, z: Any) -> Any:
+        """What the inverse is multiplied with."""
+        return z[self.members]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What a process has of groups that processes share.
+
+    Attributes
+    ----------
+    members : ndarray of int, [k]
+        The functions in groups, as places in what this process has sent to the first one.
+    given : ndarray of int, [m]
+        Those whose coefficients it gives to the others.
+    inverse : csr_array, [k, n]
+        Its rows, with columns for all functions of its groups.
+    places : ndarray of int, [m]
+        Columns of `given`.
+    neighbours : {rank: ndarray of int}
+        Columns that another process has too.
+    """
+
+    members: Indices
+    given: Indices
+    inverse: csr_array
+    places: Indices
+    neighbours: Mapping[int, Indices]
+
+
+class SharedLines(Lines):
+    """The same for groups whose functions are on several processes.
+
+    Parameters
+    ----------
+    part : _Part
+    sent : ndarray of int
+        The unknowns that were sent to the first process.
+    c0 : C0Space
+    vectors, dtype
+        As for `Lines`.
+    """
+
+    def __init__(self, part: _Part, sent: Indices, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        super().__init__(sent[part.members], part.inverse, vectors, dtype)
+        self._n, self._vectors = part.inverse.shape[1], vectors
+        self._given, self._places = vectors.from_host(sent[part.given]), vectors.from_host(part.places)
+        sharing = Sharing(c0.space.comm, self._n, part.neighbours)
+        self._functions = shared_vectors(vectors_on(vectors.device), sharing)
+
+    def _coefficients(self, z: Any) -> Any:
+        """Those of all functions of the groups, from the processes that give them."""
+        found = self._vectors.xp.zeros((1, self._n), z.dtype)
+        found[0, self._places] = z[self._given]
+        return self._functions.summed(found)[0]
+
+
+def lines_of(coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> list[Lines]:
+    """Make what multiplies by the inverses of groups; collective.
+
+    Parameters
+    ----------
+    coupled : csr_array, [size, size]
+        As for `inverse_of_groups`, from the cells of this process.
+    diagonal : ndarray, [size]
+        As there, from all cells.
+    c0 : C0Space
+    vectors : VectorSpace
+        Its vectors, which processes share.
+    dtype : dtype
+        Of the vectors.
+
+    Returns
+    -------
+    list of Lines
+        None, one or two: those of this process alone, and those that it shares.
+    """
+    made, sharing = list[Lines](), c0.numbering.sharing
+    if sharing is not None:
+        strong = sharing.combined(np.diff(coupled.indptr) > 0, np.logical_or)
+        _, group = connected_components(coupled, directed=False)
+        sent = np.flatnonzero(strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]]))
+        numbers, entries = c0.places[sent], coupled[sent][:, sent].tocoo()
+        comm = c0.space.comm
+        found = comm.collected((numbers, numbers[entries.row], numbers[entries.col], entries.data, diagonal[sent]))
+        part = comm.dealt(None if found is None else _dealt(found))
+        if part is not None and len(part.members):
+            made.append(SharedLines(part, sent, c0, vectors, dtype))
+        diagonal = diagonal.copy()
+        diagonal[sent] = np.inf
+    own = inverse_of_groups(coupled, diagonal)
+    return made if own is None else [*made, Lines(*own, vectors, dtype)]
+
+
+def _dealt(given: Sequence[tuple[Any, ...]]) -> list[_Part | None]:
+    """Groups that processes share: what each of them gets, from what each of them has sent."""
+    known = unique(np.concatenate([numbers for numbers, *_ in given]))
+    sent = [np.searchsorted(known, numbers) for numbers, *_ in given]
+    rows, columns = (np.searchsorted(known, np.concatenate([own[i] for own in given])) for i in (1, 2))
+    values, diagonal = np.concatenate([own[3] for own in given]), np.empty(len(known))
+    for places, own in zip(sent, given, strict=True):
+        diagonal[places] = own[4]
+    found = inverse_of_groups(csr_array(coo_array((values, (rows, columns)), (len(known),) * 2)), diagonal)
+    if found is None:
+        return [None] * len(given)
+    row, inverse = np.full(len(known), -1), found[1]
+    row[found[0]] = np.arange(len(found[0]))
+    members = [np.flatnonzero(row[places] >= 0) for places in sent]
+    own_rows = [row[places[at]] for places, at in zip(sent, members, strict=True)]
+    needed = [unique(inverse[own].indices) for own in own_rows]
+    ends = np.cumsum([0, *map(len, needed)])
+    has = csr_array((np.ones(ends[-1]), np.concatenate(needed), ends), shape=(len(given), inverse.shape[0]))
+    meets, seen, parts = csr_array(has @ has.T), np.zeros(inverse.shape[0], dtype=bool), list[_Part | None]()
+    for rank, (at, own, columns) in enumerate(zip(members, own_rows, needed, strict=True)):
+        fresh = ~seen[own]
+        seen[own] = True
+        others = meets.indices[meets.indptr[rank] : meets.indptr[rank + 1]].tolist()
+        common = {other: np.intersect1d(columns, needed[other]) for other in others if other != rank}
+        neighbours = {other: np.searchsorted(columns, both) for other, both in common.items()}
+        places = np.searchsorted(columns, own[fresh])
+        parts.append(_Part(at, at[fresh], csr_array(inverse[own][:, columns]), places, neighbours))
+    return parts

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 
@@ -25,7 +25,7 @@ from ...memory import as_numpy
 from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
-from .lines import inverse_of_groups, strong_pairs
+from .lines import Lines, lines_of, strong_pairs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -95,12 +95,12 @@ class LowEnergySmoother:
     backend : Backend
         Of the operator.
     lines : bool
-        Whether strongly coupled functions are solved for together, except those that processes share.
+        Whether strongly coupled functions are solved for together.
 
     Attributes
     ----------
-    lines : (array of int, array), or None
-        Groups of strongly coupled functions, as `inverse_of_groups` has them; None if there are none.
+    lines : list of Lines
+        Groups of strongly coupled functions.
     """
 
     def __init__(
@@ -112,13 +112,16 @@ class LowEnergySmoother:
         backend: Backend,
         lines: bool = True,
     ) -> None:
-        self.lines: Any = None
+        self.lines: list[Lines] = []
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
         if not c0.size:
             with c0.space.mesh.comm.together():
-                return
+                pass
+            if lines and c0.space.comm.any(False):
+                lines_of(csr_array((0, 0)), np.empty(0), c0, vectors, dtype)
+            return
         cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
         whole = c0.low_energy_matrix
         Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
@@ -140,19 +143,16 @@ class LowEnergySmoother:
                     " that fixes the solution?"
                 )
         self._inverse = (1 / D).astype(dtype)
-        if lines and any(own.coupling.size for own in cells):
-            found = inverse_of_groups(self._coupled(cells, energies, Q, c0), as_numpy(D))
-            if found is not None:
-                self.lines = xp.asarray(found[0]), vectors.sparse(csr_array(found[1].astype(dtype)))
+        if lines and c0.space.comm.any(any(own.coupling.size for own in cells)):
+            self.lines = lines_of(self._coupled(cells, energies, Q), as_numpy(D), c0, vectors, dtype)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
         if self._T is None:
             return added(r * 1, onto)
         z = self._T.transposed(r, self._inverse)
-        if self.lines is not None:
-            members, inverse = self.lines
-            z[members] = inverse @ z[members]
+        for lines in self.lines:
+            lines(z)
         return self._T(z, onto)
 
     def scale(self, factor: float) -> None:
@@ -166,8 +166,8 @@ class LowEnergySmoother:
             self._T.scale(factor)
 
     @staticmethod
-    def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix, c0: C0Space) -> csr_array:
-        """Mean energies of strongly coupled functions that no other process has, [size, size]."""
+    def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
+        """Mean energies of strongly coupled functions in the cells of this process, [size, size]."""
         rows, columns, values = list[Any](), list[Any](), list[Any]()
         for own, codes in zip(cells, Q.codes, strict=True):
             for found, place in zip((rows, columns), own.pairs, strict=True):
@@ -179,6 +179,5 @@ class LowEnergySmoother:
         first, numbers = distinct(every.astype(np.int64) - low, int(every.max(initial=0)) - low + 1)
         used = every[first]
         local = csr_array((given, tuple(numbers.reshape(2, -1))), shape=(len(used),) * 2)
-        inside = diags_array((c0.multiplicity_here == c0.multiplicity).astype(np.float64))
         some = Q.of_codes(used)
-        return csr_array(inside @ (some.T @ local @ some) @ inside)
+        return csr_array(some.T @ local @ some)
