@@ -87,9 +87,11 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
     space, comm = operator.space, operator.space.comm
     with comm.together():
         means = [_means(operator, number, component, xp) for number in range(len(space.blocks))]
+    of_shape: dict[str, list[int]] = {name: [] for name in space.orders}
+    for number, block in enumerate(space.blocks):
+        of_shape[block.shape.name].append(number)
     found: dict[int, Energies] = {}
-    for name in space.orders:
-        own = [number for number, block in enumerate(space.blocks) if block.shape.name == name]
+    for name, own in of_shape.items():
         found.update(zip(own, _classified(SHAPES[name], [means[number] for number in own], comm, xp), strict=True))
     return [found[number] for number in range(len(space.blocks))]
 
