@@ -32,7 +32,7 @@ from ..mesh import Mesh
 from ..mesh.aligned import AlignedTopology
 from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
-from .traces import Array, Indices, edge_block, entity_modes, inner_block, modes_by_entity
+from .traces import Array, Indices, edge_block, entity_modes, inner_block, modes_by_entity, sizes_by_entity
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,7 +450,7 @@ class Numbering:
         rows = np.sort(np.concatenate(turned))
         shape = len(seen[0].ids), basis.n_modes
         make = partial(self._codes, basis, seen, rows)
-        codes = Codes(shape, make, complete and not len(rows), modes_by_entity(basis))
+        codes = Codes(shape, make, complete and not len(rows), modes_by_entity(basis), sizes_by_entity(basis))
         return LocalToGlobal(codes, *(_sparse(entries, rows, self.size) for entries in (own, rotated, back)))
 
     def _codes(self, basis: Basis, seen: Sequence[Seen], rows: Indices, xp: Any) -> Any:

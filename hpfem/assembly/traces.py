@@ -83,6 +83,24 @@ def modes_by_entity(basis: Basis) -> Indices:
 
 
 @cache
+def sizes_by_entity(basis: Basis) -> Indices:
+    """Numbers of modes of the entities of a cell, in the order of `modes_by_entity`.
+
+    Parameters
+    ----------
+    basis : Basis
+        As for `entity_modes`.
+
+    Returns
+    -------
+    ndarray of int, [entities]
+        Read-only.
+    """
+    entities = ((dim, number) for dim, own in enumerate(basis.shape.entities) for number in range(len(own)))
+    return _frozen(np.array([len(entity_modes(basis, *entity)) for entity in entities]))
+
+
+@cache
 def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
     """Coefficients in an entity's local order from those in its global order, all modes of the entity.
 

@@ -98,11 +98,11 @@ class CellwiseProduct:
         self._vectors, self._Q, self._dtype, self._pool = vectors, Q, dtype, vectors.pool()
         self.restriction = vectors.restriction(Q, dtype)
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
+        self._there = [self._operand(M, self.restriction, number) for number, M in enumerate(matrices)]
+        self._back = [self._operand(transposed(M), self._outer, number) for number, M in enumerate(matrices)]
         self._some, self._shared = dict[bool, Any](), vectors.xp.asarray(vectors.shared)
         if vectors.comm.size > 1:
             self._some = {outer: self._gathering(outer).gather_some(vectors.shared) for outer in (False, True)}
-        self._there = [self._operand(M, self.restriction, number) for number, M in enumerate(matrices)]
-        self._back = [self._operand(transposed(M), self._outer, number) for number, M in enumerate(matrices)]
 
     def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
         """The dense matrix for the local numbers of a block."""

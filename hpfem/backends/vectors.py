@@ -70,13 +70,21 @@ class Codes:
         Whether all rows have one entry +-1, so that no code is negative.
     modes : ndarray of int, [n_modes], optional
         The modes of an element entity by entity, as their numbers stand side by side in vectors; by default in order.
+    sizes : ndarray of int, [entities], optional
+        Numbers of modes of these entities.
     """
 
     def __init__(
-        self, shape: tuple[int, int], make: Callable[[Any], Any], signed: bool, modes: Indices | None = None
+        self,
+        shape: tuple[int, int],
+        make: Callable[[Any], Any],
+        signed: bool,
+        modes: Indices | None = None,
+        sizes: Indices | None = None,
     ) -> None:
         self.shape, self._make, self.signed = shape, make, signed
         self.modes: Indices = np.arange(shape[1]) if modes is None else modes
+        self.sizes: Indices = np.array([shape[1]]) if sizes is None else sizes
 
     def on(self, xp: Any) -> Any:
         """Codes as an array.
@@ -110,7 +118,7 @@ class Codes:
         if isinstance(rows, slice) and rows == slice(None):
             return self
         shape = len(rows), self.shape[1]
-        return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes)
+        return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes, self.sizes)
 
     def by_entity(self) -> Codes:
         """Put the rows of every element in the order of `modes`.
@@ -119,7 +127,8 @@ class Codes:
         -------
         Codes
         """
-        return Codes(self.shape, lambda xp: self.on(xp).take(xp.asarray(self.modes), axis=1), self.signed)
+        make = lambda xp: self.on(xp).take(xp.asarray(self.modes), axis=1)  # noqa: E731
+        return Codes(self.shape, make, self.signed, sizes=self.sizes)
 
     def shifted(self, n: int) -> Codes:
         """Shift the numbers of the rows that are given by matrices.
@@ -140,7 +149,7 @@ class Codes:
             codes = self.on(xp)
             return xp.where(codes < 0, codes - n, codes)
 
-        return Codes(self.shape, make, False, self.modes)
+        return Codes(self.shape, make, False, self.modes, self.sizes)
 
 
 class BlockMatrix:

@@ -12,8 +12,8 @@ from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors import cellwise, indexed
-from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16
-from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
+from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16, layout_of
+from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables, entity_places
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from hpfem.memory import HOST
 from tests.assembly.meshes import ours, rotated
@@ -29,6 +29,17 @@ def folder(tmp_path_factory):
 def rounded(values):
     """Numbers as bfloat16 has them."""
     return (bfloat16(values).astype(np.uint32) << 16).view(np.float32)
+
+
+def by_element(found, tile, block):
+    """Results that stand entity by entity in tiles of elements, [E, n_modes]."""
+    ends, out, flat = np.cumsum(block.sizes), np.empty_like(found), found.reshape(-1)
+    for first in range(0, len(found), tile):
+        own = out[first : first + tile]
+        given = flat[first * found.shape[1] :]
+        for a, b in zip(ends - block.sizes, ends, strict=True):
+            own[:, block.modes[a:b]] = given[a * len(own) : b * len(own)].reshape(len(own), b - a)
+    return out
 
 
 def test_bfloat16_is_rounded_to_the_nearest():
@@ -76,10 +87,12 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
         Q_arrays = index.codes[rows], index.row_starts, index.columns, index.values.astype(np.float32)
         for descending, given in ((False, (x / weights, weights)), (True, (x, None))):
             out = np.full(codes.shape, np.nan, np.float32)
-            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, *given, out)
+            layout = layout_of(entity_places(Q.blocks[number]))
+            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, layout, *given, out)
             blocks, shared = -(-len(codes) // tiles.elements), tiles.shared_bytes
             run(own, "cellwise", blocks, 0, *arguments, descending=descending, shared=shared)
-            assert np.abs(out - wanted).max() < 2e-6 * np.sqrt(n) * np.abs(wanted).max()
+            found = by_element(out, tiles.elements, Q.blocks[number])
+            assert np.abs(found - wanted).max() < 2e-6 * np.sqrt(n) * np.abs(wanted).max()
 
 
 def test_what_is_no_number_stays_so(folder, rng):
@@ -92,8 +105,9 @@ def test_what_is_no_number_stays_so(folder, rng):
     out = np.zeros(codes.shape, np.float32)
     own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
     Q_arrays = index.codes[: codes.size], index.row_starts, index.columns, index.values.astype(np.float32)
-    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, x, None, out
+    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, layout_of(entity_places(Q.blocks[0])), x, None, out
     run(own, "cellwise", -(-len(codes) // tiles.elements), 0, *arguments, shared=tiles.shared_bytes)
+    out = by_element(out, tiles.elements, Q.blocks[0])
     touched = (codes // 2 == codes[1, -1] // 2).any(axis=1)
     assert np.array_equal(np.isnan(out).all(axis=1), touched) and np.array_equal(np.isnan(out).any(axis=1), touched)
 
@@ -137,7 +151,7 @@ def test_sums_of_many_blocks_are_folded(on_host, rng, monkeypatch):
 
 
 def test_what_gathers_by_entity_is_made_once(on_host, rng):
-    """Products of one space share it; its sums are the same, to the bit."""
+    """Products of one space share it; its sums are the same, to the bit; also by tiles of elements."""
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4))
     Q = c0.block_matrix
     restriction = HostVectorSpace(HOST).restriction(Q, np.float64)
@@ -151,6 +165,14 @@ def test_what_gathers_by_entity_is_made_once(on_host, rng):
     assert np.array_equal(moved.gather(found), restriction.gather(wanted))
     some = np.arange(0, c0.size, 3)
     assert np.array_equal(moved.gather_some(some)(found), restriction.gather_some(some)(wanted))
+    tiles = [0, 2, 3, 5, 1][: len(Q.blocks)]
+    in_tiles = [own.copy() for own in local]
+    for own, block, tile in zip(in_tiles, Q.blocks, tiles, strict=True):
+        if tile:
+            places = by_element(np.arange(own.size).reshape(own.shape), tile, block)
+            own.reshape(-1)[places.ravel()] = own.ravel().copy()
+    sums = restriction.by_entity(tiles).gather(np.concatenate([own.ravel() for own in in_tiles]))
+    assert np.array_equal(sums, restriction.gather(wanted)) and restriction.by_entity([0, 0]) is restriction
     # Its memory is free as soon as nobody uses it.
     gone = [weakref.ref(own) for own in (restriction, moved)]
     gc.disable()

@@ -5,6 +5,9 @@
 // ELEMENT_WARPS by ELEMENT_TILES tiles of 16, and the rows of M, MODE_WARPS by MODE_PAIRS pairs of tiles of 8. `matrix`
 // [pair][tile of 16 columns][lane][tile of the pair][2] holds M as HPFEM_MULTIPLY_16 wants it, zero beyond MODES.
 //
+// The results of a block stand entity by entity: those of all its elements for the first entity, element by element, then
+// for the next one; so sums over cells read neighbours side by side. `layout` has the place of each mode in that order.
+//
 // `real`, `Index`, MODES, THREADS, ELEMENT_WARPS, ELEMENT_TILES, MODE_WARPS, MODE_PAIRS, BLOCKS and SIDE are given.
 // BLOCKS: those of a multiprocessor that registers are to be enough for. SIDE: numbers that a thread reads at a time, as
 // their loads are then under way together.
@@ -17,6 +20,9 @@ static_assert(32 * ELEMENT_WARPS * MODE_WARPS == THREADS && 16 * MODE_WARPS * MO
 struct alignas(16) Pair {
   unsigned of[2][2];
 };
+struct alignas(8) Place {
+  unsigned short offset, size, within, unused; // of the mode's entity, of its modes, and among these
+};
 struct Weighted {
   const real *x, *weights;
   HPFEM_DEVICE real operator[](long long i) const { return weights ? weights[i] * x[i] : x[i]; }
@@ -25,7 +31,7 @@ struct Weighted {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     cellwise(const long long elements, const Index *__restrict__ codes, const Index *__restrict__ row_starts,
              const Index *__restrict__ places, const real *__restrict__ entries, const Pair *__restrict__ matrix,
-             const real *__restrict__ global, const real *__restrict__ weights, real *__restrict__ out) {
+             const Place *__restrict__ layout, const real *__restrict__ global, const real *__restrict__ weights, real *__restrict__ out) {
   HPFEM_SHARED(shared);
   unsigned *const words = reinterpret_cast<unsigned *>(shared);
   unsigned short *const x = reinterpret_cast<unsigned short *>(shared);
@@ -74,11 +80,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   }
   __syncthreads();
-  HPFEM_UNROLL for (int i = 0; i < ELEMENT_TILES; i++) {
-    HPFEM_UNROLL for (int j = 0; j < 2 * MODE_PAIRS; j++) {
-      HPFEM_UNROLL for (int n = 0; n < 4; n++) {
-        const int e = element + 16 * i + g + n / 2 * 8, m = 8 * (2 * pair + j) + 2 * t + n % 2;
-        if (m < MODES) shared[e * MODES + m] = sum[i][j][n];
+  const int here = left < ELEMENTS * MODES ? int(left / MODES) : ELEMENTS;
+  HPFEM_UNROLL for (int j = 0; j < 2 * MODE_PAIRS; j++) {
+    HPFEM_UNROLL for (int second = 0; second < 2; second++) {
+      const int m = 8 * (2 * pair + j) + 2 * t + second;
+      if (m >= MODES) continue;
+      const Place place = layout[m];
+      const int begin = place.offset * here + place.within;
+      HPFEM_UNROLL for (int i = 0; i < 2 * ELEMENT_TILES; i++) {
+        const int e = element + 8 * i + g;
+        if (e < here) shared[begin + e * place.size] = sum[i / 2][j][2 * (i % 2) + second];
       }
     }
   }

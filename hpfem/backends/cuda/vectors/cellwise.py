@@ -151,20 +151,37 @@ class MatrixTiles:
         return source_with(types, constants, "codegen/restriction.h", "vectors/cellwise.h")
 
 
+def layout_of(places: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """Make the table of places of results, as `cellwise.h` wants it.
+
+    Parameters
+    ----------
+    places : ndarray of int, [3, n_modes]
+        As `entity_places` has them.
+
+    Returns
+    -------
+    ndarray of uint16, [n_modes, 4]
+    """
+    return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16))
+
+
 class _Tiled:
-    """A product of a matrix in tiles with a block of Q."""
+    """A product of a matrix in tiles with a block of Q; its results stand entity by entity in tiles of elements."""
 
     def __init__(self, tiles: MatrixTiles, restriction: IndexedRestriction, number: int) -> None:
         self._Q, self._tiles, self._words = restriction.block(number), tiles, upload(tiles.words)
-        elements = len(self._Q[0]) // tiles.n
-        self._blocks, self._elements = -(-elements // tiles.elements), np.int64(elements)
+        self._layout, self.elements = upload(layout_of(restriction.places(number))), tiles.elements
+        n = len(self._Q[0]) // tiles.n
+        self._blocks, self._n = -(-n // tiles.elements), np.int64(n)
         source, device = tiles.source(self._Q[0].dtype), current_device().name
         (self._function,) = functions(source, device, "cellwise", shared_bytes=tiles.shared_bytes)
 
     def __call__(self, x: Any, weights: Any, out: Any) -> None:
         """Write local numbers, those of one vector."""
         if self._blocks:
-            arguments = (self._elements, *self._Q, self._words, x, np.uint64(0) if weights is None else weights, out)
+            given = x, np.uint64(0) if weights is None else weights
+            arguments = self._n, *self._Q, self._words, self._layout, *given, out
             self._function((self._blocks,), (self._tiles.threads,), arguments, shared_mem=self._tiles.shared_bytes)
 
 
@@ -180,6 +197,11 @@ class CudaCellwise(CellwiseProduct):
         after = self._new_local()
         direct = all(isinstance(own, _Tiled) for own in [*self._there, *self._back])
         return [after if direct else self._new_local(), after]
+
+    def _gathering(self, outer: bool) -> Any:
+        operands = self._there if outer else self._back
+        tiles = [own.elements if isinstance(own, _Tiled) else 0 for own in operands]
+        return super()._gathering(outer).by_entity(tiles)
 
     def _sums(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
         rows = None if onto is None else onto[None]

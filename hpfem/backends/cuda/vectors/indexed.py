@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ....geometry.element_map import chunks
-from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
+from ...vectors import HOST_VECTORS, BlockMatrix, Codes, ElementRestriction, VectorSpace, row_entries
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
@@ -75,6 +75,24 @@ def _finish(xp: Any) -> None:
     """Wait for the current stream of a device, so that all streams can read what was made."""
     if xp is not np:
         xp.cuda.get_current_stream().synchronize()
+
+
+def entity_places(codes: Codes) -> NDArray[np.int64]:
+    """Find the places of an element's modes where they stand entity by entity.
+
+    Parameters
+    ----------
+    codes : Codes
+
+    Returns
+    -------
+    ndarray of int, [3, n_modes]
+        For each mode the place of its entity's first one, how many that has, and its place among these.
+    """
+    sizes = codes.sizes
+    offset = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    found = np.stack([offset, np.repeat(sizes, sizes), np.arange(len(offset)) - offset])
+    return found[:, np.argsort(codes.modes)]
 
 
 class IndexTables:
@@ -203,14 +221,15 @@ class IndexTables:
         """
         return max(1, -(-n // (THREADS * self.columns_each)))
 
-    def by_entity(self, Q: BlockMatrix, chosen: Sequence[bool], vectors: VectorSpace) -> IndexTables:
-        """Tables for gather of local numbers that stand entity by entity in each element.
+    def by_entity(self, Q: BlockMatrix, tiles: Sequence[int], vectors: VectorSpace) -> IndexTables:
+        """Tables for gather of local numbers that stand entity by entity in tiles of elements.
 
         Parameters
         ----------
         Q : BlockMatrix
-        chosen : sequence of bool
-            In which blocks they do.
+        tiles : sequence of int
+            By block, elements of a tile: it has the numbers of all its elements for the first entity, element by
+            element, then those for the next one. 0 for a block that stays as it is.
         vectors : VectorSpace
             Where the tables are.
 
@@ -221,16 +240,20 @@ class IndexTables:
         """
         found, xp = copy(self), vectors.xp
         found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
-        for (first, last), own, moves in zip(pairwise(Q.starts), Q.blocks, chosen, strict=True):
-            if first == last or not moves:
+        for (first, last), own, tile in zip(pairwise(Q.starts), Q.blocks, tiles, strict=True):
+            if first == last or not tile:
                 continue
-            places, n = xp.asarray(np.argsort(own.modes).astype(self.codes.dtype)), len(own.modes)
+            n = len(own.modes)
+            offset, size, within = xp.asarray(entity_places(own).astype(self.codes.dtype))
             for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
                 for part in chunks(len(codes), 1, most=AT_ONCE):
                     here = codes[part]
                     row = (here >> bits) - first
                     element, mode = row // n, row % n
-                    moved = ((first + element * n + places[mode]) << bits) + (here & bits)
+                    begin = element // tile * tile
+                    count = xp.minimum((last - first) // n - begin, tile)
+                    place = begin * n + offset[mode] * count + (element - begin) * size[mode] + within[mode]
+                    moved = ((first + place) << bits) + (here & bits)
                     codes[part] = xp.where((row >= 0) & (row < last - first) & (here >= 0), moved, here)
         _finish(xp)
         return found
@@ -289,7 +312,7 @@ class IndexedRestriction(ElementRestriction):
         self._kernels: dict[int, tuple[Any, ...]] = {}
         self._vectors = vectors
         self._sums = vectors.pool()
-        self._by_entity: dict[tuple[bool, ...], IndexedRestriction] = {}
+        self._by_entity: dict[tuple[int, ...], IndexedRestriction] = {}
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
@@ -314,26 +337,41 @@ class IndexedRestriction(ElementRestriction):
         """
         return self._Q.blocks[number].modes
 
-    def by_entity(self, chosen: Sequence[bool]) -> IndexedRestriction:
-        """Make what gathers local numbers that stand entity by entity in each element, or find it made.
+    def by_entity(self, tiles: Sequence[int]) -> IndexedRestriction:
+        """Make what gathers local numbers that stand entity by entity in tiles of elements, or find it made.
 
         Parameters
         ----------
-        chosen : sequence of bool
-            In which blocks they do.
+        tiles : sequence of int
+            By block, elements of a tile (`IndexTables.by_entity`).
 
         Returns
         -------
         IndexedRestriction
             Its `scatter` is the same as before.
         """
-        key = tuple(chosen)
+        key = tuple(map(int, tiles))
+        if not any(key):
+            return self
         if key not in self._by_entity:
             other = copy(self)
-            other._tables = self._tables.by_entity(self._Q, chosen, self._vectors)
+            other._tables = self._tables.by_entity(self._Q, key, self._vectors)
             other._by_entity = {}  # it must not hold itself: its memory is to be free as soon as nobody uses it
             self._by_entity[key] = other
         return self._by_entity[key]
+
+    def places(self, number: int) -> NDArray[np.int64]:
+        """Places of the modes of a block's elements; see `entity_places`.
+
+        Parameters
+        ----------
+        number : int
+
+        Returns
+        -------
+        ndarray of int, [3, n_modes]
+        """
+        return entity_places(self._Q.blocks[number])
 
     def block(self, number: int) -> tuple[Any, ...]:
         """Rows of one block, for other kernels.
