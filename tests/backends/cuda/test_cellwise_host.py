@@ -12,8 +12,8 @@ from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors import cellwise, indexed
-from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16, layout_of
-from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables, entity_places
+from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16
+from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from hpfem.memory import HOST
 from tests.assembly.meshes import ours, rotated
@@ -84,11 +84,11 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
         tiles = MatrixTiles.of(M)
         wanted = local[rows].reshape(codes.shape).astype(np.float64) @ rounded(M).T
         own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
-        Q_arrays = index.codes[rows], index.row_starts, index.columns, index.values.astype(np.float32)
+        Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).block(number, tiles.elements)
         for descending, given in ((False, (x / weights, weights)), (True, (x, None))):
             out = np.full(codes.shape, np.nan, np.float32)
-            layout = layout_of(entity_places(Q.blocks[number]))
-            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, layout, *given, out)
+            layout = tiles.layout(Q.blocks[number])
+            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, *layout, *given, out)
             blocks, shared = -(-len(codes) // tiles.elements), tiles.shared_bytes
             run(own, "cellwise", blocks, 0, *arguments, descending=descending, shared=shared)
             found = by_element(out, tiles.elements, Q.blocks[number])
@@ -104,8 +104,8 @@ def test_what_is_no_number_stays_so(folder, rng):
     tiles = MatrixTiles.of(rng.standard_normal((codes.shape[1],) * 2))
     out = np.zeros(codes.shape, np.float32)
     own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
-    Q_arrays = index.codes[: codes.size], index.row_starts, index.columns, index.values.astype(np.float32)
-    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, layout_of(entity_places(Q.blocks[0])), x, None, out
+    Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).block(0, tiles.elements)
+    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, *tiles.layout(Q.blocks[0]), x, None, out
     run(own, "cellwise", -(-len(codes) // tiles.elements), 0, *arguments, shared=tiles.shared_bytes)
     out = by_element(out, tiles.elements, Q.blocks[0])
     touched = (codes // 2 == codes[1, -1] // 2).any(axis=1)

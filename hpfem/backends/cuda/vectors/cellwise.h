@@ -5,8 +5,10 @@
 // ELEMENT_WARPS by ELEMENT_TILES tiles of 16, and the rows of M, MODE_WARPS by MODE_PAIRS pairs of tiles of 8. `matrix`
 // [pair][tile of 16 columns][lane][tile of the pair][2] holds M as HPFEM_MULTIPLY_16 wants it, zero beyond MODES.
 //
-// The results of a block stand entity by entity: those of all its elements for the first entity, element by element, then
-// for the next one; so sums over cells read neighbours side by side. `layout` has the place of each mode in that order.
+// The numbers of a block stand entity by entity, in `codes` and in `out`: those of all its elements for the first entity,
+// element by element, then for the next one. So neighbours are read side by side, here and in sums over cells. `layout`
+// has the place of each mode in that order; `given` the place in shared memory of each number, `last` those in the last
+// block.
 //
 // `real`, `Index`, MODES, THREADS, ELEMENT_WARPS, ELEMENT_TILES, MODE_WARPS, MODE_PAIRS, BLOCKS and SIDE are given.
 // BLOCKS: those of a multiprocessor that registers are to be enough for. SIDE: numbers that a thread reads at a time, as
@@ -31,30 +33,32 @@ struct Weighted {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     cellwise(const long long elements, const Index *__restrict__ codes, const Index *__restrict__ row_starts,
              const Index *__restrict__ places, const real *__restrict__ entries, const Pair *__restrict__ matrix,
-             const Place *__restrict__ layout, const real *__restrict__ global, const real *__restrict__ weights, real *__restrict__ out) {
+             const Place *__restrict__ layout, const unsigned short *__restrict__ given,
+             const unsigned short *__restrict__ last, const real *__restrict__ global, const real *__restrict__ weights, real *__restrict__ out) {
   HPFEM_SHARED(shared);
   unsigned *const words = reinterpret_cast<unsigned *>(shared);
   unsigned short *const x = reinterpret_cast<unsigned short *>(shared);
   const long long first = (long long)blockIdx.x * ELEMENTS;
   const Restriction<Index> Q{row_starts, places, entries};
-  const long long left = (elements - first) * MODES;
+  const int here = elements - first < ELEMENTS ? int(elements - first) : ELEMENTS;
+  const unsigned short *const target = here < ELEMENTS ? last : given;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int element = warp % ELEMENT_WARPS * (16 * ELEMENT_TILES), pair = warp / ELEMENT_WARPS * MODE_PAIRS;
   // The next columns of M are on their way, the first ones while the block reads its numbers.
   Pair next[MODE_PAIRS];
   const Pair *const mine = matrix + pair * (32 * COLUMN_TILES) + lane;
   HPFEM_UNROLL for (int j = 0; j < MODE_PAIRS; j++) next[j] = mine[32 * COLUMN_TILES * j];
-  for (int i0 = threadIdx.x; i0 < ELEMENTS * MODES; i0 += SIDE * THREADS) {
+  for (int i0 = threadIdx.x; i0 < here * MODES; i0 += SIDE * THREADS) {
     Index own[SIDE];
     HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
       const int i = i0 + s * THREADS;
-      own[s] = i < ELEMENTS * MODES && i < left ? HPFEM_STREAM(codes + first * MODES + i) : Index(-1);
+      own[s] = i < here * MODES ? HPFEM_STREAM(codes + first * MODES + i) : Index(-1);
     }
     real v[SIDE];
     Q.take(own, Weighted{global, weights}, v);
     HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
-      const int i = i0 + s * THREADS, e = i / MODES, m = i - e * MODES;
-      if (i < ELEMENTS * MODES) x[2 * WORDS * e + m] = hpfem_bfloat16(v[s]);
+      const int i = i0 + s * THREADS;
+      if (i < here * MODES) x[target[i]] = hpfem_bfloat16(v[s]);
     }
   }
   constexpr int FILLED = 16 * COLUMN_TILES - MODES;
@@ -80,7 +84,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   }
   __syncthreads();
-  const int here = left < ELEMENTS * MODES ? int(left / MODES) : ELEMENTS;
   HPFEM_UNROLL for (int j = 0; j < 2 * MODE_PAIRS; j++) {
     HPFEM_UNROLL for (int second = 0; second < 2; second++) {
       const int m = 8 * (2 * pair + j) + 2 * t + second;
@@ -94,5 +97,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < ELEMENTS * MODES && i < left; i += THREADS) out[first * MODES + i] = shared[i];
+  for (int i = threadIdx.x; i < here * MODES; i += THREADS) out[first * MODES + i] = shared[i];
 }

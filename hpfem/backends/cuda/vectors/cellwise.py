@@ -11,10 +11,11 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...cellwise import CellwiseProduct, product
+from ...vectors import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
-from .indexed import IndexedRestriction
+from .indexed import IndexedRestriction, entity_places, in_tiles
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -62,9 +63,14 @@ def has_bfloat16(architecture: str) -> bool:
     return int(architecture.removeprefix("sm_")) >= _LEAST
 
 
+def _stride(n: int) -> int:
+    """Words between the elements in shared memory, two given numbers in each: no banks are hit twice."""
+    return _COLUMNS // 2 * -(-n // _COLUMNS) + 4
+
+
 def _words(n: int) -> int:
-    """Words of an element in shared memory: two given numbers in each, and later one sum."""
-    return max(_COLUMNS // 2 * -(-n // _COLUMNS) + 4, n)
+    """Words of an element in shared memory: its given numbers, and later one sum in each."""
+    return max(_stride(n), n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +130,29 @@ class MatrixTiles:
         """Elements of a block."""
         return _ELEMENTS * self.element_warps * self.element_tiles
 
+    def layout(self, codes: Codes) -> tuple[NDArray[np.uint16], ...]:
+        """Make the tables of the places of numbers in tiles of a block's elements, as `cellwise.h` wants them.
+
+        Parameters
+        ----------
+        codes : Codes
+            Of the block.
+
+        Returns
+        -------
+        results : ndarray of uint16, [n, 4]
+        given, last : ndarray of uint16, [elements * n] each
+            Of all tiles, and of the last one, which may have fewer elements.
+        """
+        places = entity_places(codes)
+        tables = []
+        for count in (self.elements, (codes.shape[0] - 1) % self.elements + 1):
+            element, mode = np.divmod(np.arange(count * self.n), self.n)
+            table = np.zeros(self.elements * self.n, dtype=np.uint16)
+            table[in_tiles(np.arange(count * self.n), count, count, places, np)] = 2 * _stride(self.n) * element + mode
+            tables.append(table)
+        return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), *tables
+
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
@@ -151,27 +180,15 @@ class MatrixTiles:
         return source_with(types, constants, "codegen/restriction.h", "vectors/cellwise.h")
 
 
-def layout_of(places: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """Make the table of places of results, as `cellwise.h` wants it.
-
-    Parameters
-    ----------
-    places : ndarray of int, [3, n_modes]
-        As `entity_places` has them.
-
-    Returns
-    -------
-    ndarray of uint16, [n_modes, 4]
-    """
-    return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16))
-
-
 class _Tiled:
-    """A product of a matrix in tiles with a block of Q; its results stand entity by entity in tiles of elements."""
+    """A product of a matrix in tiles with a block of Q; numbers stand entity by entity in tiles of elements."""
 
     def __init__(self, tiles: MatrixTiles, restriction: IndexedRestriction, number: int) -> None:
-        self._Q, self._tiles, self._words = restriction.block(number), tiles, upload(tiles.words)
-        self._layout, self.elements = upload(layout_of(restriction.places(number))), tiles.elements
+        self._Q, self._tiles, self._words = restriction.block(number, tiles.elements), tiles, upload(tiles.words)
+        self._layout, self.elements = (
+            [upload(table) for table in tiles.layout(restriction.codes(number))],
+            tiles.elements,
+        )
         n = len(self._Q[0]) // tiles.n
         self._blocks, self._n = -(-n // tiles.elements), np.int64(n)
         source, device = tiles.source(self._Q[0].dtype), current_device().name
@@ -181,7 +198,7 @@ class _Tiled:
         """Write local numbers, those of one vector."""
         if self._blocks:
             given = x, np.uint64(0) if weights is None else weights
-            arguments = self._n, *self._Q, self._words, self._layout, *given, out
+            arguments = self._n, *self._Q, self._words, *self._layout, *given, out
             self._function((self._blocks,), (self._tiles.threads,), arguments, shared_mem=self._tiles.shared_bytes)
 
 

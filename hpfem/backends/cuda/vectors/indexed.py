@@ -95,6 +95,33 @@ def entity_places(codes: Codes) -> NDArray[np.int64]:
     return found[:, np.argsort(codes.modes)]
 
 
+def in_tiles(row: Any, elements: int, tile: int, places: Any, xp: Any) -> Any:
+    """Move local numbers of a block to where they stand entity by entity in tiles of elements.
+
+    Parameters
+    ----------
+    row : array of int
+        Numbers element by element.
+    elements : int
+    tile : int
+        Elements of a tile: it has the numbers of all its elements for the first entity, element by element, then those
+        for the next one.
+    places : array of int, [3, n_modes]
+        As `entity_places` has them.
+    xp : module
+        Of the arrays.
+
+    Returns
+    -------
+    array of int
+    """
+    offset, size, within = places
+    element, mode = row // len(offset), row % len(offset)
+    begin = element // tile * tile
+    count = xp.minimum(elements - begin, tile)
+    return begin * len(offset) + offset[mode] * count + (element - begin) * size[mode] + within[mode]
+
+
 class IndexTables:
     """A sparse matrix Q [local, global] as `indexed.h` wants it, with 32-bit indices where they are enough.
 
@@ -228,8 +255,7 @@ class IndexTables:
         ----------
         Q : BlockMatrix
         tiles : sequence of int
-            By block, elements of a tile: it has the numbers of all its elements for the first entity, element by
-            element, then those for the next one. 0 for a block that stays as it is.
+            By block, elements of a tile (`in_tiles`); 0 for a block that stays as it is.
         vectors : VectorSpace
             Where the tables are.
 
@@ -243,16 +269,12 @@ class IndexTables:
         for (first, last), own, tile in zip(pairwise(Q.starts), Q.blocks, tiles, strict=True):
             if first == last or not tile:
                 continue
-            n = len(own.modes)
-            offset, size, within = xp.asarray(entity_places(own).astype(self.codes.dtype))
+            places = xp.asarray(entity_places(own).astype(self.codes.dtype))
             for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
                 for part in chunks(len(codes), 1, most=AT_ONCE):
                     here = codes[part]
                     row = (here >> bits) - first
-                    element, mode = row // n, row % n
-                    begin = element // tile * tile
-                    count = xp.minimum((last - first) // n - begin, tile)
-                    place = begin * n + offset[mode] * count + (element - begin) * size[mode] + within[mode]
+                    place = in_tiles(row, own.shape[0], tile, places, xp)
                     moved = ((first + place) << bits) + (here & bits)
                     codes[part] = xp.where((row >= 0) & (row < last - first) & (here >= 0), moved, here)
         _finish(xp)
@@ -360,8 +382,8 @@ class IndexedRestriction(ElementRestriction):
             self._by_entity[key] = other
         return self._by_entity[key]
 
-    def places(self, number: int) -> NDArray[np.int64]:
-        """Places of the modes of a block's elements; see `entity_places`.
+    def codes(self, number: int) -> Codes:
+        """Codes of a block.
 
         Parameters
         ----------
@@ -369,23 +391,31 @@ class IndexedRestriction(ElementRestriction):
 
         Returns
         -------
-        ndarray of int, [3, n_modes]
+        Codes
         """
-        return entity_places(self._Q.blocks[number])
+        return self._Q.blocks[number]
 
-    def block(self, number: int) -> tuple[Any, ...]:
+    def block(self, number: int, tile: int) -> tuple[Any, ...]:
         """Rows of one block, for other kernels.
 
         Parameters
         ----------
         number : int
+        tile : int
+            Elements of a tile (`in_tiles`).
 
         Returns
         -------
         tuple of array
-            Codes of the block; row starts, columns and values of what is not one entry +-1.
+            Codes of the block, in tiles; row starts, columns and values of what is not one entry +-1.
         """
-        return self._codes[number], self._tables.row_starts, self._tables.columns, self._tables.values
+        own, xp, given = self._Q.blocks[number], self._vectors.xp, self._codes[number]
+        places, codes = xp.asarray(entity_places(own).astype(given.dtype)), xp.empty_like(given)
+        for part in chunks(len(given), 1, most=AT_ONCE):
+            rows = xp.arange(part.start, part.stop, dtype=given.dtype)
+            codes[in_tiles(rows, own.shape[0], tile, places, xp)] = given[part]
+        _finish(xp)
+        return codes, self._tables.row_starts, self._tables.columns, self._tables.values
 
     def gather_some(self, columns: Any) -> Callable[[Any], Any]:
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
