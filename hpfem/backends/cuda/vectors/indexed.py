@@ -395,23 +395,23 @@ class IndexedRestriction(ElementRestriction):
         """
         return self._Q.blocks[number]
 
-    def block(self, number: int, tile: int) -> tuple[Any, ...]:
+    def block(self, number: int, tile: int = 0) -> tuple[Any, ...]:
         """Rows of one block, for other kernels.
 
         Parameters
         ----------
         number : int
         tile : int
-            Elements of a tile (`in_tiles`).
+            Elements of a tile (`in_tiles`) in which the codes are wanted; by default they stand element by element.
 
         Returns
         -------
         tuple of array
-            Codes of the block, in tiles; row starts, columns and values of what is not one entry +-1.
+            Codes of the block; row starts, columns and values of what is not one entry +-1.
         """
         own, xp, given = self._Q.blocks[number], self._vectors.xp, self._codes[number]
-        places, codes = xp.asarray(entity_places(own).astype(given.dtype)), xp.empty_like(given)
-        for part in chunks(len(given), 1, most=AT_ONCE):
+        places, codes = xp.asarray(entity_places(own).astype(given.dtype)), xp.empty_like(given) if tile else given
+        for part in chunks(len(given) if tile else 0, 1, most=AT_ONCE):
             rows = xp.arange(part.start, part.stop, dtype=given.dtype)
             codes[in_tiles(rows, own.shape[0], tile, places, xp)] = given[part]
         _finish(xp)
