@@ -8,6 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.memory import count_transfers
 from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import jacobi
 from tests.distributed.meshes import BOXES, by_cell, by_first, difference, exact, random_owners, whole
 from tests.distributed.operator_cases import CLOSE, as_many, problem
@@ -74,15 +75,21 @@ def multigrid(comm, backend="cuda"):
             u = hp.solve_helmholtz(space, f=1.0, dirichlet=exact, preconditioner="multigrid", tol=1e-10, bar=False)
             assert u.info.iterations < 25
         both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner="jacobi", order=2, backend=backend)
-    A = problem(part, backend=backend)[0]
-    M = Multigrid(A)
-    assert M.on_devices == (A.vectors.iteration is not None)
-    r = A.vectors.from_host(A.c0.project(exact))
-    first = [M(r), M(r)]
-    with count_transfers() as moved:
-        again = M(r)
-    assert bool((again == first[0]).all()) and bool((A.vectors.agreed(again.copy()) == again).all())
-    assert moved.total == 0 or not M.on_devices
+    thin = hp.distribute(hp.box("hex", 3, comm=hp.ALONE).transformed(lambda x: x * [0.01, 1, 1]), comm)
+    c0 = hp.C0Space(hp.Space(thin, 3, backend=backend))
+    lines = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, hp.BoundaryConditions(c0, dirichlet={"ymin": 0.0}))
+    for A in (problem(part, backend=backend)[0], lines):
+        M = Multigrid(A)
+        assert M.on_devices == (A.vectors.iteration is not None)
+        assert comm.any(any(isinstance(own, SharedLines) for own in M.levels[0].smoothers[0].lines)) == (A is lines)
+        r = A.vectors.from_host(A.c0.project(exact))
+        first = [M(r), M(r)]
+        with count_transfers() as moved:
+            again = M(r)
+        assert bool((again == first[0]).all()) and bool((A.vectors.agreed(again.copy()) == again).all())
+        assert moved.total == 0 or not M.on_devices
+    u = hp.solve_helmholtz(c0.space, f=1.0, dirichlet={"ymin": 0.0}, preconditioner="multigrid", tol=1e-10, bar=False)
+    assert u.info.iterations < 17
 
 
 def between(comm, backend="cuda"):
