@@ -127,8 +127,17 @@ class C0Space(Immutable):
         return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
 
     @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        return self.places()
+
     def places(self) -> NDArray[np.int64]:
-        """Number of each unknown in vectors of all processes, [size]: those of the first one first; collective."""
+        """Number the unknowns of all processes, those that the first one owns first; collective.
+
+        Returns
+        -------
+        ndarray of int, [size]
+            Their places in what `collected` makes.
+        """
         owned, comm = self.owned, self.space.comm
         first = sum(comm.all(int(owned.sum()))[: comm.rank])
         numbers = np.where(owned, first + np.cumsum(owned) - 1.0, 0.0)
@@ -175,7 +184,7 @@ class C0Space(Immutable):
             If it has another size.
         """
         whole = self._sized(vector, self.whole_size)
-        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self.places])
+        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self._places])
 
     @staticmethod
     def _sized(vector: Any, size: int) -> NDArray[Any]:

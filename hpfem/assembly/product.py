@@ -253,7 +253,7 @@ class Product:
             found = [finish() for finish in begun] or [None] * len(choices)
             back = self._restriction
             if any(found):
-                back = back.by_entity([kernel is not None for kernel in found])
+                back = back.by_entity([int(kernel is not None) for kernel in found])
             self._own_kernels = choices, (found, back)
         return self._own_kernels[1]
 

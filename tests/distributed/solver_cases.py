@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.solvers.multigrid.cycle import noise_of
+from hpfem.solvers.multigrid.energies import cell_energies
+from hpfem.solvers.multigrid.irregular import entity_numbers, irregular
 from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import make_preconditioner
 from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
@@ -72,6 +73,7 @@ def multigrid(comm):
 
 def stretched(comm):
     """Stretched cells, whose functions are solved for in groups: as many iterations wherever a mesh is cut."""
+    given = {"f": 1.0, "dirichlet": {"ymin": 0.0}, "preconditioner": "multigrid"}
     for shape, n, order in (("hex", 3, 3), ("quad", 6, 4)):
         mesh = hp.box(shape, n, comm=hp.ALONE)
         centres = mesh.points[mesh.cells[0].nodes].mean(axis=1)
@@ -79,28 +81,58 @@ def stretched(comm):
         stacks = np.minimum((centres * comm.size).astype(int), comm.size - 1)
         for owners in (stacks[:, 0], stacks[:, 1], random_owners(mesh, comm, 5)):
             part = hp.distribute(mesh, comm, owners=owners)
-            given = {"f": 1.0, "dirichlet": {"ymin": 0.0}, "preconditioner": "multigrid", "order": order}
-            info, v = both(mesh, part, comm, 1e-6, **given)
+            info, v = both(mesh, part, comm, 1e-6, order=order, **given)
             assert info.iterations < 14
             M, _ = make_preconditioner("multigrid", hp.GlobalOperator(hp.Helmholtz(v.space, 1.0), v.c0))
             assert comm.any(any(isinstance(own, SharedLines) for own in M.levels[0].smoothers[0].lines))
+    # One process has all stretched cells, or they end where it ends.
+    mesh = hp.box("hex", (8, 2, 2), comm=hp.ALONE)
+    centres = mesh.points[mesh.cells[0].nodes].mean(axis=1)
+    mesh = mesh.transformed(lambda x: x * np.where(x[:, :1] <= 0.5, [0.02, 1, 1], 1))
+    for last in (0.75, 0.5):
+        part = hp.distribute(mesh, comm, owners=np.where(centres[:, 0] < last, 0, comm.size - 1))
+        both(mesh, part, comm, 1e-6, order=2, **given)
 
 
-def irregular(comm):
+def classes(comm):
+    """Cells have the classes of the whole mesh, also where a process has none of a shape."""
+    mesh = whole("mixed").transformed(lambda x: np.column_stack([x[:, 0] ** 3, x[:, 1], x[:, 2] ** 2 / 10]))
+    for owners in (random_owners(mesh, comm, 4), np.zeros(mesh.n_cells, dtype=int), None):
+        part = hp.distribute(mesh, comm, owners=owners)
+
+        def found(own):
+            space = hp.Space(own, 1, backend="numpy")
+            energies = cell_energies(hp.Helmholtz(space, lambda x, y, z: np.exp(9 * x)), 0, np)
+            of_shape = {}
+            for block, some in zip(space.blocks, energies, strict=True):
+                S = np.array([some.classes[k][0] for k in some.own]).reshape(len(some.own), 9)
+                m = [some.classes[k][1] for k in some.own]
+                numbers = block.elements if own.part is None else own.part.cells[block.elements]
+                of_shape.setdefault(block.shape.name, []).append(np.column_stack([numbers, S, m]))
+            return np.concatenate([np.empty((0, 11)), *(part for parts in of_shape.values() for part in parts)])
+
+        wanted = by_first(comm, lambda mesh=mesh, found=found: found(mesh))
+        rows = np.concatenate(comm.all(found(part)))
+        wanted, rows = (own[np.argsort(own[:, 0])] for own in (wanted, rows))
+        assert len(np.unique(wanted[:, 1:].round(9), axis=0)) > 6
+        assert np.abs(rows - wanted)[:, 1:10].max() < 1e-9 * np.abs(wanted).max()
+        # The middle reaction, in the first class, is found by quantiles.
+        assert np.mean(np.abs(rows - wanted)[:, 10] < 1e-9 * wanted[:, 10]) > 0.5
+
+
+def start(comm):
     """The vector from which the largest eigenvalue is estimated is that of the whole mesh."""
     for name in BOXES:
         mesh = whole(name)
-
-        def vector(own):
+        cells = []
+        for own in (mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3))):
             c0 = hp.C0Space(hp.Space(own, 4, backend="numpy"))
             A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, components=2)
-            return A.vectors, noise_of(A).reshape(2, -1)
-
-        vectors, rows = vector(hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3)))
-        assert np.array_equal(vectors.agreed(rows.copy()), rows)
-        wanted = by_first(comm, lambda vector=vector, mesh=mesh: (lambda u: u @ u.T)(vector(mesh)[1].astype(float)))
-        found = [[vectors.dot(a, b) for b in rows] for a in rows]
-        assert np.abs(found - wanted).max() < 1e-12 * wanted.max() and np.abs(found[0][1]) < found[0][0] / 2
+            rows = irregular(A, entity_numbers(c0.numbering, np)).reshape(2, -1)
+            assert np.array_equal(A.vectors.agreed(rows.copy()), rows)
+            assert own is not mesh or (len(np.unique(rows)) > 0.99 * rows.size and 0.2 < rows.std() < 0.4)
+            cells.append(by_cell(c0.scatter(rows), comm))
+        assert difference(*cells) < 1e-12
 
 
 def vertices_everywhere(comm):

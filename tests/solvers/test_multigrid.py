@@ -101,6 +101,15 @@ def test_layers_of_stretched_cells(shape, order, ratio, rng):
     assert iterations(A, rng) <= 14
 
 
+@pytest.mark.parametrize(("shape", "order"), [("tet", 2), ("tet", 3), ("prism", 2), ("tri", 2)])
+def test_no_vertex_is_free(shape, order, rng):
+    """One layer of cells between given values, without modes inside the cells."""
+    mesh = box(shape, (6, 1) if shape == "tri" else (4, 4, 1))
+    A = operator(mesh, order, lam=1.0, dirichlet=0.0)
+    assert not A.bc.free[: A.c0.counts["vertices"]].any()
+    assert iterations(A, rng) <= 18
+
+
 def test_stretched_tets(rng):
     A = operator(box("tet", (2, 2, 2), upper=(1, 1, 0.1)), 4, lam=0.0, dirichlet={"xmin": 0.0})
     assert iterations(A, rng) <= 18

@@ -4,6 +4,7 @@ energies    mean diffusion and reaction of every cell, and classes of cells with
 smoother    one step of Jacobi's method in a basis of functions of low energy, which differ from class to class
 lines       groups of functions that stretched cells couple strongly
 chebyshev   several steps, as the best polynomial of one
+irregular   the vector from which the largest eigenvalue is estimated
 algebraic   the vertices alone: algebraic multigrid
 cycle       orders P, P/2, .., 1, and the V-cycle through them
 """

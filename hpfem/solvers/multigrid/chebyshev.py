@@ -76,25 +76,6 @@ def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: Vec
     return added(x, onto)
 
 
-def noise(numbers: Any) -> Any:
-    """Make irregular numbers of integers, the same on every device.
-
-    Parameters
-    ----------
-    numbers : array of uint32, [n]
-        Overwritten.
-
-    Returns
-    -------
-    array of float32, [n]
-        Between -0.5 and 0.5.
-    """
-    for factor, shift in ((2654435761, 15), (2246822519, 13)):
-        numbers *= np.uint32(factor)
-        numbers ^= numbers >> np.uint32(shift)
-    return (numbers >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
-
-
 def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:
     """Residual after a correction.
 
@@ -130,7 +111,7 @@ def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, ste
     Returns
     -------
     float
-        A little more than the eigenvalue found; 1 if A is zero. The same on all processes.
+        A little more than the eigenvalue found; 1 if A or `start` is zero. The same on all processes.
     """
     r, ratios, curvatures = start, list[float](), list[float]()
     p = z = B(r)

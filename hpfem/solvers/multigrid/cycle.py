@@ -23,8 +23,9 @@ from ...space import Space
 from ...space.block import Block
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue, noise, rest
+from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue, rest
 from .energies import Energies, cell_energies
+from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
 
@@ -104,7 +105,7 @@ class Level:
         parts = [own[c % len(own)](row) for c, row in enumerate(rows)]
         return parts[0] if self.n == 1 else self.A.vectors.xp.concatenate(parts)
 
-    def make_smoothers(self, energies: list[list[Energies]], degree: int) -> None:
+    def make_smoothers(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much, without.
 
         Parameters
@@ -113,13 +114,15 @@ class Level:
             Per coupled component, per block.
         degree : int
             Steps of the smoother.
+        numbers : list of ndarray of uint32
+            Of the mesh (`entity_numbers`).
         """
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, backend = self.A.vectors, self.A.operator.backend
         robin = None if self.A.bc is None else self.A.bc.matrix
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
-        start = noise_of(self.A) * free
+        start = irregular(self.A, numbers) * free
         alike = vectors.comm.each(all(len(part.classes) == 1 for own in energies for part in own))
         for one_class, lines in ((False, True), (False, False), (True, False)):
             with_lines = vectors.comm.any(any(bool(own.lines) for own in self.smoothers))
@@ -220,8 +223,9 @@ class Multigrid:
             coupled = range(A.operator.form.components)
             energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
         with self._phase("smoothers"):
+            numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             for level in self.levels[:-1]:
-                level.make_smoothers(energies, self.degree)
+                level.make_smoothers(energies, self.degree, numbers)
         with self._phase("vertices"):
             n, size = _together(last.A), last.A.c0.size
             single = last.A if last.n == n else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
@@ -395,33 +399,6 @@ def straightened(space: Space, xp: Any) -> Space:
         nearly = not own.affine and own.geometry.deviation(xp) <= _STRAIGHT
         blocks.append(Block(own.tabulation, own.geometry.straightened(), own.elements) if nearly else own)
     return space if blocks == list(space.blocks) else space.on_blocks(blocks)
-
-
-def noise_of(A: GlobalOperator) -> Any:
-    """Make an irregular vector, the same for every partition of a mesh.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-
-    Returns
-    -------
-    array, [components * size]
-        Numbers for the vertices of the mesh and inside its cells, 0 on edges and faces.
-    """
-    numbering, part, xp = A.c0.numbering, A.c0.space.mesh.part, A.vectors.xp
-    ids = [np.zeros(len(sizes), dtype=np.uint32) for sizes in numbering.sizes]
-    ids[0][:] = np.arange(len(ids[0])) if part is None else part.vertices
-    ids[-1][:] = np.arange(len(ids[-1])) if part is None else part.cells
-    most = max(A.c0.space.orders.values()) ** A.c0.space.mesh.dim
-    within = xp.arange(A.c0.size, dtype=np.uint32)
-    within -= numbering.of_unknowns([own.astype(np.uint32) for own in numbering.offsets], xp)
-    entity = numbering.of_unknowns(ids, xp) * np.uint32(A.components)
-    out = xp.empty((A.components, A.c0.size), A.dtype)
-    for component, row in enumerate(out):
-        row[...] = noise((entity + np.uint32(component)) * np.uint32(most) + within)
-        row[numbering.counts[0] : A.c0.size - numbering.counts[-1]] = 0
-    return out.ravel()
 
 
 def _together(A: GlobalOperator) -> int:

@@ -2,7 +2,7 @@
 
 In local coordinates xi the energy of a cell, with mean coefficients, is sum_ij S_ij (du/dxi_i, du/dxi_j) + m (u, u):
 S is the mean of k |J| J^-1 J^-T, m that of lam |J|. Functions of low energy are made for classes of S and m, which are
-those of the whole mesh on every process: functions of neighbours are to agree.
+those of the whole mesh on every process, so that functions of neighbouring cells agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...support.communicator import Communicator
 
 Array = NDArray[np.float64]
 
-# Ratio of lengths within a class, the largest ratio that is distinguished, and the maximum of classes in a block.
+# Ratio of lengths within a class, the largest ratio that is distinguished, and the maximum of classes of a shape.
 SPREAD, CAP, MOST_CLASSES = 2.0, 64.0, 32
 # Of the values of each process, for the median of all.
 _QUANTILES = 101
@@ -174,14 +174,15 @@ def _coordinates(shape: Shape, means: Any, xp: Any) -> Any:
 
 
 def _median(values: Any, comm: Communicator, xp: Any) -> float:
-    """Median over all processes, by quantiles of each; 1 where there are none; collective."""
+    """Median over all processes, the lower one, by quantiles of each; 1 where there are none; collective."""
+    n = len(values)
     if comm.size == 1:
-        return float(xp.median(values)) if len(values) else 1.0
-    own = as_numpy(xp.quantile(values, xp.linspace(0, 1, _QUANTILES))) if len(values) else np.empty(0)
-    found = comm.all((own, np.full(len(own), float(len(values)))))
-    all_values, weights = (np.concatenate([part[i] for part in found]) for i in (0, 1))
-    if not len(all_values):
+        return float(xp.partition(values, (n - 1) // 2)[(n - 1) // 2]) if n else 1.0
+    own = as_numpy(xp.sort(values))[np.linspace(0, n - 1, _QUANTILES).astype(int)] if n else np.empty(0)
+    found = comm.all((own, np.full(len(own), float(n))))
+    quantiles, weights = (np.concatenate([part[i] for part in found]) for i in (0, 1))
+    if not len(quantiles):
         return 1.0
-    order = np.argsort(all_values)
+    order = np.argsort(quantiles)
     below = np.cumsum(weights[order])
-    return float(all_values[order][np.searchsorted(below, below[-1] / 2)])
+    return float(quantiles[order][np.searchsorted(below, below[-1] / 2)])

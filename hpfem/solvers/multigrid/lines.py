@@ -208,17 +208,17 @@ def lines_of(coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSp
     """
     made, sharing = list[Lines](), c0.numbering.sharing
     if sharing is not None:
-        strong = sharing.combined(np.diff(coupled.indptr) > 0, np.logical_or)
+        strong = sharing.combined((np.diff(coupled.indptr) > 0) & np.isfinite(diagonal), np.logical_or)
         _, group = connected_components(coupled, directed=False)
-        sent = np.flatnonzero(strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]]))
-        numbers, entries = c0.places[sent], coupled[sent][:, sent].tocoo()
+        shared = strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]])
+        sent = np.flatnonzero(shared)
+        numbers, entries = c0.places()[sent], coupled[sent][:, sent].tocoo()
         comm = c0.space.comm
         found = comm.collected((numbers, numbers[entries.row], numbers[entries.col], entries.data, diagonal[sent]))
         part = comm.dealt(None if found is None else _dealt(found))
         if part is not None and len(part.members):
             made.append(SharedLines(part, sent, c0, vectors, dtype))
-        diagonal = diagonal.copy()
-        diagonal[sent] = np.inf
+        diagonal = np.where(shared, np.inf, diagonal)
     own = inverse_of_groups(coupled, diagonal)
     return made if own is None else [*made, Lines(*own, vectors, dtype)]
 

@@ -116,26 +116,23 @@ class LowEnergySmoother:
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
-        if not c0.size:
-            with c0.space.mesh.comm.together():
-                pass
-            if lines and c0.space.comm.any(False):
-                lines_of(csr_array((0, 0)), np.empty(0), c0, vectors, dtype)
-            return
-        cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
+        cells, D = list[_Cells](), xp.zeros(0)
+        if c0.size:
+            cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
         whole = c0.low_energy_matrix
         Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
-        back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
-        # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
-        self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype, rough=True)
-        D = self._T.squares([
-            energies[own.block].means[own.rows] @ xp.asarray(own.energies[:, modes])
-            for own, modes in zip(cells, self._T.modes, strict=True)
-        ])  # fmt: skip
-        if robin is not None:
-            rows, chosen = self._T.congruent(robin)
-            D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
-        D = xp.where(xp.asarray(free), vectors.summed(D), xp.inf)
+        if c0.size:
+            back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
+            # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
+            self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype, rough=True)
+            D = self._T.squares([
+                energies[own.block].means[own.rows] @ xp.asarray(own.energies[:, modes])
+                for own, modes in zip(cells, self._T.modes, strict=True)
+            ])  # fmt: skip
+            if robin is not None:
+                rows, chosen = self._T.congruent(robin)
+                D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
+            D = xp.where(xp.asarray(free), vectors.summed(D), xp.inf)
         with c0.space.mesh.comm.together():
             if not bool((D > 0).all()):
                 raise SolverError(
@@ -173,6 +170,8 @@ class LowEnergySmoother:
             for found, place in zip((rows, columns), own.pairs, strict=True):
                 found.append(codes[:, place].ravel())
             values.append((as_numpy(energies[own.block].means[own.rows]) @ own.coupling).ravel())
+        if not values:
+            return csr_array((Q.size, Q.size))
         given = np.concatenate(values)
         every = np.concatenate(rows + columns)
         low = int(every.min(initial=0))

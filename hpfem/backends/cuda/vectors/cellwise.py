@@ -185,10 +185,8 @@ class _Tiled:
 
     def __init__(self, tiles: MatrixTiles, restriction: IndexedRestriction, number: int) -> None:
         self._Q, self._tiles, self._words = restriction.block(number, tiles.elements), tiles, upload(tiles.words)
-        self._layout, self.elements = (
-            [upload(table) for table in tiles.layout(restriction.codes(number))],
-            tiles.elements,
-        )
+        self._layout = [upload(table) for table in tiles.layout(restriction.codes(number))]
+        self.elements = tiles.elements
         n = len(self._Q[0]) // tiles.n
         self._blocks, self._n = -(-n // tiles.elements), np.int64(n)
         source, device = tiles.source(self._Q[0].dtype), current_device().name

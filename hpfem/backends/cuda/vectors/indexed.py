@@ -335,6 +335,7 @@ class IndexedRestriction(ElementRestriction):
         self._vectors = vectors
         self._sums = vectors.pool()
         self._by_entity: dict[tuple[int, ...], IndexedRestriction] = {}
+        self._in_tiles: dict[tuple[int, int], Any] = {}
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
@@ -409,13 +410,18 @@ class IndexedRestriction(ElementRestriction):
         tuple of array
             Codes of the block; row starts, columns and values of what is not one entry +-1.
         """
-        own, xp, given = self._Q.blocks[number], self._vectors.xp, self._codes[number]
-        places, codes = xp.asarray(entity_places(own).astype(given.dtype)), xp.empty_like(given) if tile else given
-        for part in chunks(len(given) if tile else 0, 1, most=AT_ONCE):
-            rows = xp.arange(part.start, part.stop, dtype=given.dtype)
-            codes[in_tiles(rows, own.shape[0], tile, places, xp)] = given[part]
-        _finish(xp)
-        return codes, self._tables.row_starts, self._tables.columns, self._tables.values
+        rows = self._tables.row_starts, self._tables.columns, self._tables.values
+        if not tile:
+            return self._codes[number], *rows
+        if (number, tile) not in self._in_tiles:
+            own, xp, given = self._Q.blocks[number], self._vectors.xp, self._codes[number]
+            places, codes = xp.asarray(entity_places(own).astype(given.dtype)), xp.empty_like(given)
+            for part in chunks(len(given), 1, most=AT_ONCE):
+                row = xp.arange(part.start, part.stop, dtype=given.dtype)
+                codes[in_tiles(row, own.shape[0], tile, places, xp)] = given[part]
+            _finish(xp)
+            self._in_tiles[number, tile] = codes
+        return self._in_tiles[number, tile], *rows
 
     def gather_some(self, columns: Any) -> Callable[[Any], Any]:
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""

@@ -1,0 +1,94 @@
+"""An irregular vector that does not depend on how a mesh is cut: estimates of eigenvalues start from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...assembly import GlobalOperator
+from ...assembly.numbering import Numbering
+from ...memory import as_numpy
+
+Numbers = NDArray[np.uint32]
+
+
+def noise(numbers: Any) -> Any:
+    """Make irregular numbers from integers, the same on every device.
+
+    Parameters
+    ----------
+    numbers : array of uint32, [n]
+        Overwritten.
+
+    Returns
+    -------
+    array of float32, [n]
+        Between -0.5 and 0.5.
+    """
+    _mixed(numbers)
+    return (numbers >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
+
+
+def _mixed(numbers: Any) -> Any:
+    """Spread numbers over all 32 bits, in place."""
+    for factor, shift in ((2654435761, 15), (2246822519, 13)):
+        numbers *= np.uint32(factor)
+        numbers ^= numbers >> np.uint32(shift)
+    return numbers
+
+
+def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
+    """Number vertices, edges, faces and cells by what they are in the whole mesh.
+
+    Parameters
+    ----------
+    numbering : Numbering
+    xp : module
+        NumPy, or that of a device's arrays, where they are made.
+
+    Returns
+    -------
+    list of ndarray of uint32, [n_entities]
+        Per dimension. Edges and faces have sums of their vertices' numbers; hardly any are equal.
+    """
+    part, dim = numbering.mesh.part, numbering.mesh.dim
+    counts = [len(sizes) for sizes in numbering.sizes]
+    vertices, cells = (np.arange(counts[0]), np.arange(counts[-1])) if part is None else (part.vertices, part.cells)
+    found = [_mixed(np.asarray(vertices, dtype=np.uint32) + np.uint32(1))]
+    mixed = xp.asarray(found[0])
+    for between in range(1, dim):
+        own = xp.zeros(counts[between], dtype=np.uint32)
+        for group, array in enumerate(numbering.cells):
+            corners = mixed[xp.asarray(array.vertices)].T
+            ids = xp.asarray(numbering.of_group(group, between).ids)
+            for number, entity in enumerate(array.shape.entities[between]):
+                own[ids[:, number]] = sum(corners[vertex] for vertex in entity.vertices)
+        found.append(as_numpy(own))
+    return [*found, _mixed(~np.asarray(cells, dtype=np.uint32))]  # others than those of vertices
+
+
+def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:
+    """Make an irregular vector, the same for every partition of a mesh.
+
+    Parameters
+    ----------
+    A : GlobalOperator
+    numbers : list of ndarray of uint32
+        As `entity_numbers` makes them, of the same mesh.
+
+    Returns
+    -------
+    array, [components * size]
+    """
+    numbering, space, xp = A.c0.numbering, A.c0.space, A.vectors.xp
+    within = xp.arange(A.c0.size, dtype=np.uint32)
+    within -= numbering.of_unknowns([own.astype(np.uint32) for own in numbering.offsets], xp)
+    entity = numbering.of_unknowns(numbers, xp)
+    entity *= np.uint32(A.components * max(space.orders.values()) ** space.mesh.dim)
+    entity += within * np.uint32(A.components)
+    out = xp.empty((A.components, A.c0.size), A.dtype)
+    for component, row in enumerate(out):
+        row[...] = noise(entity + np.uint32(component))
+    return out.ravel()
