@@ -9,7 +9,6 @@ CASES = [
     ("hidden", 2),
     ("other_methods", 2),
     ("failing", 2),
-    ("stretched", 2),
     ("stretched", 4),
     ("classes", 3),
     ("start", 3),

@@ -93,7 +93,9 @@ def test_the_paper_s_bytes():
     assert variant_of("Helmholtz", "merged, plain", 1).read == 24 + 2 * 512
 
 
-@pytest.mark.parametrize(("what", "d"), CASES)
+@pytest.mark.parametrize(
+    ("what", "d"), [pytest.param(what, d, marks=[pytest.mark.long] * (d > 1)) for what, d in CASES]
+)
 def test_variants_compile(what, d):
     for name in names_of(*what):
         variant = variant_of(what[0], name, d)

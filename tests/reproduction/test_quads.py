@@ -99,7 +99,7 @@ def test_bytes_of_near_memory_are_those_moved(geometry, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_compile(name):
-    for plan in [plan_of(name, order, geometry) for geometry in GEOMETRIES for order in (1, 3, 4, 10)]:
+    for plan in [plan_of(name, order, geometry) for geometry in GEOMETRIES for order in (1, 4)]:
         found = nvrtc.compile_source(plan.source(), "sm_90").resources
         assert found.registers * plan.threads <= 65536, plan
         if plan.block or plan.modes < 5:  # [Eichstaedt] section 4: about P = 4 registers overflow
