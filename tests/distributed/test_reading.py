@@ -6,7 +6,7 @@ from tests.distributed.launch import needs_mpi, run
 
 
 @needs_mpi
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [3])
 def test_partitioned_files(n):
     run(n, "tests.distributed.reading_cases", "partitions")
 

@@ -187,7 +187,7 @@ def exact(*x):
     return np.sin(1.7 * x[0] + 0.4) * np.cos(1.1 * x[1] - 0.3) * (np.exp(0.6 * x[2]) if len(x) == 3 else 1)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_solutions_on_curved_meshes_converge_with_order_p_plus_1(name: str, order: int) -> None:
     """-div grad u + u = f with the solution given on all of the boundary."""
