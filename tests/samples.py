@@ -4,6 +4,7 @@ All boxes are the unit square or cube before they are moved, so that integrals o
 """
 
 import numpy as np
+import pytest
 
 from hpfem.mesh import Mesh, box
 
@@ -159,3 +160,9 @@ __all__ = [
     "straight",
     "tapered",
 ]
+
+
+def long(*cases):
+    """Parameters of cases that only the long tests run; a tuple has one for each name."""
+    given = (case if isinstance(case, tuple) else (case,) for case in cases)
+    return [pytest.param(*case, marks=pytest.mark.long) for case in given]

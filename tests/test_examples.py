@@ -139,7 +139,8 @@ def test_picture(backend):
 
 @on_both
 def test_radiation(backend):
-    found = load("radiation").main(order=2, backend=backend)
+    # The gallery runs order 3 on a CPU.
+    found = load("radiation").main(order=3 if backend == "cuda" else 2, backend=backend)
     assert found["error"] < 1e-10 and found["heat"] == pytest.approx(found["exact"], rel=1e-10)
     assert found["residuals"][-1] < 1e-12 and len(found["residuals"]) <= 7
 

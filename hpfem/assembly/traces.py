@@ -78,8 +78,13 @@ def modes_by_entity(basis: Basis) -> Indices:
     ndarray of int, [n_modes]
         Those of one entity as `entity_modes` has them. Read-only.
     """
+    return _frozen(np.concatenate(_by_entity(basis)))
+
+
+def _by_entity(basis: Basis) -> list[Indices]:
+    """The modes of each of a cell's entities."""
     entities = ((dim, number) for dim, own in enumerate(basis.shape.entities) for number in range(len(own)))
-    return _frozen(np.concatenate([entity_modes(basis, *entity) for entity in entities]))
+    return [entity_modes(basis, *entity) for entity in entities]
 
 
 @cache
@@ -96,8 +101,7 @@ def sizes_by_entity(basis: Basis) -> Indices:
     ndarray of int, [entities]
         Read-only.
     """
-    entities = ((dim, number) for dim, own in enumerate(basis.shape.entities) for number in range(len(own)))
-    return _frozen(np.array([len(entity_modes(basis, *entity)) for entity in entities]))
+    return _frozen(np.array([len(modes) for modes in _by_entity(basis)]))
 
 
 @cache

@@ -111,5 +111,6 @@ def mesh_and_operator(comm, backend):
 
 def on_host(comm):
     """The same without GPUs, so that these cases are tried everywhere."""
+    operators(comm, "numpy")
     iterations(comm, "numpy", order=2)
     assert np.isfinite(mesh_and_operator(comm, "numpy")[1].diagonal()).all()

@@ -3,10 +3,11 @@
 import pytest
 
 from tests.distributed.launch import needs_mpi, run
+from tests.samples import long
 
 
 @needs_mpi
-@pytest.mark.parametrize("n", [3])
+@pytest.mark.parametrize("n", [*long(2), 3])
 def test_partitioned_files(n):
     run(n, "tests.distributed.reading_cases", "partitions")
 

@@ -11,7 +11,7 @@ from hpfem.geometry.element_map import ElementMap
 from hpfem.mesh import Mesh, box
 from hpfem.shapes.refinement import refinements
 from tests.mesh.examples import ALL_3D, BOXES, bent, flux, sample
-from tests.samples import NAMES, curved, sphere_patch, tapered
+from tests.samples import NAMES, curved, long, sphere_patch, tapered
 
 PIECES = {"quad": 4, "tri": 4, "hex": 8, "prism": 8, "pyramid": 10, "tet": 8}
 FILES = [
@@ -187,7 +187,7 @@ def exact(*x):
     return np.sin(1.7 * x[0] + 0.4) * np.cos(1.1 * x[1] - 0.3) * (np.exp(0.6 * x[2]) if len(x) == 3 else 1)
 
 
-@pytest.mark.parametrize("order", [1, 3])
+@pytest.mark.parametrize("order", [1, *long(2), 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_solutions_on_curved_meshes_converge_with_order_p_plus_1(name: str, order: int) -> None:
     """-div grad u + u = f with the solution given on all of the boundary."""

@@ -17,6 +17,7 @@ from hpfem.reproduction.variants.ladder import experiments
 from hpfem.reproduction.variants.ladder.plan import COLUMNS, LADDERS, POINTS, PROBLEMS, Rung
 from tests.guard import SIDES, Crooked, Guard, faults
 from tests.reproduction.host_variants import HostPrograms, run_on_host
+from tests.samples import long
 
 LADDER = tuple(product(PROBLEMS, LADDERS))
 # Small ones, rows of 8 and of 16 numbers, and the largest.
@@ -164,7 +165,7 @@ def test_each_rung_switches_one_more_on():
         assert experiments.orders(problem, POINTS) == list(range(1, 10 - PROBLEMS[problem][0]))
 
 
-@pytest.mark.parametrize("order", [3, 7, pytest.param(15, marks=pytest.mark.long)])
+@pytest.mark.parametrize("order", [3, 7, *long(15)])
 @pytest.mark.parametrize("name", LADDERS[COLUMNS])
 @pytest.mark.parametrize(("problem", "threads"), LADDER)
 def test_rungs_compile(problem, threads, name, order):

@@ -97,9 +97,10 @@ def test_bytes_of_near_memory_are_those_moved(geometry, tmp_path, monkeypatch):
     assert tables == 5 * (plans["block, global"].near_traffic()["L1"] + 8 * plans["block, shared"].table_size)
 
 
+@pytest.mark.parametrize("orders", [(1, 4), pytest.param((3, 10), marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_variants_compile(name):
-    for plan in [plan_of(name, order, geometry) for geometry in GEOMETRIES for order in (1, 4)]:
+def test_variants_compile(name, orders):
+    for plan in [plan_of(name, order, geometry) for geometry in GEOMETRIES for order in orders]:
         found = nvrtc.compile_source(plan.source(), "sm_90").resources
         assert found.registers * plan.threads <= 65536, plan
         if plan.block or plan.modes < 5:  # [Eichstaedt] section 4: about P = 4 registers overflow

@@ -16,6 +16,7 @@ from hpfem.reproduction.variants.sumfac import experiments
 from hpfem.reproduction.variants.sumfac.experiments import ALGORITHMS, SumFacKernel, SumFacPlan
 from tests.guard import SIDES, Guard, faults
 from tests.reproduction.host_variants import HostPrograms, run_on_host
+from tests.samples import long
 
 ORDERS, BOTH = (1, 2, 3, 5), ("bk1", "bk3")
 
@@ -74,9 +75,10 @@ def test_the_experiment_as_the_command_runs_it(library, monkeypatch):
         assert record["order"] == 2
 
 
+@pytest.mark.parametrize("order", [1, 5, *long(7)])
 @pytest.mark.parametrize("shape", BOX_SHAPES)
-def test_algorithms_compile(shape):
-    for benchmark_name, order in product(BOTH, (1, 5)):
+def test_algorithms_compile(shape, order):
+    for benchmark_name in BOTH:
         for plan in plans(benchmark_name, shape, order):
             found = nvrtc.compile_source(plan.source(), "sm_90").resources
             assert found.registers * plan.threads <= 65536

@@ -5,7 +5,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.mesh import box
-from tests.samples import NAMES_3D
+from tests.samples import NAMES_3D, long
 
 PARTS = (
     lambda x, y, z: np.sin(x) * np.exp(y) + z,
@@ -37,6 +37,7 @@ def compare(u, alone, tolerance=1e-12):
         ("tet", 3, "multigrid"),
         ("hex", 1, "jacobi"),
         ("hex", 1, "none"),
+        *long(("mixed", 2, "none"), ("tet", 3, "jacobi"), ("tet", 3, "none"), ("hex", 1, "multigrid")),
     ],
 )
 def test_it_is_the_components_one_by_one(name, order, preconditioner, backend):

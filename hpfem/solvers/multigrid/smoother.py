@@ -116,12 +116,11 @@ class LowEnergySmoother:
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
-        cells, D = list[_Cells](), xp.zeros(0)
+        whole, cells, D = c0.low_energy_matrix, list[_Cells](), xp.zeros(0)
+        Q = BlockMatrix([], whole.rows)
         if c0.size:
             cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
-        whole = c0.low_energy_matrix
-        Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
-        if c0.size:
+            Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
             back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
             self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype, rough=True)

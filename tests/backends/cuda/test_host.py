@@ -17,7 +17,7 @@ from hpfem.errors import NotSuitable
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_kernels import Case, apply, build
-from tests.samples import FLAT, NAMES, bulge, curved, norm_error, skewed, straight, tapered
+from tests.samples import FLAT, NAMES, bulge, curved, long, norm_error, skewed, straight, tapered
 
 
 def diffusion(u, du, x, k, lam):
@@ -229,7 +229,15 @@ def recomputing(space):
 
 
 # All forms at one order, those that count at others; all orders on the device.
-@pytest.mark.parametrize(("order", "dtype", "most"), [(2, np.float64, 11), (1, np.float32, 3), (4, np.float64, 1)])
+@pytest.mark.parametrize(
+    ("order", "dtype", "most"),
+    [
+        (2, np.float64, 11),
+        (1, np.float32, 3),
+        (4, np.float64, 1),
+        *long((1, np.float64, 5), (2, np.float32, 3), (4, np.float64, 2)),
+    ],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
     """Straight elements, whatever the order of their nodes, and quadratic ones; blocks with tails."""
@@ -272,7 +280,10 @@ def reading_less(space):
     ]
 
 
-@pytest.mark.parametrize(("order", "dtype", "most"), [(2, np.float64, 9), (1, np.float32, 3)])
+@pytest.mark.parametrize(
+    ("order", "dtype", "most"),
+    [(2, np.float64, 9), (1, np.float32, 3), *long((1, np.float64, 9), (2, np.float32, 3), (4, np.float64, 2))],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_scales_and_coefficients_read_with_the_geometry(name, order, dtype, most, tmp_path, rng):
     """Straight elements, quadratic ones, and such of no low order; blocks with tails."""
@@ -315,7 +326,7 @@ def rounding(space):
 
 
 # All forms at one order, Helmholtz at the others; on a GPU (`test_precision.py`) at all orders.
-@pytest.mark.parametrize(("order", "most"), [(2, 11), (4, 2)])
+@pytest.mark.parametrize(("order", "most"), [(2, 11), (4, 2), *long((1, 4), (7, 2))])
 @pytest.mark.parametrize("name", NAMES)
 def test_rounded_factors(name, order, most, tmp_path, rng):
     """Mixed precision: factors that are stored in float32; blocks with tails."""
