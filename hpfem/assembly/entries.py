@@ -22,11 +22,11 @@ from ..errors import NotSuitable
 from ..forms import Trace
 from ..forms.evaluate import evaluate
 from ..forms.linear import coefficients, symmetric_entry
+from ..geometry import BlockGeometry
 from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
 from ..geometry.jacobians import symmetric_pairs
 from ..memory import PairArray
 from ..operators import Operator
-from ..space.block import Block
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -37,12 +37,12 @@ POINTWISE = 40
 _LOST = 1e-12
 
 
-def pointwise_chunks(block: Block, count: int, xp: Any) -> Iterator[slice]:
+def pointwise_chunks(geometry: BlockGeometry, count: int, xp: Any) -> Iterator[slice]:
     """Go through elements of a block such that their `pointwise_matrix` takes little memory.
 
     Parameters
     ----------
-    block : Block
+    geometry : BlockGeometry
     count : int
         Number of elements.
     xp : module
@@ -52,13 +52,19 @@ def pointwise_chunks(block: Block, count: int, xp: Any) -> Iterator[slice]:
     -------
     iterator of slice
     """
+    n_points = len(geometry.rule)
     if xp is np:
-        return chunks(count, block.n_points * (1 + block.geometry.space_dim) ** 2)
-    return chunks(count, block.n_points * POINTWISE, most=4 * ON_DEVICE * CHUNK)
+        return chunks(count, n_points * (1 + geometry.space_dim) ** 2)
+    return chunks(count, n_points * POINTWISE, most=4 * ON_DEVICE * CHUNK)
 
 
 def pointwise_matrix(
-    operator: Operator, number: int, component: int, elements: Elements, xp: Any = np
+    operator: Operator,
+    number: int,
+    component: int,
+    elements: Elements,
+    xp: Any = np,
+    geometry: BlockGeometry | None = None,
 ) -> dict[tuple[int, int], Any]:
     """The symmetric part of the matrix K of a form at the points of some elements, weights and geometry included.
 
@@ -74,15 +80,17 @@ def pointwise_matrix(
         Elements of the block.
     xp : module
         NumPy, or that of the arrays of the operator's device: where it is computed.
+    geometry : BlockGeometry, optional
+        The block's at points of another rule, for forms with constant coefficients.
 
     Returns
     -------
     {(a, b): array [E, Q]}
         Entries a <= b that are not zero: 0 is the value, 1.. the derivatives by collapsed coordinates.
     """
-    block, trace = operator.space.blocks[number], operator.form.trace
+    trace = operator.form.trace
     assert trace is not None
-    geometry = block.geometry
+    geometry = geometry or operator.space.blocks[number].geometry
     x = geometry.coordinates(elements, xp) if trace.uses_point else None
     inverse, weight = geometry.inverse_and_weights(elements, xp)
     d, space_dim = geometry.dim, geometry.space_dim
@@ -253,7 +261,7 @@ def element_entries(
     count = block.n_elements if elements is None else len(elements)
     out = xp.zeros((count, len(first)))
     tables: dict[tuple[int, int], Any] = {}
-    for some in pointwise_chunks(block, count, xp):
+    for some in pointwise_chunks(block.geometry, count, xp):
         K = pointwise_matrix(operator, number, component, elements[some] if elements is not None else some, xp)
         for key, values in K.items():
             if elliptic and key[0] == 0:

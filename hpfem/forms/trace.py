@@ -136,6 +136,8 @@ class Trace:
         Test factors of the results: "value", "grad" or both.
     uses_point, uses_value, uses_gradient : bool
         Whether the coordinates are needed, and the trial value and its gradient evaluated.
+    constant : bool
+        Whether the results depend on the place only through the trial function.
     general : bool
         Whether the inverse Jacobian is needed instead of the symmetric metric.
     flops : int
@@ -163,6 +165,7 @@ class Trace:
         self.inputs: tuple[tuple[Any, ...], ...] = tuple(node.payload for node in self.live if node.op == "input")
         read = {key[0] for key in self.inputs}
         self.uses_point, self.uses_value = "x" in read, "u" in read
+        self.constant = read <= {"u", "du", "param"}
         self.uses_gradient = scaled is not None or "du" in read
         self.general = flux is not None or "du" in read
         self.flops = sum(node.op not in ("const", "input") for node in self.live)

@@ -128,7 +128,7 @@ def _chunk(block: Block, xp: Any) -> float:
     arrays = _AFFINE_CHUNKS if geometry.affine else _CHUNKS
     made = arrays * 8.0 * elements * 2 * block.n_points * geometry.dim * geometry.space_dim
     values = _VALUES * next(value_chunks(block, xp)).stop
-    pointwise = 0 if xp is np else POINTWISE * next(pointwise_chunks(block, block.n_elements, xp), slice(0)).stop
+    pointwise = 0 if xp is np else POINTWISE * next(pointwise_chunks(geometry, block.n_elements, xp), slice(0)).stop
     return max(made, 8.0 * block.n_points * max(values, pointwise))
 
 

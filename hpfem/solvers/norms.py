@@ -28,7 +28,7 @@ from ..geometry.block_geometry import AFFINE
 from ..geometry.element_map import ElementMap
 from ..operators import BwdTrans, PhysDeriv
 from ..space import Field, Space
-from ..space.arguments import MAX_POINTS, chosen_rule
+from ..space.arguments import MAX_POINTS, chosen_rule, simplex_rules
 from ..space.block import Block
 from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
@@ -60,7 +60,10 @@ def finer_space(space: Space, more: int) -> Space:
 
 
 def finer_blocks(space: Space, more: int) -> list[Block]:
-    """The blocks of a space with more points in each direction than the space has, or than the default rule.
+    """The blocks of a space with finer rules than the space has, or than the default one.
+
+    Tets and tris get the simplex rule of an order that is higher by `more`, where there is one: it has a third to a
+    half of the points. The others get more points in each direction.
 
     Parameters
     ----------
@@ -73,7 +76,8 @@ def finer_blocks(space: Space, more: int) -> list[Block]:
     """
     found, asked = [], space.quadrature if isinstance(space.quadrature, int) else 0
     for block in space.blocks:
-        rule = chosen_rule(block.shape, block.order, max(asked, 0) + more)
+        shape, order, further = block.shape, block.order, max(asked, 0) + more
+        rule = simplex_rules({shape.name: order + further}).get(shape.name) or chosen_rule(shape, order, further)
         found.append(Block(Tabulation(block.basis, rule), block.geometry.on_rule(rule), block.elements))
     return found
 
@@ -261,7 +265,7 @@ def l2_error(
     relative : bool
         Whether to divide by the function's norm.
     more : int
-        Points more than the default rule in each direction.
+        By how many the rule is finer than the default one: points in each direction, or orders of the simplex rule.
 
     Returns
     -------

@@ -11,8 +11,10 @@ from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import eigenbasis, low_energy_factors, reference_energies
 from hpfem.solvers.multigrid import Multigrid, lines
+from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.multigrid.lines import inverse_of_groups
 from tests.assembly.meshes import ours, rotated
+from tests.samples import norm_error, skewed
 
 SOLIDS = ("hex", "prism", "pyramid", "tet")
 SHAPES_OF_CELLS = (*SOLIDS, "quad", "tri")
@@ -44,6 +46,16 @@ def test_every_shape_and_order(shape, order, rng):
 def test_our_meshes_in_both_bases(name, basis, rng):
     counts = [iterations(operator(ours(f"{name}.msh"), order, basis, dirichlet=0.0), rng) for order in (2, 5)]
     assert max(counts) <= 14, counts
+
+
+@pytest.mark.parametrize("shape", SHAPES_OF_CELLS)
+def test_mean_energies_of_constant_coefficients(shape):
+    """One point of an affine cell is enough; here they are those of all points, where a function gives the numbers."""
+    space = hp.Space(skewed(box(shape, (2,) * SHAPES[shape].dim)), 2)
+    found = cell_energies(hp.Helmholtz(space, 3.0, 2.0), 0, np)
+    at_all = cell_energies(hp.Helmholtz(space, lambda *x: 3.0 + 0 * x[0], lambda *x: 2.0 + 0 * x[0]), 0, np)
+    for own, other in zip(found, at_all, strict=True):
+        assert norm_error(own.means, other.means) < 1e-13
 
 
 def test_iterations_do_not_grow_with_the_mesh(rng):

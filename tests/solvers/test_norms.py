@@ -1,11 +1,13 @@
-"""Errors in H1."""
+"""Errors in H1, and right-hand sides."""
 
 import numpy as np
 import pytest
 
 import hpfem as hp
 from hpfem.errors import ArgumentError, StateError
-from tests.samples import NAMES, Polynomial, box_integral, dimension, straight
+from hpfem.memory import as_numpy
+from hpfem.solvers.norms import load
+from tests.samples import NAMES, Polynomial, box_integral, dimension, norm_error, skewed, straight
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,6 +40,15 @@ def test_it_falls_with_order_p(order):
             hp.h1_error(u, lambda x, y: np.sin(2 * x + y), lambda x, y: [2 * np.cos(2 * x + y), np.cos(2 * x + y)])
         )
     assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_right_hand_sides_are_exact_for_polynomials(name, backend, rng):
+    for order in (1, 2, 3, 5, 8):
+        f = Polynomial(rng, dimension(name), order + 4)
+        c0, exact = (hp.C0Space(hp.Space(skewed(straight(name)), order, quadrature=q, backend=backend)) for q in (0, 6))
+        wanted = exact.gather(hp.IProductWRTBase(exact.space)(exact.space.evaluate(f)))
+        assert norm_error(as_numpy(load(c0, f)), as_numpy(wanted)) < 1e-12
 
 
 def test_what_does_not_fit():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import SHAPES, Shape
+from hpfem.shapes import SHAPES, Shape, quadrature
 from hpfem.shapes.low_energy import regular_jacobian
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
@@ -98,24 +98,27 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
 
 def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
     """S and m of the cells of a block, [E, dim^2 + 1]."""
-    block = operator.space.blocks[number]
-    shape, d = block.shape, block.shape.dim
-    X, weights = shape.collapse_matrix(block.rule.eta), block.rule.weights.sum()
+    block, trace = operator.space.blocks[number], operator.form.trace
+    shape, geometry, d = block.shape, block.geometry, block.shape.dim
+    if geometry.affine and trace is not None and trace.constant:
+        geometry = geometry.on_rule(quadrature(shape, [1] * d, ["gauss"] * d))
+    rule = geometry.rule
+    X, weights = shape.collapse_matrix(rule.eta), rule.weights.sum()
     means = xp.zeros((block.n_elements, d * d + 1))
     tables: dict[tuple[int, int], Any] = {}
-    for some in pointwise_chunks(block, block.n_elements, xp):
-        for (a, b), values in pointwise_matrix(operator, number, component, some, xp).items():
+    for some in pointwise_chunks(geometry, block.n_elements, xp):
+        for (a, b), values in pointwise_matrix(operator, number, component, some, xp, geometry).items():
             if (a == 0) != (b == 0):
                 continue  # terms of first order have no energy
             if (a, b) not in tables:
-                table = np.zeros((block.n_points, d * d + 1))
+                table = np.zeros((len(rule), d * d + 1))
                 if a == 0:
                     table[:, -1] = 1
                 else:
                     outer = X[:, :, a - 1, None] * X[:, None, :, b - 1]
                     table[:, :-1] = (outer if a == b else outer + outer.swapaxes(1, 2)).reshape(-1, d * d)
                 tables[a, b] = xp.asarray(table / weights)
-            means[some] += xp.broadcast_to(values, (len(means[some]), block.n_points)) @ tables[a, b]
+            means[some] += xp.broadcast_to(values, (len(means[some]), len(rule))) @ tables[a, b]
     return means
 
 
