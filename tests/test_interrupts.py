@@ -10,6 +10,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cpu.runtime import cache
+from hpfem.backends.cpu.runtime import geometry as cpu_geometry
 from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.mesh.box import box
 from hpfem.support.threads import run_all
@@ -225,7 +226,9 @@ def test_interrupted_kernels_are_not_kept(alarm, monkeypatch, tmp_path):
 
     expected, chance, hits = everything(), random.Random(12), []
     for turn in attempts(100, hits):
-        cache._LOADED.clear()  # so that kernels are read, or compiled, again
+        cache._LOADED.clear()  # so that kernels are written and read, or compiled, again
+        cpu_kernel._specialised.cache_clear()
+        cpu_geometry._specialised.cache_clear()
         if interrupted(everything, alarm, chance.uniform(1e-4, 3e-2)):
             hits.append(turn)
     assert np.array_equal(everything(), expected)

@@ -123,24 +123,6 @@ def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, nu
     return Patch(entity.shape, cells.order, nodes), vertices
 
 
-def patch_points(patch: Patch, points: Array, xi: Array) -> Array:
-    """Coordinates of reference points on the members of a patch.
-
-    Parameters
-    ----------
-    patch : Patch
-    points : ndarray, [n_points, D]
-        Of the mesh.
-    xi : ndarray, [Q, d]
-
-    Returns
-    -------
-    ndarray, [D, n, Q]
-    """
-    elements = ElementMap.of(patch, points)
-    return np.asarray(elements.positions(elements.basis.evaluate(xi)))
-
-
 # Additional points by dimension: enough that values of a smooth function do not depend on an entity's rotation.
 _MORE = {1: 10, 2: 8, 3: 4}
 
@@ -157,6 +139,12 @@ def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
     root = np.sqrt(rule.weights)
     left, upper = qr((values[interior_modes(basis)] * root).T, mode="economic")
     return xi, values, (left * root[:, None], upper)
+
+
+@cache
+def _map_values(of_map: Basis, basis: Basis) -> Array:
+    """Modes of an element map at the points of `_fit`."""
+    return of_map.evaluate(_fit(basis)[0])
 
 
 def interpolate(numbering: Numbering, pieces: Sequence[Piece], components: int = 1) -> Array:
@@ -241,7 +229,8 @@ def _fitted(
         for part in chunks(len(of_order), (mesh.points.shape[1] + 2) * len(xi)):
             chosen = of_order[part]
             patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)
-            rest = values_of(function, patch_points(patch, mesh.points, xi), "a value")
+            elements = ElementMap.of(patch, mesh.points)
+            rest = values_of(function, elements.positions(_map_values(elements.basis, basis)), "a value")
             if below is not None:
                 seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
                 local = numbering.local_to_global(basis, seen).matrix @ below.T

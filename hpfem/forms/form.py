@@ -277,6 +277,16 @@ class BlockProblem:
             return self
         return replace(self, recomputed=recomputed, scaled=scaled)
 
+    def without_data(self) -> BlockProblem:
+        """Take no elements, and no values of fields and parameters: all that code for the problem depends on.
+
+        Returns
+        -------
+        BlockProblem
+            Problems with equal ones, pickled, have the same code.
+        """
+        return replace(self, geometry=self.geometry.without_elements(), fields={}, parameters={})
+
     @property
     def source(self) -> str:
         """Where factors come from, in words: one of `hpfem.backends.strategy.SOURCES`."""

@@ -22,6 +22,7 @@ to get the deformed ones. `MergedGeometry` multiplies the coefficients of a form
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -289,6 +290,16 @@ class BlockGeometry(ElementMap):
             A new one, which shares no factors with this one.
         """
         return BlockGeometry(self.shape, self.order, self.given[:n_elements], self.rule, self.kind, self.xp)
+
+    def without_elements(self) -> BlockGeometry:
+        """Take no elements of the same kind.
+
+        Returns
+        -------
+        BlockGeometry
+            A small one.
+        """
+        return self.part(0)
 
     def on_rule(self, rule: ShapeRule) -> BlockGeometry:
         """Take the same elements at the points of a rule.
@@ -789,6 +800,17 @@ def _by_group(rows: Any, chunk: slice, values: Any, xp: Any) -> Iterator[tuple[A
         yield rows[first + full][..., :rest], by_point[:, full * lanes :].reshape(*points, rest)
 
 
+@dataclass
+class _NoCoefficients:
+    """Coefficients without values; see `Coefficients`."""
+
+    tensor: bool
+    reacts: bool
+
+    def values(self, geometry: BlockGeometry, elements: Elements, xp: Any) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+
 class MergedGeometry(BlockGeometry):
     """Elements whose stored factors have the coefficients of a form in them: source "merged" of factors.
 
@@ -816,6 +838,10 @@ class MergedGeometry(BlockGeometry):
     def part(self, n_elements: int) -> BlockGeometry:
         """Take the first elements by themselves; see `BlockGeometry.part`."""
         return MergedGeometry(super().part(n_elements), self._of)
+
+    def without_elements(self) -> BlockGeometry:
+        """Take no elements of the same kind; see `BlockGeometry.without_elements`."""
+        return MergedGeometry(super().part(0), _NoCoefficients(self._of.tensor, self._of.reacts))
 
     def outside(self, dtype: DTypeLike) -> Indices:
         """Find the elements whose volumes, or products of these and coefficients, leave the range of a type.

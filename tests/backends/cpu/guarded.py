@@ -116,6 +116,7 @@ def driver_at(guard, shift=0):
         for module, own, guards in ((driver, guard, [guard]), (geometry, of_geometry, [guard, of_geometry])):
             patch.setattr(module, "np", GuardedNumpy(own))
             patch.setattr(module, "aligned", guard.array)
+            patch.setattr(module, "_specialised", module._specialised.__wrapped__)
             patch.setattr(module, "compiled", compiled_in(guards, shift if module is driver else 0))
         yield
 

@@ -10,13 +10,16 @@ from hpfem.backends.cpu import backend as cpu_backend
 from hpfem.backends.cpu.codegen.dense import write_dense
 from hpfem.backends.cpu.codegen.line import Line
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
+from hpfem.backends.cpu.runtime import kernel as runtime
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.target import host
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_flops
+from hpfem.forms.merged import merged
 from hpfem.memory import PairArray
-from hpfem.operators import Helmholtz, Mass
+from hpfem.mesh import box
+from hpfem.operators import Helmholtz, Mass, WeakForm
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.space import Space
 from hpfem.support.threads import run_all, thread_count
@@ -416,3 +419,30 @@ def test_results_are_fetched_for_writing_where_they_are_in_a_row(write):
     reads, writes = ({how: f"i32 {kind}, i32 2, i32 1)" in text for how, text in fetched.items()} for kind in (0, 1))
     assert reads == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): True}
     assert writes == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): False}
+
+
+def test_code_is_written_once_for_problems_that_differ_in_data_alone(monkeypatch):
+    """Elements, numbers of parameters and values of fields are data; everything else is in the code."""
+
+    def made(mesh, kind, order=2, dtype="float64", factor=1.0):
+        space = Space(mesh, order, dtype=dtype, backend="numpy")
+        form = {
+            "merged": lambda: Helmholtz(space, factor, lambda *x: factor + x[0]),
+            "fields": lambda: Helmholtz(space, factor, space.evaluate(lambda *x: factor + x[0])),
+            "constant": lambda: WeakForm(space, lambda u: factor * u, test="value"),
+            "mass": lambda: Mass(space),
+        }[kind]()
+        problem = form.choices[0].kernel.problem
+        return CpuKernel(merged(problem) if kind == "merged" else problem)
+
+    small = curved("hex", order=2)
+    large = box("hex", (3, 2, 2)).elevated(2).transformed(lambda x: x + 0.1 * x[:, ::-1] ** 2)
+    for kind in ("merged", "fields", "mass"):
+        first = made(small, kind)
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "_WRITERS", {})
+            same = made(large, kind, factor=3.0)
+        assert same.code is first.code and same.group_flops == first.group_flops
+        others = [made(small, kind, 3), made(small, kind, dtype="float32"), made(straight("hex"), "mass")]
+        assert len({id(own.code) for own in (first, *others)}) == 4
+    assert made(small, "constant").code is not made(small, "constant", factor=3.0).code

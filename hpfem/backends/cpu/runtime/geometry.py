@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+import pickle
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from numpy.typing import DTypeLike, NDArray
 from ....geometry.block_geometry import BlockGeometry, MergedGeometry
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ..codegen.geometry import write_geometry
+from ..codegen.ir import Program
 from .buffers import aligned
 from .cache import compiled
-from .target import Target
+from .target import Code, Target
 
 Array = NDArray[np.floating[Any]]
 
@@ -94,6 +97,15 @@ def _as_made(out: Array, geometry: BlockGeometry, direction: int) -> Array:
     return np.moveaxis(np.moveaxis(out.reshape(groups, *counts, n_factors, lanes), -3, 1 + direction), -2, 1)
 
 
+@cache
+def _specialised(
+    pickled: bytes, kind: str, lanes: int, target: Target, dtype: DTypeLike, stride: int
+) -> tuple[Program, Code]:
+    """The program for a geometry without elements, without its text, and its code: written once."""
+    program = write_geometry(pickle.loads(pickled), kind, lanes, target.lanes(np.float64), dtype, stride)
+    return replace(program, text=""), compiled(program.text, target)
+
+
 def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
     """Have the factors of all elements made; lanes past the last one are left as they come."""
     gradient, weights = (geometry.values[None], np.ones(0)) if kind == "points" else geometry.stored_reference
@@ -103,8 +115,8 @@ def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out
         table, weights = table[in_order], weights[in_order] if len(weights) else weights
     used = tuple(np.ascontiguousarray(array) for array in (geometry.coefficients, table, weights))
     width = target.lanes(np.float64)
-    program = write_geometry(geometry, kind, out.shape[-1], width, out.dtype, out.strides[0] // out.itemsize)
-    code = compiled(program.text, target)
+    key = pickle.dumps(geometry.without_elements())
+    program, code = _specialised(key, kind, out.shape[-1], target, out.dtype, out.strides[0] // out.itemsize)
     groups = -(-geometry.n_elements // width)
     bounds = shares(groups, groups * width * program.flops, THREAD_FLOPS)
     scratch = [aligned((program.scratch_size, width), np.float64) for _ in bounds[1:]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from ..codegen.sumfac import write_sumfac
 from .buffers import aligned
 from .cache import compiled
 from .geometry import scales_and_maps, stored_factors
-from .target import Target, host
+from .target import Code, Target, host
 
 Array = NDArray[np.floating[Any]]
 
@@ -46,12 +48,26 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
 }
 
 
+def _made(program: Program, target: Target) -> tuple[Program, Code]:
+    """A program, without its long text, and its code."""
+    return replace(program, text=""), compiled(program.text, target)
+
+
+@cache
+def _specialised(pickled: bytes, strategy: str, target: Target, prefetch: bool, indexed: bool) -> tuple[Program, Code]:
+    """The code for a problem without data, written once."""
+    problem = pickle.loads(pickled)
+    return _made(_WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, indexed), target)
+
+
 class GroupKernel:
     """Compiled code that works on groups of elements, with scratch for every thread.
 
     Parameters
     ----------
     program : Program
+    code : Code
+        The program, compiled.
     n_elements : int
     dtype : dtype
     target : Target
@@ -73,6 +89,7 @@ class GroupKernel:
     def __init__(
         self,
         program: Program,
+        code: Code,
         n_elements: int,
         dtype: DTypeLike,
         target: Target,
@@ -82,7 +99,7 @@ class GroupKernel:
         self._take_codes(codes)
         self.lanes = target.lanes(dtype)
         self.groups = -(-n_elements // self.lanes)
-        self.code = compiled(program.text, target)
+        self.code = code
         self.group_flops = program.flops * self.lanes
         self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
@@ -222,9 +239,9 @@ def _steps(zeros: _Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
 
 
 @lru_cache(maxsize=64)
-def _matrix_program(zeros: _Zeros, across: bool, lanes: int, dtype: str) -> Program:
-    """`write_matrix`, written once for all matrices with the same zeros."""
-    return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], lanes, dtype)
+def _of_matrix(zeros: _Zeros, across: bool, target: Target, dtype: str) -> tuple[Program, Code]:
+    """The code for matrices with the same zeros, written once."""
+    return _made(write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], target.lanes(dtype), dtype), target)
 
 
 class MatrixKernel(GroupKernel):
@@ -248,8 +265,7 @@ class MatrixKernel(GroupKernel):
         transposed: bool = False,
     ) -> None:
         target, zeros = host(), _zeros(factors)
-        program = _matrix_program(zeros, transposed, target.lanes(dtype), np.dtype(dtype).name)
-        super().__init__(program, n_elements, dtype, target)
+        super().__init__(*_of_matrix(zeros, transposed, target, np.dtype(dtype).name), n_elements, dtype, target)
         entries = np.concatenate([*(factor.data for factor in factors), [0.0]])
         self._entries = entries[_steps(zeros, transposed)[1]].astype(dtype)
         self._entries_at = self._entries.ctypes.data
@@ -296,8 +312,9 @@ class CpuKernel(GroupKernel, BlockKernel):
         self.problem, self.strategy = problem, strategy
         target = target or host()
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
-        program = _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, codes is not None)
-        super().__init__(program, problem.n_elements, problem.dtype, target, codes)
+        key = pickle.dumps(problem.without_data())
+        program, code = _specialised(key, strategy, target, prefetch, codes is not None)
+        super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
         # Rows of memory are read in long pieces then.
         self._one_by_one = program.one_by_one and prefetch

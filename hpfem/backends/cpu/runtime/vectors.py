@@ -193,7 +193,3 @@ class CpuVectors(VectorSpace):
             _LEAPFROG(own, (2.0,))
         else:
             super().leapfrog(weights, force, now, before)
-
-    def max_norm(self, vector: Any) -> float:
-        """Largest absolute value, without an array of them; see `VectorSpace.max_norm`."""
-        return max(float(vector.max()), -float(vector.min())) if vector.size else 0.0
