@@ -66,7 +66,7 @@ def test_the_demo_is_an_example():
 CHEAP = {
     "compare": ["--order", "2", "--repeats", "1"],
     "tune": ["--order", "2", "--seconds", "1"],
-    "bench": ["--orders", "1,2", "--dofs", "1000", "--repeats", "1", "--quick"],
+    "bench": ["--shapes", "hex,tet", "--orders", "1,2", "--dofs", "1000", "--repeats", "1", "--quick"],
 }
 
 

@@ -16,6 +16,7 @@ from hpfem.benchmarks.whole_solve import source
 from hpfem.errors import NotSuitable, SolverError
 from hpfem.solvers.norms import load
 from tests.cli.test_commands import refused, run
+from tests.samples import long
 from tests.standin import StandIn, StandInBackend, StandInStrategy
 
 LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
@@ -35,7 +36,7 @@ def solved(shape, order, size=300, geometry="deformed", matrix_entries=1e7, **op
     return block.build("auto", "auto", size.n_cells)
 
 
-@pytest.mark.parametrize("order", [1, 2, 4, 8])
+@pytest.mark.parametrize("order", [1, 2, 4, *long(8)])
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_the_solution_is_that_of_the_assembled_system(shape, order):
     found = solved(shape, order, 400)

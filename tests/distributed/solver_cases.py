@@ -52,11 +52,10 @@ def one_sum(comm):
     """With one sum over processes in an iteration: the same solution, in as many iterations but for rounding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(import_module("hpfem.solvers.cg"), "MANY", 2)
-        for name in ("tri", "mixed"):
+        for name, preconditioner in (("tri", "none"), ("mixed", "jacobi")):
             mesh = whole(name)
             part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm))
-            for preconditioner in ("jacobi", "none"):
-                both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner=preconditioner, order=2)
+            both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner=preconditioner, order=2)
         with pytest.raises(hp.SolverError, match="positive definite"):
             c0 = hp.C0Space(hp.Space(part, 2, backend="numpy"))
             hp.cg(lambda x: -x, c0.project(exact), shared=c0.vectors_on(), bar=False)
@@ -66,7 +65,7 @@ def multigrid(comm):
     """Multigrid takes as many iterations, on all shapes."""
     for name in BOXES:
         mesh = whole(name)
-        for order, owners in ((3, None), (2, random_owners(mesh, comm))):
+        for order, owners in ((3, None), (2, random_owners(mesh, comm)))[: 2 if name == "mixed" else 1]:
             part = hp.distribute(mesh, comm, owners=owners)
             both(mesh, part, comm, 1e-6, f=1.0, dirichlet=0.0, preconditioner="multigrid", order=order)
 
@@ -79,7 +78,7 @@ def stretched(comm):
         centres = mesh.points[mesh.cells[0].nodes].mean(axis=1)
         mesh = mesh.transformed(lambda x: x * np.array([0.01] + [1] * (x.shape[1] - 1)))
         stacks = np.minimum((centres * comm.size).astype(int), comm.size - 1)
-        for owners in (stacks[:, 0], stacks[:, 1], random_owners(mesh, comm, 5)):
+        for owners in (stacks[:, 0], stacks[:, 1], random_owners(mesh, comm, 5))[: 3 if shape == "hex" else 1]:
             part = hp.distribute(mesh, comm, owners=owners)
             info, v = both(mesh, part, comm, 1e-6, order=order, **given)
             assert info.iterations < 14

@@ -75,7 +75,7 @@ def test_the_experiment_as_the_command_runs_it(library, monkeypatch):
         assert record["order"] == 2
 
 
-@pytest.mark.parametrize("order", [1, 5, *long(7)])
+@pytest.mark.parametrize("order", [2, *long(1, 5, 7)])
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_algorithms_compile(shape, order):
     for benchmark_name in BOTH:
