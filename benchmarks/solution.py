@@ -232,6 +232,17 @@ def box_tets(clock: Clock, small: bool) -> None:
 
 
 @row("cpu")
+def mixed_boxes(clock: Clock, small: bool) -> None:
+    """Small problems on all shapes: the first solution of a process, and the next one."""
+    from hpfem.mesh import box
+
+    for n, order in ((2, 2),) if small else ((4, 2), (4, 4), (2, 9)):
+        own = Clock()
+        solved(own, box(("hex", "prism", "pyramid", "tet"), (4, n, n)), order, ("multigrid",), "cpu")
+        clock.found[f"P={order}"] = own.found
+
+
+@row("cpu")
 def box_tets_million(clock: Clock, small: bool) -> None:
     """Tets, P = 3, 1e6 unknowns."""
     from hpfem.mesh import box

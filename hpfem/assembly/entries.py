@@ -90,7 +90,8 @@ def pointwise_matrix(
     """
     trace = operator.form.trace
     assert trace is not None
-    geometry = geometry or operator.space.blocks[number].geometry
+    if geometry is None:
+        geometry = operator.space.blocks[number].geometry
     x = geometry.coordinates(elements, xp) if trace.uses_point else None
     inverse, weight = geometry.inverse_and_weights(elements, xp)
     d, space_dim = geometry.dim, geometry.space_dim

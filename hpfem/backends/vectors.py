@@ -1044,7 +1044,7 @@ class VectorSpace:
         -------
         float
         """
-        return float(self.xp.maximum(vector.max(), -vector.min())) if vector.size else 0.0  # no array of all of them
+        return max(float(vector.max()), -float(vector.min())) if vector.size else 0.0  # no array of all of them
 
     def exponent(self, vector: Any) -> int:
         """Least k with all entries of a finite vector below 2^k; 0 for zeros.
@@ -1074,7 +1074,7 @@ class VectorSpace:
         if largest == 0 or not math.isfinite(largest):
             return largest
         k = math.frexp(largest)[1]
-        if abs(k) < np.finfo(vector.dtype).maxexp // 4:
+        if vector.dtype.kind == "f" and abs(k) < np.finfo(vector.dtype).maxexp // 4:
             k = 0  # squares are in range
         unit = scaled(vector, -k) if k else vector
         return float(scaled(self.dot(unit, unit) ** 0.5, k))

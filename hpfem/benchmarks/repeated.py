@@ -59,6 +59,10 @@ class RepeatedGeometry(BlockGeometry):
         """Take the first elements by themselves; see `BlockGeometry.part`."""
         return RepeatedGeometry(self.patch, n_elements, self.by_element, self.whole)
 
+    def without_elements(self) -> BlockGeometry:
+        """Take no elements of the same kind; see `BlockGeometry.without_elements`."""
+        return self.patch.without_elements()
+
     def with_coefficients(self, coefficients: Coefficients) -> BlockGeometry:
         """Take the same elements with other factors; see `BlockGeometry.with_coefficients`.
 

@@ -285,7 +285,8 @@ class BlockProblem:
         BlockProblem
             Problems with equal ones, pickled, have the same code.
         """
-        return replace(self, geometry=self.geometry.without_elements(), fields={}, parameters={})
+        empty, mixed = self.geometry.without_elements(), self.factors_dtype != self.dtype  # by the elements' sizes
+        return replace(self, geometry=empty, fields={}, parameters={}, mixed=mixed)
 
     @property
     def source(self) -> str:

@@ -62,8 +62,8 @@ def finer_space(space: Space, more: int) -> Space:
 def finer_blocks(space: Space, more: int) -> list[Block]:
     """The blocks of a space with finer rules than the space has, or than the default one.
 
-    Tets and tris get the simplex rule of an order that is higher by `more`, where there is one: it has a third to a
-    half of the points. The others get more points in each direction.
+    Tets and tris get the simplex rule of an order that is higher by `more`, where there is one: it has 0.3 to 0.6 of
+    the points. The others get more points in each direction.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def boxes(comm):
 
 
 def operators(comm):
-    """Operators and conjugate gradients are those of the whole box, curved or closed too; so is multigrid."""
+    """Operators and conjugate gradients are those of the whole box; some curved, or closed; so is multigrid."""
     for name in BOXES:
         mesh, part = (hp.box(*BOXES[name], comm=own) for own in (hp.ALONE, comm))
         found = check(mesh, part, comm, backend="numpy")

@@ -91,7 +91,7 @@ def solved(A, b, P, c, comm, tol=1e-6):
 
 
 def shapes(comm):
-    """All shapes, cut by METIS and at random."""
+    """All shapes, cut at random; all in one mesh by METIS, too."""
     for name in BOXES:
         mesh = whole(name)
         for owners in (random_owners(mesh, comm), None)[: 2 if name == "mixed" else 1]:

@@ -44,7 +44,7 @@ def test_it_falls_with_order_p(order):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_right_hand_sides_are_exact_for_polynomials(name, backend, rng):
-    for order in (1, 2, 3, 5, 8):
+    for order in (1, 2, 4, 8, 9):  # there is no simplex rule for the last one
         f = Polynomial(rng, dimension(name), order + 4)
         c0, exact = (hp.C0Space(hp.Space(skewed(straight(name)), order, quadrature=q, backend=backend)) for q in (0, 6))
         wanted = exact.gather(hp.IProductWRTBase(exact.space)(exact.space.evaluate(f)))

@@ -208,8 +208,10 @@ def cases(shape):
                     name = " ".join([kind, form, algorithm, basis, dtype, f"order {order}", *more])
                     yield name, problem_of(space, form, algorithm), options
 
-        few = "PhysDeriv", "Mass", "Laplacian", "advection", "transport", "coupled", "reaction"
-        yield from some(2, FORMS if deformed and shape.name in ("hex", "tet", "tri") else few)
+        few = ["PhysDeriv", "Mass", "Laplacian", "advection", "transport", "coupled", "reaction"]
+        if deformed:
+            few = FORMS if shape.name in ("hex", "tet", "tri") else [*few, "IProductWRTDerivBase", "source"]
+        yield from some(2, few)
         yield from some(2, ("Laplacian",), far=True)
         if deformed:
             yield from some(1, ("coupled",))

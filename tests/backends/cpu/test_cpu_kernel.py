@@ -239,6 +239,7 @@ def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
     """The same bits: a group's factors serve one component after the other, or those of two groups."""
     monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
     monkeypatch.setattr("hpfem.backends.cpu.codegen.ir._SHARED", 1000)
+    monkeypatch.setattr(runtime, "_specialised", runtime._specialised.__wrapped__)  # written with that number
     spaces = make_space(shape, 2, True), make_space(shape, 2, False, cells=3)
     forms = ("Helmholtz", "IProductWRTDerivBase", "transport", "Mass", "PhysDeriv")[: 3 if far else 5]
     ways = [(space, form, "sumfac") for space in spaces for form in forms] + [(spaces[1], "Helmholtz", "dense")]
@@ -424,13 +425,13 @@ def test_results_are_fetched_for_writing_where_they_are_in_a_row(write):
 def test_code_is_written_once_for_problems_that_differ_in_data_alone(monkeypatch):
     """Elements, numbers of parameters and values of fields are data; everything else is in the code."""
 
-    def made(mesh, kind, order=2, dtype="float64", factor=1.0):
+    def made(mesh, kind, order=2, dtype="float64", factor=1.0, **options):
         space = Space(mesh, order, dtype=dtype, backend="numpy")
         form = {
             "merged": lambda: Helmholtz(space, factor, lambda *x: factor + x[0]),
             "fields": lambda: Helmholtz(space, factor, space.evaluate(lambda *x: factor + x[0])),
             "constant": lambda: WeakForm(space, lambda u: factor * u, test="value"),
-            "mass": lambda: Mass(space),
+            "mass": lambda: Mass(space, **options),
         }[kind]()
         problem = form.choices[0].kernel.problem
         return CpuKernel(merged(problem) if kind == "merged" else problem)
@@ -446,3 +447,6 @@ def test_code_is_written_once_for_problems_that_differ_in_data_alone(monkeypatch
         others = [made(small, kind, 3), made(small, kind, dtype="float32"), made(straight("hex"), "mass")]
         assert len({id(own.code) for own in (first, *others)}) == 4
     assert made(small, "constant").code is not made(small, "constant", factor=3.0).code
+    rounded, kept = (made(small.transformed(lambda x, s=s: s * x), "mass", precision="mixed") for s in (1, 1e-14))
+    assert rounded._geometry.dtype == np.float32 and kept._geometry.dtype == np.float64
+    assert kept.code is made(small, "mass").code is not rounded.code
