@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from socket import gethostname
 from types import TracebackType
@@ -36,6 +36,8 @@ _LOOKS = 300
 _let_others_run: Callable[[], None] = getattr(os, "sched_yield", partial(time.sleep, 0))
 # Seconds for the first process to print what all would print, and for mpirun to pass it on; its exit code.
 _HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
+# The process that has started this one; another one, if it has ended.
+_PARENT = os.getppid()
 # Number of characters of a value in messages.
 _SHOWN = 100
 # Work of this process that others do a different number of times, so it must not communicate.
@@ -345,6 +347,7 @@ class Communicator:
             requests = [request for request in requests if not request.Test()]
             looks += 1
             if looks > _LOOKS:
+                _end_if_left_behind()
                 _let_others_run()
 
     @contextmanager
@@ -442,6 +445,14 @@ def end_all(code: int, say: Callable[[], Any]) -> None:
     time.sleep(_FORWARDED)
     mpi.Abort(code)
     os._exit(code)  # MPICH's Abort may return before its end, and this process would go on
+
+
+def _end_if_left_behind() -> None:
+    """End if mpirun has ended without this process, which would wait for the others for ever."""
+    if os.getppid() != _PARENT:
+        with suppress(OSError):  # nobody may be there to read it
+            os.write(2, b"hpfem: error: mpirun has ended, so this process ends too\n")
+        os._exit(_FAILED)
 
 
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]

@@ -1,5 +1,6 @@
 """An error of one process ends all of them, with its message and exit code; nothing hangs."""
 
+import subprocess
 import sys
 import textwrap
 import time
@@ -92,6 +93,20 @@ def test_a_command_that_fails_everywhere_says_so_once(given, said):
     assert said in found.stderr and found.stdout == ""
 
 
+def test_a_process_that_mpirun_has_left_behind_ends():
+    """MPICH's may end without ending all, where one aborts while many others work."""
+    code = """
+        from hpfem.support import communicator
+        class Never:
+            Test = staticmethod(lambda: False)
+        communicator._PARENT = -1
+        communicator.Communicator._wait([Never()])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1 and found.stderr == "hpfem: error: mpirun has ended, so this process ends too\n"
+
+
 @needs_mpi
 def test_without_mpi4py_one_line_says_what_to_install():
     code = "import sys; sys.modules['mpi4py'] = None\nimport hpfem as hp\nhp.box('hex', 2)"
@@ -103,8 +118,6 @@ def test_without_mpi4py_one_line_says_what_to_install():
 @pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
 def test_an_mpirun_of_another_mpi_is_reported(monkeypatch, variable):
     pytest.importorskip("mpi4py", reason="mpi4py or mpiexec is absent")
-    import subprocess
-
     monkeypatch.setenv(variable, "2")
     code = "import hpfem as hp\nhp.box('hex', 2)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
