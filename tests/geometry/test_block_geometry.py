@@ -215,7 +215,7 @@ def test_files_that_another_geometry_kind_changes(monkeypatch):
     mesh = tapered("hex")
     plain = hp.Space(mesh, 2)
     kind = Straight()
-    monkeypatch.setattr("hpfem.geometry.block_geometry.GEOMETRY_KINDS", [AFFINE, kind, GENERAL])
+    monkeypatch.setattr("hpfem.geometry.block_geometry.GEOMETRY_KINDS", [AFFINE, kind, MULTILINEAR, QUADRATIC, GENERAL])
     space = hp.Space(mesh, 2)
     assert [block.geometry.kind for block in space.blocks] == [kind]
     block, geometry = space.blocks[0], space.blocks[0].geometry
