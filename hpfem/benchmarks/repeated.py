@@ -60,7 +60,7 @@ class RepeatedGeometry(BlockGeometry):
         return RepeatedGeometry(self.patch, n_elements, self.by_element, self.whole)
 
     def without_elements(self) -> BlockGeometry:
-        """Take no elements of the same kind; see `BlockGeometry.without_elements`."""
+        """Take the same without elements; see `BlockGeometry.without_elements`."""
         return self.patch.without_elements()
 
     def with_coefficients(self, coefficients: Coefficients) -> BlockGeometry:

@@ -278,15 +278,15 @@ class BlockProblem:
         return replace(self, recomputed=recomputed, scaled=scaled)
 
     def without_data(self) -> BlockProblem:
-        """Take no elements, and no values of fields and parameters: all that code for the problem depends on.
+        """Take the problem without elements, fields and parameters: what is left is all that its code depends on.
 
         Returns
         -------
         BlockProblem
-            Problems with equal ones, pickled, have the same code.
+            If those of two problems are equal, pickled, the problems have the same code.
         """
-        empty, mixed = self.geometry.without_elements(), self.factors_dtype != self.dtype  # by the elements' sizes
-        return replace(self, geometry=empty, fields={}, parameters={}, mixed=mixed)
+        rounded = self.factors_dtype != self.dtype  # depends on the elements' volumes, which are left out
+        return replace(self, geometry=self.geometry.without_elements(), fields={}, parameters={}, mixed=rounded)
 
     @property
     def source(self) -> str:

@@ -292,12 +292,12 @@ class BlockGeometry(ElementMap):
         return BlockGeometry(self.shape, self.order, self.given[:n_elements], self.rule, self.kind, self.xp)
 
     def without_elements(self) -> BlockGeometry:
-        """Take no elements of the same kind.
+        """Take the same kind and rule without elements, and without coefficients' values.
 
         Returns
         -------
         BlockGeometry
-            A small one.
+            It is small when pickled.
         """
         return self.part(0)
 
@@ -840,7 +840,7 @@ class MergedGeometry(BlockGeometry):
         return MergedGeometry(super().part(n_elements), self._of)
 
     def without_elements(self) -> BlockGeometry:
-        """Take no elements of the same kind; see `BlockGeometry.without_elements`."""
+        """Take the same without elements; see `BlockGeometry.without_elements`."""
         return MergedGeometry(super().part(0), _NoCoefficients(self._of.tensor, self._of.reacts))
 
     def outside(self, dtype: DTypeLike) -> Indices:

@@ -36,7 +36,7 @@ _LOOKS = 300
 _let_others_run: Callable[[], None] = getattr(os, "sched_yield", partial(time.sleep, 0))
 # Seconds for the first process to print what all would print, and for mpirun to pass it on; its exit code.
 _HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
-# The process that has started this one; another one, if it has ended.
+# The process that has started this one. Once that has ended, `os.getppid` gives another one.
 _PARENT = os.getppid()
 # Number of characters of a value in messages.
 _SHOWN = 100

@@ -50,7 +50,7 @@ def test_our_meshes_in_both_bases(name, basis, rng):
 
 @pytest.mark.parametrize("shape", SHAPES_OF_CELLS)
 def test_mean_energies_of_constant_coefficients(shape):
-    """One point of an affine cell is enough; here they are those of all points, where a function gives the numbers."""
+    """From one point of an affine cell; from all points, where functions give the same numbers."""
     space = hp.Space(skewed(box(shape, (2,) * SHAPES[shape].dim)), 2)
     found = cell_energies(hp.Helmholtz(space, 3.0, 2.0), 0, np)
     at_all = cell_energies(hp.Helmholtz(space, lambda *x: 3.0 + 0 * x[0], lambda *x: 2.0 + 0 * x[0]), 0, np)
