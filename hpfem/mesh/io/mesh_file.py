@@ -35,9 +35,12 @@ class Elements(CellArray):
     ----------
     sets : dict of str to ndarray of int
         Names, each with the rows that have it.
+    data : dict of str to ndarray, [E, ...]
+        Values of the file by name, one for each element.
     """
 
     sets: dict[str, Indices] = field(default_factory=dict)
+    data: dict[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +55,30 @@ class MeshFile:
         In the order of the file.
     periodic : list of ndarray of int, [n, 2] each
         Pairs of points that are images of each other, one array per pair of sides.
+    point_sets : dict of str to ndarray of int
+        Names of points, each with the rows that have it.
+    by_piece : bool
+        Whether the format writes the points of each cell or piece anew, so that coincident ones are the same point.
+    warnings : list of str
+        What the file has and the mesh will not have, one sentence each: what, and what to do.
     """
 
     points: Array
     elements: list[Elements]
     periodic: list[Indices] = field(default_factory=list)
+    point_sets: dict[str, Indices] = field(default_factory=dict)
+    by_piece: bool = False
+    warnings: list[str] = field(default_factory=list)
 
 
 def canonical(
-    shape: Shape, order: int, file_nodes: Array, nodes: Indices, numbers: Indices, sets: dict[str, Indices]
+    shape: Shape,
+    order: int,
+    file_nodes: Array,
+    nodes: Indices,
+    numbers: Indices,
+    sets: dict[str, Indices],
+    data: dict[str, Array] | None = None,
 ) -> Elements:
     """Bring elements from a file's order of nodes into ours.
 
@@ -78,6 +96,8 @@ def canonical(
         The file's number of each element.
     sets : dict of str to ndarray of int
         Names, each with the rows that have it.
+    data : dict of str to ndarray, [E, ...], optional
+        Values by name.
 
     Returns
     -------
@@ -85,7 +105,7 @@ def canonical(
     """
     if shape is not POINT:
         nodes = nodes[:, permutation(file_nodes, equispaced_nodes(shape, order), order)]
-    return Elements(shape, order, nodes, numbers, sets)
+    return Elements(shape, order, nodes, numbers, sets, data or {})
 
 
 def shape_named(name: str) -> Shape:

@@ -19,6 +19,7 @@ from hpfem.shapes.arguments import flag
 from ...support.communicator import Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
+from ...support.log import warn
 from ..cells import Array, CellArray, Labels, merged
 from ..distribute import distribute, made_on_first
 from ..gathered import part_of
@@ -163,7 +164,10 @@ def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, 
 def _read(file: Path, periodic: bool) -> Mesh:
     """The whole mesh of a file."""
     with _naming(file):
-        return _mesh(_content(file), str(file), periodic)
+        content = _content(file)
+        for sentence in content.warnings:
+            warn(f"{path_text(file)}: {sentence}")
+        return _mesh(content, str(file), periodic)
 
 
 @contextmanager
@@ -285,5 +289,7 @@ def _distinct(cells: Sequence[Elements]) -> list[Elements]:
         kept = np.sort(first)
         new_row = np.searchsorted(kept, first[copy.ravel()])
         sets = {name: unique(new_row[rows]) for name, rows in _regions(same).items()}
-        result.append(Elements(*kind, nodes[kept], joined([own.indices for own in same])[kept], sets))
+        common = set.intersection(*(set(own.data) for own in same))
+        data = {name: np.concatenate([own.data[name] for own in same])[kept] for name in sorted(common)}
+        result.append(Elements(*kind, nodes[kept], joined([own.indices for own in same])[kept], sets, data))
     return result
