@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
-from hpfem.shapes import SHAPES, Shape, equispaced_nodes
+from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
 
 from ..support.immutable import frozen
 
@@ -70,6 +70,7 @@ _VTK_EDGES: _Table = {
     "tet": _table("01 12 20 03 13 23"),
     "hex": _table("01 12 32 03 45 56 76 47 04 15 26 37"),
     "prism": _table("01 12 20 34 45 53 03 14 25"),
+    "pyramid": _table("01 12 23 30 04 14 24 34"),
 }
 _VTK_EDGES_BEFORE_2_1 = _VTK_EDGES | {"hex": _table("01 12 32 03 45 56 76 47 04 15 37 26")}
 _VTK_FACES: _Table = {
@@ -213,8 +214,29 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
     ArgumentError
         For another shape or order.
     """
-    known = FILE_VERTICES if order == 1 else ("point", *_VTK_EDGES)
+    known = [name for name in FILE_VERTICES if order == 1 or name in (POINT.name, *_VTK_INSIDE)]
     return _nodes("vtk before 2.1" if before_2_1 else "vtk", shape, order, known)
+
+
+@cache
+def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
+    """Reference coordinates of the nodes of a second-order cell that has none inside faces and cells.
+
+    Parameters
+    ----------
+    rules : str
+        "gmsh" or "vtk": whose order.
+    shape : Shape or str
+        Any shape.
+
+    Returns
+    -------
+    ndarray, [n_nodes, dim]
+        Corners, then middles of the edges. Read-only.
+    """
+    name = shape if isinstance(shape, str) else shape.name
+    corners, edges = 2.0 * _corners(name) - 1.0, _RULES[rules][0][name]
+    return frozen(np.concatenate([corners, [corners[list(edge)].mean(axis=0) for edge in edges]]))
 
 
 def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order: int) -> NDArray[np.int64]:

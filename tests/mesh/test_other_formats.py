@@ -11,8 +11,8 @@ import pytest
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.mesh import Mesh, from_meshio, read_mesh
 from hpfem.mesh.io import other_formats
-from hpfem.mesh.node_order import gmsh_nodes, permutation, vtk_nodes
-from hpfem.shapes import equispaced_nodes
+from hpfem.mesh.node_order import gmsh_nodes, permutation, serendipity_nodes, vtk_nodes
+from hpfem.shapes import SHAPES, equispaced_nodes
 from tests.mesh.examples import flux, sample
 
 KINDS = {pair: kind for kind, pair in other_formats.CELLS.items()}
@@ -83,14 +83,16 @@ def test_broken_files(name: str, text: str, match: str, tmp_path: Path, capfd: p
     assert capfd.readouterr() == ("", "")
 
 
-def test_serendipity_cells_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.inp").write_text(
-        "*NODE\n"
-        + "".join(f"{i},{i % 3},{i // 3},0\n" for i in range(1, 9))
-        + "*ELEMENT, TYPE=S8R\n1,1,2,3,4,5,6,7,8\n"
-    )
-    with pytest.raises(MeshError, match="element 1 is a quad8, which cannot be used"):
-        read_mesh(tmp_path / "x.inp")
+def test_serendipity_cells_of_meshio(tmp_path: Path) -> None:
+    nodes = [(0, 0), (2, 0), (2, 1), (0, 1), (1, 0.2), (2, 0.5), (1, 1.2), (0, 0.5)]
+    lines = "".join(f"{i},{x},{y},0\n" for i, (x, y) in enumerate(nodes, 1))
+    (tmp_path / "x.inp").write_text(f"*NODE\n{lines}*ELEMENT, TYPE=S8R\n1,1,2,3,4,5,6,7,8\n")
+    mesh = read_mesh(tmp_path / "x.inp")
+    assert mesh.summary().orders == {"quad": (2,)}
+    np.testing.assert_allclose(mesh.points[-1], [1, 0.7], atol=1e-15)
+    points = serendipity_nodes("vtk", "hex")
+    mesh = from_meshio(meshio.Mesh(points, [("hexahedron20", np.arange(20)[None])]))
+    np.testing.assert_allclose(mesh.points[mesh.cells[0].nodes[0]], equispaced_nodes(SHAPES["hex"], 2), atol=1e-15)
 
 
 def test_readers_that_never_end_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

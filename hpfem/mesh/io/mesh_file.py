@@ -16,6 +16,7 @@ from hpfem.shapes.arguments import shown
 from ..cells import Array, CellArray
 from ..named_sets import looked_up
 from ..node_order import permutation
+from ..serendipity import serendipity_positions
 from ..sorting import places
 from ..symmetry import Indices
 
@@ -80,7 +81,7 @@ def canonical(
     sets: dict[str, Indices],
     data: dict[str, Array] | None = None,
 ) -> Elements:
-    """Bring elements from a file's order of nodes into ours.
+    """Bring elements from a file's order of nodes into ours; `completed` adds the nodes that serendipity cells lack.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def canonical(
     order : int
         Geometry order.
     file_nodes : ndarray, [n_nodes, dim]
-        Reference coordinates of the nodes in the file's order.
+        Reference coordinates of the nodes in the file's order; those at corners and edges for a serendipity cell.
     nodes : ndarray of int, [E, n_nodes]
         Rows of the points, in the file's order.
     numbers : ndarray of int, [E]
@@ -104,7 +105,10 @@ def canonical(
     Elements
     """
     if shape is not POINT:
-        nodes = nodes[:, permutation(file_nodes, equispaced_nodes(shape, order), order)]
+        ours = equispaced_nodes(shape, order)
+        if order == 2 and len(file_nodes) < len(ours):
+            ours = ours[serendipity_positions(shape)]
+        nodes = nodes[:, permutation(file_nodes, ours, order)]
     return Elements(shape, order, nodes, numbers, sets, data or {})
 
 

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
-from hpfem.shapes import Shape
+from hpfem.shapes import SHAPES, Shape
 
 from ..cells import Array
-from ..node_order import gmsh_nodes
+from ..node_order import gmsh_nodes, serendipity_nodes
 from ..sorting import unique
 from ..symmetry import Indices
 from .mesh_file import Elements, MeshFile, as_integers, canonical, parsed_numbers, positions, shape_named, tagged
@@ -44,8 +44,7 @@ _TYPES_BY_ORDER = {
 ELEMENT_TYPES = {
     number: (name, order) for name, numbers in _TYPES_BY_ORDER.items() for order, number in enumerate(numbers, start=1)
 }
-_INCOMPLETE = {16: "8-node quad", 17: "20-node hex", 18: "15-node prism", 19: "13-node pyramid"}
-
+_SERENDIPITY = {16: "quad", 17: "hex", 18: "prism", 19: "pyramid"}
 
 Bytes = bytes | mmap
 # Bytes that are searched at a time.
@@ -412,11 +411,13 @@ def _announced(stream: _Stream) -> int:
 
 def _element_kind(number: int, element: float) -> tuple[Shape, int, Array]:
     """Shape, order and reference coordinates of the nodes of an element type."""
+    if number in _SERENDIPITY:
+        shape = SHAPES[_SERENDIPITY[number]]
+        return shape, 2, serendipity_nodes("gmsh", shape)
     if number not in ELEMENT_TYPES:
-        what = f" ({_INCOMPLETE[number]})" if number in _INCOMPLETE else ""
         raise MeshError(
-            f"element {element:.0f} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
-            "(Mesh.SecondOrderIncomplete = 0)"
+            f"element {element:.0f} is of gmsh type {number}, which cannot be used; complete elements can, and "
+            "incomplete ones of order 2 (Mesh.SecondOrderIncomplete = 0)"
         )
     name, order = ELEMENT_TYPES[number]
     return shape_named(name), order, gmsh_nodes(name, order)

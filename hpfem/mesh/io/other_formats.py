@@ -1,4 +1,4 @@
-"""Every other format, through meshio: linear and complete second-order cells.
+"""Every other format, through meshio: linear and second-order cells.
 
 meshio brings the node orders of second-order cells into VTK's. Cells of higher order come in whatever order their
 format has, so they are refused.
@@ -20,7 +20,7 @@ import numpy as np
 from hpfem.errors import MeshError
 
 from ...support.machine import available_memory
-from ..node_order import gmsh_nodes, vtk_nodes
+from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
 from ..symmetry import Indices
 from .mesh_file import MeshFile, canonical, shape_named
@@ -41,6 +41,7 @@ _NAMES = {
     "pyramid": ("pyramid", "pyramid14"),
 }
 CELLS = {kind: (name, order) for name, kinds in _NAMES.items() for order, kind in enumerate(kinds, start=1)}
+_SERENDIPITY = {"quad8": "quad", "hexahedron20": "hex", "wedge15": "prism", "pyramid13": "pyramid"}
 # VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
 _IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
 
@@ -108,7 +109,7 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
     Parameters
     ----------
     mesh : meshio.Mesh
-        Linear and complete second-order cells, in meshio's node order.
+        Linear and second-order cells, in meshio's node order.
 
     Returns
     -------
@@ -162,13 +163,14 @@ def _converted(content: dict[str, Any]) -> MeshFile:
     named = {name: own for name, own in content["cell_sets"].items() if not name.startswith(_BOOKS)}
     elements, number = [], 1
     for position, (kind, nodes) in enumerate(content["cells"]):
-        if kind not in CELLS:
-            raise MeshError(
-                f"element {number} is a {kind}, which cannot be used; linear and complete second-order cells can"
-            )
-        name, order = CELLS[kind]
+        if kind not in CELLS and kind not in _SERENDIPITY:
+            raise MeshError(f"element {number} is a {kind}, which cannot be used; linear and second-order cells can")
+        name, order = CELLS[kind] if kind in CELLS else (_SERENDIPITY[kind], 2)
         shape = shape_named(name)
-        reference = (vtk_nodes if name in _IN_VTK_ORDER else gmsh_nodes)(name, order)
+        if kind in _SERENDIPITY:
+            reference = serendipity_nodes("vtk", name)
+        else:
+            reference = (vtk_nodes if name in _IN_VTK_ORDER else gmsh_nodes)(name, order)
         if nodes.dtype.kind not in "iu" or nodes.shape[1:] != (len(reference),):
             raise MeshError(f"element {number} and others of type {kind} have nodes of shape {nodes.shape[1:]}")
         members = {name: own[position] for name, own in named.items() if position < len(own)}

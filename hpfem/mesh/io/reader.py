@@ -25,6 +25,7 @@ from ..distribute import distribute, made_on_first
 from ..gathered import part_of
 from ..mesh import Mesh, mesh_of
 from ..named_sets import looked_up
+from ..serendipity import completed
 from ..sorting import unique
 from ..symmetry import Indices
 from . import formats
@@ -41,8 +42,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = None) -> Mesh:
     """Read a mesh of any of the shapes from a file.
 
-    gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, complete quadratic and Lagrange
-    cells; the linear and complete second-order cells of every other format that meshio reads. Cells of the highest
+    gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, quadratic and Lagrange cells;
+    the linear and second-order cells of every other format that meshio reads. Serendipity cells get the nodes that they
+    lack from their own map (`completed`). Cells of the highest
     dimension make the mesh; those one dimension below name its boundaries, others are ignored. Groups of elements
     become `Mesh.regions` and `Mesh.boundaries` under their names, or their numbers where they have none. Cells that are
     mirrored (det J < 0 everywhere) are renumbered.
@@ -131,6 +133,7 @@ def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Commun
             with _naming(file), _mapped(file) as data:
                 parts.append(read_msh_partitions(data, frozenset(chosen)))
         ids, points, elements = _joined(parts)
+        points, elements = completed(points, elements)
         dim = max((own.shape.dim for own in elements), default=0)
         cells = [own for own in elements if own.shape.dim == dim]
         ends = np.cumsum([len(own) for own in cells])
@@ -188,7 +191,7 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
     Parameters
     ----------
     mesh : meshio.Mesh
-        Linear and complete second-order cells.
+        Linear and second-order cells.
 
     Returns
     -------
@@ -225,7 +228,7 @@ def _content(file: Path) -> MeshFile:
 
 
 def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
-    elements = [own for own in content.elements if len(own)]
+    points, elements = completed(content.points, [own for own in content.elements if len(own)])
     if not elements:
         raise MeshError("the file has no elements")
     dim = max(own.shape.dim for own in elements)
@@ -240,7 +243,7 @@ def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
         for own, end in zip(cells, ends, strict=True)
     ]
     return mesh_of(
-        content.points,
+        points,
         merged(arrays),
         Labels(name, frozen(joined([own.indices for own in cells]))),
         regions=_regions(cells),

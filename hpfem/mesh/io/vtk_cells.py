@@ -13,14 +13,15 @@ from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 
 from ..cells import Array
-from ..node_order import vtk_nodes
+from ..node_order import serendipity_nodes, vtk_nodes
 from ..symmetry import Indices
 from .mesh_file import Elements, canonical, shape_named
 
 # VTK's numbers of the cell types: linear, complete quadratic (which list their nodes as the Lagrange cells of order 2
-# do), and Lagrange ones of any order.
+# do), serendipity cells (the first of these nodes), and Lagrange ones of any order.
 LINEAR_TYPES = {"point": 1, "segment": 3, "tri": 5, "quad": 9, "tet": 10, "hex": 12, "prism": 13, "pyramid": 14}
 _QUADRATIC_TYPES = {"segment": 21, "tri": 22, "tet": 24, "quad": 28, "hex": 29, "prism": 32}
+_SERENDIPITY = {23: "quad", 25: "hex", 26: "prism", 27: "pyramid"}
 LAGRANGE_TYPES = {"segment": 68, "tri": 69, "quad": 70, "tet": 71, "hex": 72, "prism": 73}
 _FIXED = {
     **{number: (name, 1) for name, number in LINEAR_TYPES.items()},
@@ -34,10 +35,6 @@ _NO_SIDES = {0, 2, 4}  # empty, several points, several lines: never a cell or a
 _REFUSED = {
     6: "triangle strip",
     7: "polygon",
-    23: "8-node quad",
-    25: "20-node hex",
-    26: "15-node prism",
-    27: "13-node pyramid",
     30: "6-node quad",
     31: "12-node prism",
     33: "24-node hex",
@@ -123,6 +120,9 @@ def _kind(kind: int, size: int, number: int, before_2_1: bool) -> tuple[Shape, i
     elif kind in _FIXED:
         shape, order = shape_named(_FIXED[kind][0]), _FIXED[kind][1]
         reference = vtk_nodes(shape.name, order)
+    elif kind in _SERENDIPITY:
+        shape, order = SHAPES[_SERENDIPITY[kind]], 2
+        reference = serendipity_nodes("vtk", shape)
     elif kind in _LAGRANGE:
         shape = SHAPES[_LAGRANGE[kind]]
         order = _order_of(shape, size, number)
@@ -130,8 +130,8 @@ def _kind(kind: int, size: int, number: int, before_2_1: bool) -> tuple[Shape, i
     else:
         what = f" ({_REFUSED[kind]})" if kind in _REFUSED else ""
         raise MeshError(
-            f"element {number} is of VTK type {kind}{what}, which cannot be used; linear, complete quadratic and "
-            "Lagrange cells can"
+            f"element {number} is of VTK type {kind}{what}, which cannot be used; linear, quadratic and Lagrange "
+            "cells can"
         )
     if len(reference) != size:
         raise MeshError(
