@@ -106,7 +106,8 @@ class BoundaryConditions(Printed):
         may name the boundary too.
     neumann : callable, float or {boundary name: callable or float}, optional
         Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
-        components is a vector whose normal component is taken.
+        components is a vector whose normal component is taken. On an interface, a boundary between cells, k du/dn is
+        the sum from both sides, each with its outward normal: the heat produced there. It has no single normal.
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g, with alpha and g functions as for `neumann`.
     components : int
@@ -131,8 +132,7 @@ class BoundaryConditions(Printed):
     Raises
     ------
     ArgumentError
-        For an unknown boundary name, two conditions on one facet, flux data inside the mesh, or functions that do not
-        fit.
+        For an unknown boundary name, two conditions on one facet, or functions that do not fit.
 
     Warns
     -----
@@ -158,22 +158,24 @@ class BoundaryConditions(Printed):
         fixed = {} if dirichlet is None else self._named(dirichlet, "dirichlet", taken)
         self._taken = taken
         fixed = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in fixed.items()}
-        self._refuse_overlaps(fixed, {**flux, **mixed})
+        with comm.together():
+            self._refuse_overlaps(fixed, {**flux, **mixed})
         self.dirichlet_facets = self._facets_of(fixed)
-        # Where fluxes are given: facets, alpha or None, g.
-        self._flux: list[tuple[Indices, Any, Any]] = [(facets, None, g) for facets, g in flux.values()]
+        # Where fluxes are given: name, facets, alpha or None, g.
+        self._flux: list[tuple[str, Indices, Any, Any]] = [(name, own, None, g) for name, (own, g) in flux.items()]
         self._fixed = fixed
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self.matrix: csr_array | None = None
         self.positive = True
-        for facets, pair in mixed.values():
+        for name, (facets, pair) in mixed.items():
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
-            self._flux.append((facets, *pair))
-        for facets, alpha, g in self._flux:
-            self._integrate(facets, alpha, g, "neumann" if alpha is None else "robin")
+            self._flux.append((name, facets, *pair))
+        with comm.together():
+            for flux_of in self._flux:
+                self._integrate(*flux_of)
         self.load = c0.vectors_on(HOST).summed(self.load)
         self.positive = comm.each(self.positive)
 
@@ -352,14 +354,12 @@ class BoundaryConditions(Printed):
         Raises
         ------
         ArgumentError
-            If there is no such boundary, or facets of it lie between two cells.
+            If there is no such boundary.
         """
         mesh, n = self.c0.space.mesh, self.components
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
-        if not mesh.facets.on_boundary[own].all():
-            raise ArgumentError(f"boundary {name!r} lies between cells, where no flux is prescribed")
         total = np.zeros(n)
-        for facets, alpha, g in self._flux:
+        for _, facets, alpha, g in self._flux:
             for side, matrix, modes in sides_with_traces(self.c0, np.intersect1d(facets, own)):
                 flux = _side_values(_per_component(g, n, "a flux"), side, "a flux", n)
                 if alpha is not None:
@@ -386,13 +386,10 @@ class BoundaryConditions(Printed):
         return {what: (rest, condition)}
 
     def _refuse_overlaps(self, fixed: Named, flux: Named) -> None:
-        on_boundary = self.c0.space.mesh.facets.on_boundary
-        seen = np.zeros(len(on_boundary), dtype=bool)
+        seen = np.zeros(len(self.c0.space.mesh.facets), dtype=bool)
         for facets, function in fixed.values():
             seen[facets] = not any(_is_free(function, c) for c in range(self.components))
         for name, (facets, _) in flux.items():
-            if not on_boundary[facets].all():
-                raise ArgumentError(f"{name}: some of its facets lie between two cells; give fluxes on the boundary")
             if seen[facets].any():
                 raise ArgumentError(f"{name}: some of its facets have another condition already")
             seen[facets] = True
@@ -440,7 +437,7 @@ class BoundaryConditions(Printed):
                 masks[dim][cells.ids(dim)[rows, place]] = True
         return [numbering.common(dim, own, np.logical_or) for dim, own in enumerate(masks)]
 
-    def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:
+    def _integrate(self, what: str, facets: Indices, alpha: Any, g: Any) -> None:
         for side, matrix, modes in sides_with_traces(self.c0, facets):
             flux = _side_values(_per_component(g, self.components, what), side, what, self.components)
             for row, own in zip(self.load.reshape(self.components, -1), flux, strict=True):
@@ -525,8 +522,11 @@ def _part(data: Any, number: int, components: int) -> Function:
 def _side_values(function: Any, side: Side, what: str, components: int) -> Array:
     """Values of a user's function at the points of a side, [components, E, Q]."""
     x = side.coordinates
-    seen = np.concatenate([x, side.normals]) if positional(function) == 2 * len(x) else x
-    data = values_of(function, seen, what)
+    normal = positional(function) == 2 * len(x)
+    data = values_of(function, np.concatenate([x, side.normals]) if normal else x, what)
+    normal |= components == 1 < len(data) == len(x)
+    if normal and not side.outer:
+        raise ArgumentError(f"{what}: the normal is not unique between two cells; give a number or a function of x")
     if len(data) == components:
         return data
     if components > 1:

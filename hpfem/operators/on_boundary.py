@@ -33,7 +33,8 @@ class BoundaryForm(FieldMap):
     pointwise : callable
         As for `WeakForm`; it may also take the outward normal `n`.
     on : str
-        Name in ``mesh.boundaries``.
+        Name in ``mesh.boundaries``. A facet between two cells counts once, as one of the cell listed first; gradients
+        and normals are refused there.
     fields : mapping, optional
         As for `WeakForm`; fields in state "coeff", which are evaluated on the boundary.
     test : tuple of str
@@ -50,7 +51,7 @@ class BoundaryForm(FieldMap):
     Raises
     ------
     ArgumentError
-        For an unknown boundary, a normal between two cells, or coefficients that do not fit.
+        For an unknown boundary, a normal or gradient between two cells, or coefficients that do not fit.
     """
 
     input_state, output_state = "coeff", "dual"
@@ -75,6 +76,8 @@ class BoundaryForm(FieldMap):
         self.sides = self.sides or [no_side(space)]
         self._indices: PerDevice[list[Any]] = PerDevice()
         self._inner = self._made(pointwise, fields or {}, test, make)
+        if self._inner.form.gradients:
+            check_outer(space.mesh, on, "gradient")
         self.name, self.backend = self._inner.name, self._inner.backend
 
     def _made(

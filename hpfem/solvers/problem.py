@@ -458,7 +458,8 @@ class Problem:
         energy, unlike the integral of a derivative. If two such boundaries meet, the residual at their common unknowns
         is divided evenly between them: the sum of both fluxes is accurate, and each flux is accurate if the cells along
         the edge are small. Elsewhere it is the integral of the prescribed flux: g for Neumann data, g - alpha u for
-        Robin data, else zero. The fluxes through all boundaries balance the sources.
+        Robin data, else zero. On an interface inside the mesh it is the sum from both sides, each with its outward
+        normal: the heat produced there. The fluxes through all boundaries balance the sources.
 
         Parameters
         ----------

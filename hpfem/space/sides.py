@@ -62,12 +62,15 @@ class Side:
         Number of the facet in its cell.
     block : Block
         The elements on a rule with points on the facets.
+    outer : bool
+        Whether there is no cell beyond any of the facets.
     """
 
     number: int
     rows: Indices
     facet: int
     block: Block
+    outer: bool
 
     @property
     def _jacobian(self) -> Array:
@@ -148,8 +151,9 @@ def facet_sides(space: Sided, facets: Indices) -> list[Side]:
         row[block.elements] = np.arange(block.n_elements)
         rows = row[cells]
         for facet in np.unique(local[rows >= 0]):
-            own = rows[(rows >= 0) & (local == facet)]
-            found.append(_side(number, block, own, int(facet)))
+            here = (rows >= 0) & (local == facet)
+            outer = bool(mesh.facets.on_boundary[facets[here]].all())
+            found.append(_side(number, block, rows[here], int(facet), outer))
     return found
 
 
@@ -164,36 +168,38 @@ def no_side(space: Sided) -> Side:
     -------
     Side
     """
-    return _side(0, space.blocks[0], np.empty(0, dtype=np.int64), 0)
+    return _side(0, space.blocks[0], np.empty(0, dtype=np.int64), 0, True)
 
 
-def _side(number: int, block: Block, rows: Indices, facet: int) -> Side:
+def _side(number: int, block: Block, rows: Indices, facet: int, outer: bool) -> Side:
     direction, end = _place(block.shape, facet)
     rules = [make_rule("gauss", block.order + 1 + _MORE)] * block.shape.dim
     rules[direction] = make_rule("radau" if end < 0 else "right radau", 1)
     rule, own = TensorRule(tuple(rules)), block.geometry
     geometry = BlockGeometry(own.shape, own.order, own.coefficients_of(rows), rule, own.kind)
-    return Side(number, rows, facet, Block(Tabulation(block.basis, rule), geometry, block.elements[rows]))
+    return Side(number, rows, facet, Block(Tabulation(block.basis, rule), geometry, block.elements[rows]), outer)
 
 
-def check_outer(mesh: Mesh, boundary: str) -> None:
-    """Refuse normals where there is a cell on both sides.
+def check_outer(mesh: Mesh, boundary: str, what: str = "normal") -> None:
+    """Refuse what differs on both sides of a facet between two cells; collective.
 
     Parameters
     ----------
     mesh : Mesh
     boundary : str
+    what : str
+        What differs, for the message.
 
     Raises
     ------
     ArgumentError
         If a facet lies between two cells.
     """
-    if not mesh.facets.on_boundary[mesh.boundaries[boundary]].all():
-        raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its normal is not unique there")
+    if mesh.comm.any(not mesh.facets.on_boundary[mesh.boundaries[boundary]].all()):
+        raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its {what} is not unique there")
 
 
-def boundary_values(function: Any, side: Side, boundary: str, mesh: Mesh) -> Array:
+def boundary_values(function: Any, side: Side, boundary: str) -> Array:
     """Values of a field, a number or a function at the points of sides.
 
     Parameters
@@ -203,7 +209,6 @@ def boundary_values(function: Any, side: Side, boundary: str, mesh: Mesh) -> Arr
     side : Side
     boundary : str
         Its name.
-    mesh : Mesh
 
     Returns
     -------
@@ -212,7 +217,7 @@ def boundary_values(function: Any, side: Side, boundary: str, mesh: Mesh) -> Arr
     Raises
     ------
     ArgumentError
-        If the function does not fit, is not finite, or takes a normal between two cells.
+        If the function does not fit, or is not finite.
     StateError
         If the field is in another state.
     """
@@ -225,7 +230,6 @@ def boundary_values(function: Any, side: Side, boundary: str, mesh: Mesh) -> Arr
         return np.full((1, *shape[1:]), real(function, "what is integrated over a boundary"))
     if positional(function) != 2 * shape[0]:
         return np.asarray(evaluate_on_blocks(function, [block], np.dtype(np.float64))[0])
-    check_outer(mesh, boundary)
     values = evaluated(function, [*side.coordinates, *side.normals], shape[1:])
     if not np.isfinite(values).all():
         raise ArgumentError(f"what is integrated over boundary {boundary!r} is not finite")

@@ -24,11 +24,11 @@ from ..support.communicator import Communicator
 from ..support.immutable import Immutable
 from .arguments import MAX_COMPONENTS, Quadrature, checked_dtype, checked_orders, checked_quadrature, chosen_rule
 from .block import Block
-from .evaluation import evaluate_on_blocks
+from .evaluation import evaluate_on_blocks, positional
 from .field import STATES, Field, check_state, held_by_fields
 from .locate import TOLERANCE, Locator
 from .regions import RegionValue, regional
-from .sides import boundary_values, sides_of
+from .sides import boundary_values, check_outer, sides_of
 from .transforms import ForwardTransform, backward_transform
 
 
@@ -463,7 +463,7 @@ class Space(Immutable):
             A field in state "coeff"; a function of the coordinates, or of these and the components of the outward
             normal; a number; or values by region (`by_region`).
         boundary : str
-            Name in ``mesh.boundaries``. A facet between two cells is in the cell that is listed first.
+            Name in ``mesh.boundaries``. A facet between two cells counts once, with values of the cell listed first.
 
         Returns
         -------
@@ -484,8 +484,11 @@ class Space(Immutable):
         if isinstance(function, Field) and function.space is not self:
             raise StateError("integrate_boundary of a field on another space")
         given, total = regional(function, self.mesh), np.zeros(1)
-        for side in sides_of(self, boundary):
-            values = boundary_values(given, side, boundary, self.mesh)
+        sides = sides_of(self, boundary)
+        if not isinstance(given, Field) and positional(given) == 2 * self.dim:
+            check_outer(self.mesh, boundary)
+        for side in sides:
+            values = boundary_values(given, side, boundary)
             total = total + np.einsum("ceq,eq->c", values, side.weights)
         components = int(self.mesh.comm.max(len(total)))  # of facets elsewhere
         total = self.mesh.comm.sum(np.broadcast_to(total, components))

@@ -147,7 +147,7 @@ def test_a_function_without_a_name_is_for_the_rest_of_the_boundary():
     assert flux.constrained.any() and flux.matrix is not None
 
 
-def test_refusals(shared_meshes):
+def test_refusals():
     mesh = box("tet", (2, 2, 2))
     c0 = hp.C0Space(hp.Space(mesh, 2))
     cases = {
@@ -162,8 +162,3 @@ def test_refusals(shared_meshes):
     for message, conditions in cases.items():
         with pytest.raises(hp.ArgumentError, match=message):
             hp.BoundaryConditions(c0, **conditions)
-    inside = hp.read_mesh(shared_meshes / "mfem/nested_cubes.msh")
-    names = [n for n, f in inside.boundaries.items() if np.any(inside.facets.cells[f, 1] >= 0)]
-    if names:
-        with pytest.raises(hp.ArgumentError, match="between two cells"):
-            hp.BoundaryConditions(hp.C0Space(hp.Space(inside, 1)), neumann={names[0]: 1.0})

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.memory import HOST
 from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.multigrid.irregular import entity_numbers, irregular
 from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import make_preconditioner
+from tests.assembly.test_interfaces import CONDITIONS, bar, heated
 from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import as_many
 
@@ -294,3 +296,23 @@ def failing(comm):
         c0 = hp.C0Space(space)
         k = space.evaluate(lambda x, y, z: np.where(x > 0.7, -1.0, 1.0))
         make_preconditioner("multigrid", hp.GlobalOperator(hp.Helmholtz(space, 1.0, k), c0))
+
+
+def named_sets(comm):
+    """Conditions, fluxes and integrals on interfaces, in any partition: each facet counts once."""
+    for name, order in (("quad", 3), ("tet", 2)):
+        mesh = bar(name)
+        between = (mesh.points[mesh.cells[0].nodes].mean(axis=1)[:, 0] > 1).astype(int)
+        owners = between if name == "quad" else random_owners(mesh, comm, 1)
+        part = hp.distribute(mesh, comm, owners=owners)
+        for kind in CONDITIONS.values():
+            problem, u = heated(part, order, ("xmin", "xmax"), kind)
+            assert hp.l2_error(u, lambda x, *_: np.minimum(x, 2 - x) / 2) < 1e-11
+            fluxes = [problem.flux(u, name) for name in ("interface", "xmin", "xmax")]
+            assert np.abs(np.array(fluxes) - [1.0, -0.5, -0.5]).max() < 1e-10
+        assert abs(u.space.integrate_boundary(u, "interface") - 0.5) < 1e-11
+        form = hp.WeakForm(u.space, lambda u: u**2, test="value", on="interface", backend="numpy")
+        found = u.c0.vectors_on(HOST).dot(u.c0.gather(form(u)), u.c0.project(1.0))
+        assert abs(found - 0.25) < 1e-11
+        with pytest.raises(hp.ArgumentError, match="the normal is not unique between two cells"):
+            heated(part, order, (), {"neumann": {"interface": lambda *x: x}})

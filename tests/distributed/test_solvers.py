@@ -18,6 +18,7 @@ CASES = [
     ("one_sum", 3),
     ("rotated", 3),
     ("sums", 3),
+    ("named_sets", 2),
 ]
 
 
