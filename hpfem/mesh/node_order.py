@@ -78,6 +78,14 @@ _VTK_FACES: _Table = {
     "hex": _table("0374 1265 0154 3267 0123 4567"),
     "prism": _table("012 345 0143 1254 2035"),
 }
+# Netgen has cells of order 1 and serendipity cells.
+_NETGEN_EDGES: _Table = {
+    "tri": _table("12 20 01"),
+    "quad": _table("01 23 30 12"),
+    "tet": _table("01 02 03 12 13 23"),
+    "hex": _table("01 23 03 12 45 67 47 56 04 15 26 37"),
+    "pyramid": _table("01 23 03 12 04 14 24 34"),
+}
 
 
 def _corners(name: str) -> Lattice:
@@ -151,6 +159,7 @@ _RULES: dict[str, tuple[_Table, _Table, _Inside]] = {
     "gmsh": (_GMSH_EDGES, _GMSH_FACES, _GMSH_INSIDE),
     "vtk": (_VTK_EDGES, _VTK_FACES, _VTK_INSIDE),
     "vtk before 2.1": (_VTK_EDGES_BEFORE_2_1, _VTK_FACES, _VTK_INSIDE),
+    "netgen": (_NETGEN_EDGES, {}, {}),
 }
 
 
@@ -225,7 +234,7 @@ def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
     Parameters
     ----------
     rules : str
-        "gmsh" or "vtk": whose order.
+        "gmsh", "vtk" or "netgen": whose order.
     shape : Shape or str
         Any shape.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .mesh_file import MeshFile
 from .msh import read_msh
+from .netgen_vol import read_vol
 from .vtk_legacy import read_vtk
 from .vtk_xml import read_vtu
 
@@ -35,6 +36,7 @@ FORMATS = [
     Format(".msh", rb"\$(MeshFormat|Comments|NOD)", read_msh),
     Format(".vtk", rb"# vtk DataFile", read_vtk),
     Format(".vtu", rb"(<\?xml.*)?<VTKFile", read_vtu),
+    Format(".vol", rb"(#[^\n]*\n\s*)*mesh3d", read_vol),
 ]
 
 

@@ -1,0 +1,182 @@
+"""Netgen's text format .vol: cells of all shapes, straight and of second order, and their names.
+
+A section is a line with its keyword, one with a count, and so many rows. Second-order cells have nodes in the middles
+of their edges. meshio 5.3.5 reads no file of today's netgen, which has other sections of segments.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from hpfem.errors import MeshError
+
+from ..cells import Array
+from ..named_sets import looked_up
+from ..node_order import gmsh_nodes, serendipity_nodes
+from .mesh_file import Elements, MeshFile, as_integers, canonical, count_in, parsed_numbers, shape_named, tagged
+
+# Shape and order of cells by their dimension and number of nodes.
+_CELLS = {
+    (0, 1): ("point", 1), (1, 2): ("segment", 1),
+    (2, 3): ("tri", 1), (2, 4): ("quad", 1), (2, 6): ("tri", 2), (2, 8): ("quad", 2),
+    (3, 4): ("tet", 1), (3, 5): ("pyramid", 1), (3, 6): ("prism", 1), (3, 8): ("hex", 1),
+    (3, 10): ("tet", 2), (3, 13): ("pyramid", 2), (3, 20): ("hex", 2),
+}  # fmt: skip
+# Sections of elements: their dimension, columns of the tag and of the first node, number of columns of an element
+# beside its nodes, and of each of its nodes.
+_ELEMENTS = {
+    "pointelements": (0, 1, 0, 1, 1),
+    "edgesegments": (1, 0, 2, 2, 1),
+    "edgesegmentsgi": (1, 0, 2, 4, 1),
+    "edgesegmentsgi2": (1, 0, 2, 10, 1),
+    "edgesegmentsgi3": (1, 6, 0, 5, 1),
+    "surfaceelements": (2, 1, 5, 5, 1),
+    "surfaceelementsgi": (2, 1, 5, 5, 2),
+    "surfaceelementsuv": (2, 1, 5, 5, 3),
+    "volumeelements": (3, 0, 2, 2, 1),
+}
+# Other sections of numbers, and their columns.
+_TABLES = {"points": 3, "facedescriptors": 5, "identifications": 3, "identificationtypes": 1}
+# Names of elements by codimension.
+_NAMES = ("materials", "bcnames", "cd2names", "cd3names", "edgedescriptors")
+_UNUSED = {"mesh3d", "geomtype", "identificationnames", "face_colours", "face_transparencies", "singular_points"}
+_UNUSED |= {f"singular_{side}" for side in ("edge_left", "edge_right", "face_inside", "face_outside")}
+_KEYWORD = re.compile(rb"^[ \t]*([A-Za-z_][^\r\n]*)", re.MULTILINE)
+_PERIODIC = 2  # a type of identification
+
+
+def read_vol(data: bytes) -> MeshFile:
+    """Read the content of a netgen file.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    tables: dict[str, Array] = {}
+    names: dict[str, dict[int, str]] = {}
+    elements: list[Elements] = []
+    warnings, dim = [], 3
+    sections = _sections(data)
+    if "points" not in sections:
+        raise MeshError("there is no section points")
+    for name in sorted(sections, key=lambda name: name in _ELEMENTS):  # elements need all others
+        section = sections[name]
+        try:
+            if name in _ELEMENTS:
+                elements += _elements(name, section, dim, tables, names)
+            elif name in _TABLES:
+                values = _numbers(section)
+                if values[0] * _TABLES[name] != len(values) - 1:
+                    raise MeshError(f"{values[0]:.0f} rows are announced, which is not what there are")
+                tables[name] = values[1:].reshape(-1, _TABLES[name])
+            elif name in _NAMES:
+                names[name] = _names(section, name == "edgedescriptors")
+            elif name == "dimension":
+                dim = int(as_integers(_numbers(section))[0])
+            elif name == "curvedelements":
+                raise MeshError(
+                    "it has functions of netgen's own, which cannot be read; curve the mesh by SecondOrder() in "
+                    "netgen, not by Curve(), or export it to gmsh"
+                )
+            elif name not in _UNUSED:
+                warnings.append(f"section {name[:40]!r} is not known and left out")
+        except MeshError as error:
+            raise MeshError(f"section {name}: {error}") from None
+    pairs = as_integers(tables.get("identifications", np.empty((0, 3))))
+    types = as_integers(tables.get("identificationtypes", np.empty((0, 1))))[:, 0]
+    periodic = [pairs[pairs[:, 2] == k, :2] - 1 for k in np.flatnonzero(types == _PERIODIC) + 1]
+    return MeshFile(tables["points"], elements, periodic, warnings=warnings)
+
+
+def _sections(data: bytes) -> dict[str, bytes]:
+    """Content of the sections by keyword."""
+    result: dict[str, bytes] = {}
+    keywords, skipped = list(_KEYWORD.finditer(data)), 0
+    for position, found in enumerate(keywords):
+        name = found[1].strip().decode("latin-1")
+        if name == "endmesh":
+            return result
+        end = keywords[position + 1].start() if position + 1 < len(keywords) else len(data)
+        if skipped:
+            skipped -= 1
+        elif name in result:
+            raise MeshError(f"section {name[:40]} is given twice")
+        else:
+            result[name] = re.sub(rb"(?m)^[ \t]*#.*", b"", data[found.end() : end]).strip()
+            if name == "identificationnames":  # lines of a word each, which are no keywords
+                skipped = count_in(result[name].decode("latin-1")) or 0
+    raise MeshError("the file is cut short: there is no line endmesh")
+
+
+def _numbers(section: bytes) -> Array:
+    """At least one number."""
+    numbers = parsed_numbers(section)[0]
+    if not len(numbers):
+        raise MeshError("there is no count")
+    return numbers
+
+
+def _names(section: bytes, by_position: bool) -> dict[int, str]:
+    """Names by number, or by position where rows have seven other numbers before the name; names may have spaces."""
+    first, *rows = [line for line in section.decode("utf-8", "replace").split("\n") if line.strip()] or [""]
+    if count_in(first) != len(rows):
+        raise MeshError(f"{first[:20]!r} rows are announced, {len(rows)} found")
+    columns = 8 if by_position else 1
+    words = [row.split(maxsplit=columns) for row in rows]
+    numbers = [position if by_position else count_in(row[0]) for position, row in enumerate(words, start=1)]
+    return {number: row[-1] for number, row in zip(numbers, words, strict=True) if number and len(row) > columns}
+
+
+def _elements(
+    name: str, section: bytes, dim: int, tables: dict[str, Array], names: dict[str, dict[int, str]]
+) -> list[Elements]:
+    """Elements of a section, those with equally many nodes together."""
+    of_dim, tag, first, beside, of_node = _ELEMENTS[name]
+    numbers = _numbers(section)
+    starts, sizes, at = [], [], 1
+    while at < len(numbers):
+        # The number of nodes stands before the first one where it is not always the same.
+        sizes.append(numbers[at + first - 1 : at + first].sum() if of_dim > 1 else 1.0 + of_dim)
+        if (of_dim, sizes[-1]) not in _CELLS:
+            raise MeshError(f"element {len(sizes)} is a cell of {sizes[-1]:.0f} nodes, which cannot be used")
+        starts.append(at)
+        at += beside + of_node * int(sizes[-1])
+    if at != len(numbers) or len(starts) != numbers[0]:
+        raise MeshError(f"{numbers[0]:.0f} elements are announced, which is not what there are")
+    codim = dim - of_dim
+    known = names.get("edgedescriptors" if name == "edgesegmentsgi3" else _NAMES[codim] if 0 <= codim < 4 else "", {})
+    if codim == 2 and name == "edgesegmentsgi2":
+        tag = 8  # the edge; column 0 has a face
+    result = []
+    for size in np.unique(sizes):
+        rows = np.flatnonzero(np.asarray(sizes) == size)
+        table = numbers[np.asarray(starts)[rows, None] + np.arange(max(tag + 1, first + int(size)))]
+        tags = as_integers(table[:, tag])
+        if name == "edgesegmentsgi3":
+            tags = tags + 1  # from 0
+        elif of_dim == 3:
+            tags = np.maximum(tags, 1)
+        elif of_dim == dim and "facedescriptors" in tables:
+            faces = tables["facedescriptors"][:, [0, 4, 1, 2]] + [1, 0, 0, 0]
+            number = {tuple(face): position for position, face in enumerate(faces.tolist(), start=1)}
+            tags = np.array([number.get(tuple(row[:4]), int(row[1])) for row in table.tolist()])
+        if codim > 1:  # only what has a name is meant
+            tags = np.where(np.isin(tags, [tag for tag, text in known.items() if text != "default"]), tags, 0)
+        shape, order = shape_named(_CELLS[of_dim, size][0]), _CELLS[of_dim, size][1]
+        reference = gmsh_nodes(shape, 1) if order == 1 else serendipity_nodes("netgen", shape)
+        nodes = as_integers(table[:, first : first + int(size)]) - 1
+        nodes = looked_up(np.arange(len(tables["points"])), nodes)
+        result.append(canonical(shape, order, reference, nodes, rows + 1, tagged(tags, known)))
+    return result
