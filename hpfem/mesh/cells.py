@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,7 @@ from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
 from ..support.immutable import frozen
-from .node_order import canonical_order, vertex_positions
+from .node_order import canonical_order, serendipity_positions, vertex_positions
 from .symmetry import Indices
 
 Array = NDArray[np.float64]
@@ -56,6 +57,9 @@ class CellArray:
         self.__dict__.update(state)
         frozen(self.nodes)
         frozen(self.indices)
+
+
+Cells = TypeVar("Cells", bound=CellArray)
 
 
 @dataclass(frozen=True)
@@ -146,13 +150,13 @@ def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
     return merged(arrays)
 
 
-def ordered(array: CellArray, ordering: str) -> CellArray:
+def ordered(array: Cells, ordering: str) -> Cells:
     """Bring the nodes of cells into the canonical order.
 
     Parameters
     ----------
     array : CellArray
-        Its nodes in another order.
+        Its nodes in another order; serendipity cells have nodes at corners and edges only.
     ordering : str
         Name of the given order, one of `hpfem.mesh.node_order.ORDERINGS`.
 
@@ -166,6 +170,8 @@ def ordered(array: CellArray, ordering: str) -> CellArray:
         If there is no such cell in that ordering.
     """
     order = canonical_order(ordering, array.shape, array.order)
+    if array.nodes.shape[1] < len(order):
+        order = np.argsort(np.argsort(order[serendipity_positions(array.shape)]))
     return array if (order[1:] > order[:-1]).all() else replace(array, nodes=array.nodes[:, order])
 
 

@@ -8,6 +8,7 @@ Layout: ``group.nodes[cell, node]`` is a row of ``mesh.points``, nodes in the ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from types import MappingProxyType
@@ -182,8 +183,8 @@ class Mesh(Immutable, Printed):
             Whether to check the mesh as after reading a file, and renumber mirrored cells.
         ordering : str
             Of the nodes of a cell: "tensor", the canonical equispaced order of `hpfem.shapes.equispaced_nodes`, last
-            direction fastest; "vtk" and "gmsh", which begin with the corners and go around quads (`vtk_nodes`,
-            `gmsh_nodes`).
+            direction fastest; "vtk", "gmsh" and "cgns" (to order 2), which begin with the corners and go around quads
+            (`vtk_nodes`, `gmsh_nodes`).
 
         Returns
         -------
@@ -222,7 +223,7 @@ class Mesh(Immutable, Printed):
         try:
             return made(given)
         except MeshError as error:
-            better = next((other for other in ORDERINGS if other != given and _is_made(made, other)), None)
+            better = fitting_order(made, given)
             if better is None:
                 raise
             raise MeshError(f"{error}; it is fine with ordering={better!r}") from None
@@ -665,12 +666,25 @@ class Mesh(Immutable, Printed):
         return "\n".join([repr(self), *sets])
 
 
-def _is_made(made: Callable[[str], Mesh], ordering: str) -> bool:
-    try:
-        made(ordering)
-    except HpfemError:
-        return False
-    return True
+def fitting_order(made: Callable[[str], Mesh], given: str = "") -> str | None:
+    """Find another order of the nodes in which a mesh is usable.
+
+    Parameters
+    ----------
+    made : callable
+        Makes the mesh in an order of `ORDERINGS`.
+    given : str
+        The order that is not tried.
+
+    Returns
+    -------
+    str or None
+    """
+    for other in ORDERINGS:
+        with suppress(HpfemError):
+            if other != given and made(other):
+                return other
+    return None
 
 
 def mesh_of(

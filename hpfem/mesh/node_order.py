@@ -8,6 +8,8 @@ shape; formats differ in the order in which they list them. The rules below walk
 - VTK Lagrange: the same with other edges and faces, and lexicographic interiors (first axis fastest) of quads, of
   prisms' faces and of the volume of hexes and prisms. There is no Lagrange pyramid in VTK. The quadratic cell types
   that are complete (21, 22, 24, 28, 29, 32) list their nodes as the Lagrange cells of order 2 do.
+- CGNS, of order 1 and 2: corners, edges of the base, upright ones, those of the top, middles of faces and of the cell.
+  Nastran and Exodus list edges so too.
 
 Both list the corners of a quad cyclically, where ours are in tensor order (00, 10, 01, 11).
 """
@@ -15,13 +17,13 @@ Both list the corners of a quad cyclically, where ours are in tensor order (00, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
-from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
+from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes, node_entities
 
 from ..support.immutable import frozen
 
@@ -85,6 +87,16 @@ _NETGEN_EDGES: _Table = {
     "tet": _table("01 02 03 12 13 23"),
     "hex": _table("01 23 03 12 45 67 47 56 04 15 26 37"),
     "pyramid": _table("01 23 03 12 04 14 24 34"),
+}
+_CGNS_EDGES = _VTK_EDGES | {
+    "quad": _table("01 12 23 30"),
+    "hex": _table("01 12 23 30 04 15 26 37 45 56 67 74"),
+    "prism": _table("01 12 20 03 14 25 34 45 53"),
+}
+_CGNS_FACES: _Table = {
+    "hex": _table("0321 0154 1265 2376 0473 4567"),
+    "prism": _table("0143 1254 2035"),
+    "pyramid": _table("0321"),
 }
 
 
@@ -158,6 +170,7 @@ _VTK_INSIDE: _Inside = {
 _RULES: dict[str, tuple[_Table, _Table, _Inside]] = {
     "gmsh": (_GMSH_EDGES, _GMSH_FACES, _GMSH_INSIDE),
     "vtk": (_VTK_EDGES, _VTK_FACES, _VTK_INSIDE),
+    "cgns": (_CGNS_EDGES, _CGNS_FACES, _GMSH_INSIDE),
     "vtk before 2.1": (_VTK_EDGES_BEFORE_2_1, _VTK_FACES, _VTK_INSIDE),
     "netgen": (_NETGEN_EDGES, {}, {}),
 }
@@ -234,7 +247,7 @@ def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
     Parameters
     ----------
     rules : str
-        "gmsh", "vtk" or "netgen": whose order.
+        "gmsh", "vtk", "cgns" or "netgen": whose order.
     shape : Shape or str
         Any shape.
 
@@ -276,11 +289,37 @@ def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order:
     return result
 
 
+def _cgns_nodes(shape: Shape, order: int) -> NDArray[np.float64]:
+    """Reference coordinates of the nodes of a CGNS cell."""
+    if order > 2:
+        raise ArgumentError(f"the ordering 'cgns' has cells of order 1 and 2, no {shape.name} of order {order}")
+    return _nodes("cgns", shape, order, FILE_VERTICES)
+
+
 ORDERINGS: dict[str, Callable[[Shape, int], NDArray[np.float64]]] = {
     "tensor": equispaced_nodes,
     "vtk": vtk_nodes,
     "gmsh": gmsh_nodes,
+    "cgns": _cgns_nodes,
+    "vtk before 2.1": partial(vtk_nodes, before_2_1=True),
 }
+
+
+@cache
+def serendipity_positions(shape: Shape) -> NDArray[np.int64]:
+    """Positions of the nodes of a serendipity cell among those of the cell of order 2.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape.
+
+    Returns
+    -------
+    ndarray of int, [n]
+        Of the nodes at vertices and inside edges, in the canonical order.
+    """
+    return np.flatnonzero([dim < 2 for dim, _ in node_entities(shape, 2)])
 
 
 @cache

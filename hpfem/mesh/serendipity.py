@@ -12,34 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
 
 import numpy as np
 
 from hpfem.shapes import Shape, node_entities
 
-from .cells import Array, CellArray
+from .cells import Array, Cells
+from .node_order import serendipity_positions
 from .sorting import TupleIndex
-from .symmetry import Indices
-
-Cells = TypeVar("Cells", bound=CellArray)
-
-
-@cache
-def serendipity_positions(shape: Shape) -> Indices:
-    """Positions of the nodes of a serendipity cell among those of the cell of order 2.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape.
-
-    Returns
-    -------
-    ndarray of int, [n]
-        Of the nodes at vertices and inside edges, in the canonical order.
-    """
-    return np.flatnonzero([dim < 2 for dim, _ in node_entities(shape, 2)])
 
 
 @cache

@@ -10,7 +10,14 @@ import pytest
 import vtk
 
 from hpfem.errors import ArgumentError
-from hpfem.mesh.node_order import gmsh_nodes, permutation, vertex_positions, vtk_nodes
+from hpfem.mesh.node_order import (
+    canonical_order,
+    gmsh_nodes,
+    permutation,
+    serendipity_nodes,
+    vertex_positions,
+    vtk_nodes,
+)
 from hpfem.shapes import SHAPES, equispaced_nodes
 
 RECORDED = json.loads(Path(__file__).with_name("gmsh_nodes.json").read_text())["cells"]
@@ -89,6 +96,23 @@ def test_permutation_to_the_canonical_order(name: str, order: int) -> None:
     ours, theirs = equispaced_nodes(shape, order), gmsh_nodes(name, order)
     np.testing.assert_allclose(theirs[permutation(theirs, ours, order)], ours, atol=1e-14)
     np.testing.assert_array_equal(ours[vertex_positions(shape, order)], shape.vertices)
+
+
+def test_cgns() -> None:
+    """The middles of the faces, in the order of CGNS's HEXA_27, PENTA_18 and PYRA_14; and that of the cell."""
+    inside = {
+        "hex": [(0, 0, -1), (0, -1, 0), (1, 0, 0), (0, 1, 0), (-1, 0, 0), (0, 0, 1), (0, 0, 0)],
+        "prism": [(0, -1, 0), (0, 0, 0), (-1, 0, 0)],
+        "pyramid": [(0, 0, -1)],
+    }
+    for name, nodes in inside.items():
+        ours = equispaced_nodes(SHAPES[name], 2)
+        theirs = np.empty_like(ours)
+        theirs[canonical_order("cgns", SHAPES[name], 2)] = ours
+        np.testing.assert_array_equal(theirs[: -len(nodes)], serendipity_nodes("cgns", name))
+        np.testing.assert_array_equal(theirs[-len(nodes) :], nodes)
+    with pytest.raises(ArgumentError, match="'cgns' has cells of order 1 and 2, no hex of order 3"):
+        canonical_order("cgns", SHAPES["hex"], 3)
 
 
 @pytest.mark.parametrize("nodes", [gmsh_nodes, vtk_nodes])

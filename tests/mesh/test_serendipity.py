@@ -46,6 +46,14 @@ EDGES = {
         "prism": "01 02 03 12 14 25 34 35 45",
         "pyramid": "01 03 04 12 14 23 24 34",
     },
+    "cgns": {
+        "tri": "01 12 20",
+        "quad": "01 12 23 30",
+        "tet": "01 12 20 03 13 23",
+        "hex": "01 12 23 30 04 15 26 37 45 56 67 74",
+        "prism": "01 12 20 03 14 25 34 45 53",
+        "pyramid": "01 12 23 30 04 14 24 34",
+    },
 }
 VTK_TYPES = {"tri": 22, "quad": 23, "tet": 24, "hex": 25, "prism": 26, "pyramid": 27}
 GMSH_TYPES = {"tri": 9, "quad": 16, "tet": 11, "hex": 17, "prism": 18, "pyramid": 19}
@@ -84,10 +92,10 @@ def at_nodes(shape: str, values: np.ndarray, xi: np.ndarray) -> np.ndarray:
 
 
 def generated(name: str, seed: int) -> tuple[Mesh, dict[str, dict[str, np.ndarray]]]:
-    """A mesh with edges bent at random; rows of its points as files of both orders have them."""
+    """A mesh with edges bent at random; rows of its points as files of these orders have them."""
     mesh, rng = sample(name, 2), np.random.default_rng(seed)
     points = mesh.points + rng.uniform(-0.01, 0.01, mesh.points.shape)
-    rows: dict[str, dict[str, np.ndarray]] = {"vtk": {}, "gmsh": {}}
+    rows: dict[str, dict[str, np.ndarray]] = {rules: {} for rules in EDGES}
     for rules, own in rows.items():
         for group in mesh.cells:
             own[group.shape.name] = group.nodes[:, places(rules, group.shape.name)]
@@ -202,3 +210,24 @@ def test_generated_meshes(name: str, suffix: str, seed: int, tmp_path: Path) -> 
         assert found.summary().boundaries == {"skin": len(mesh.facets.boundary)}
     else:
         assert list(found.summary().regions.values()) == list(regions.values())
+
+
+@pytest.mark.parametrize(("suffix", "rules"), [(".msh", "vtk"), (".msh", "cgns"), (".vtu", "gmsh"), (".vtu", "cgns")])
+@pytest.mark.parametrize("name", ["hex", "prism"])
+def test_nodes_in_the_order_of_another_format(name: str, suffix: str, rules: str, tmp_path: Path) -> None:
+    mesh, rows = generated(name, 3)
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".msh":
+        written_as_msh(path, mesh, rows[rules])
+    else:
+        written_by_vtk(path, mesh.points, rows[rules])
+    match = rf"\({name}\) is tangled.*; it is fine if its nodes are in the order '{rules}', not in that of the format$"
+    with pytest.raises(MeshError, match=match):
+        read_mesh(path)
+
+
+def test_tangled_cells_that_no_order_repairs(tmp_path: Path) -> None:
+    mesh, rows = generated("hex", 4)
+    written_by_vtk(tmp_path / "x.vtu", np.random.default_rng(0).random(mesh.points.shape), rows["vtk"])
+    with pytest.raises(MeshError, match=r"\(hex\) is tangled.*this is the worst\)$"):
+        read_mesh(tmp_path / "x.vtu")

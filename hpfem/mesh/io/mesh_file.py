@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,9 @@ from hpfem.errors import MeshError
 from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
 
-from ..cells import Array, CellArray
+from ..cells import Array, CellArray, ordered
 from ..named_sets import looked_up
-from ..node_order import permutation
-from ..serendipity import serendipity_positions
+from ..node_order import permutation, serendipity_positions
 from ..sorting import places
 from ..symmetry import Indices
 
@@ -38,10 +37,13 @@ class Elements(CellArray):
         Names, each with the rows that have it.
     data : dict of str to ndarray, [E, ...]
         Values of the file by name, one for each element.
+    columns : ndarray of int, [n_nodes], or None
+        Where the file's rows have each node; None if their order is ours.
     """
 
     sets: dict[str, Indices] = field(default_factory=dict)
     data: dict[str, Array] = field(default_factory=dict)
+    columns: Indices | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +110,35 @@ def canonical(
         ours = equispaced_nodes(shape, order)
         if order == 2 and len(file_nodes) < len(ours):
             ours = ours[serendipity_positions(shape)]
-        nodes = nodes[:, permutation(file_nodes, ours, order)]
+        columns = permutation(file_nodes, ours, order)
+        return Elements(shape, order, nodes[:, columns], numbers, sets, data or {}, columns)
     return Elements(shape, order, nodes, numbers, sets, data or {})
+
+
+def in_other_order(own: Elements, ordering: str) -> Elements:
+    """Take the nodes of elements in another order than that of their format.
+
+    Parameters
+    ----------
+    own : Elements
+        In the order of the format.
+    ordering : str
+        One of `hpfem.mesh.node_order.ORDERINGS`.
+
+    Returns
+    -------
+    Elements
+        The same ones if the order does not differ.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such cell in that ordering.
+    """
+    if own.columns is None:
+        return own
+    other = ordered(replace(own, nodes=own.nodes[:, np.argsort(own.columns)]), ordering)
+    return own if np.array_equal(other.nodes, own.nodes) else other
 
 
 def shape_named(name: str) -> Shape:

@@ -23,13 +23,13 @@ from ...support.log import warn
 from ..cells import Array, CellArray, Labels, merged
 from ..distribute import distribute, made_on_first
 from ..gathered import part_of
-from ..mesh import Mesh, mesh_of
+from ..mesh import Mesh, fitting_order, mesh_of
 from ..named_sets import looked_up
 from ..serendipity import completed
 from ..sorting import unique
 from ..symmetry import Indices
 from . import formats
-from .mesh_file import Elements, MeshFile, joined
+from .mesh_file import Elements, MeshFile, in_other_order, joined
 from .msh import Bytes, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_other
 
@@ -228,6 +228,24 @@ def _content(file: Path) -> MeshFile:
 
 
 def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
+    """The mesh of a file; an error says if it is fine in another order of the nodes than that of the format."""
+
+    def made(ordering: str) -> Mesh:
+        other = [in_other_order(own, ordering) for own in content.elements]
+        if all(new is old for new, old in zip(other, content.elements, strict=True)):
+            raise MeshError("the order is the same")
+        return _made(replace(content, elements=other), name, periodic)
+
+    try:
+        return _made(content, name, periodic)
+    except MeshError as error:
+        if (better := fitting_order(made)) is None:
+            raise
+        message = f"{error}; it is fine if its nodes are in the order {better!r}, not in that of the format"
+        raise MeshError(message) from None
+
+
+def _made(content: MeshFile, name: str, periodic: bool) -> Mesh:
     points, elements = completed(content.points, [own for own in content.elements if len(own)])
     if not elements:
         raise MeshError("the file has no elements")
