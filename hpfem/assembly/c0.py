@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, vstack
 
-from hpfem.shapes.arguments import as_array, shown
+from hpfem.shapes.arguments import as_array, flag, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
@@ -45,6 +45,9 @@ class C0Space(Immutable):
     ----------
     space : Space
         With the basis "modified", of any orders, or "lagrange", of one order.
+    join : bool
+        Whether cells that lie on each other should have their vertices in common: if some have not, a warning counts
+        them, once for a mesh. False says that they are meant to be apart.
 
     Attributes
     ----------
@@ -60,7 +63,7 @@ class C0Space(Immutable):
         If the mesh has hanging vertices.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, join: bool = True) -> None:
         if not isinstance(space, Space):
             raise ArgumentError(f"a C0Space is made on a Space, got {type(space).__name__}")
         if space.basis == "orthogonal":
@@ -74,6 +77,8 @@ class C0Space(Immutable):
                 f"{space.mesh.name}: {space.mesh.hanging}: functions are not continuous there; make the"
                 " cells meet at whole sides"
             )
+        if flag(join, "join"):
+            space.mesh.warn_of_facing()
         self._number(space, Numbering(space.mesh, space.basis, space.orders))
 
     def _number(self, space: Space, numbering: Numbering) -> None:
@@ -101,7 +106,7 @@ class C0Space(Immutable):
             With the same numbers where basis and orders are the same.
         """
         if (space.basis, space.orders) != (self.space.basis, self.space.orders):
-            return C0Space(space)
+            return C0Space(space, join=False)
         other = C0Space.__new__(C0Space)
         other.__dict__["_parts"] = self._parts
         other._number(space, self.numbering)

@@ -149,7 +149,7 @@ def record_of(mesh: Mesh, numbers: Indices) -> dict[str, Any]:
     -------
     dict
     """
-    names = ("name", "n_mirrored", "n_stray", "periodic")
+    names = ("name", "n_mirrored", "n_stray", "periodic", "apart")
     return {**{name: getattr(mesh, name) for name in names}, "numbers": frozen(numbers)}
 
 

@@ -6,9 +6,10 @@ at the place of a corner, as along a slit, does not hang.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,10 +83,10 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
     Hanging
         Of all of them, with the cells' numbers here.
     """
-    sides = _open_sides(topology)
+    sides = open_sides(topology)
     corners = unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
     if comm.size > 1:
-        others = _near(points[corners], comm)
+        others = near(points[corners], [points[corners]], comm)[0][len(corners) :]
         corners = np.append(corners, len(points) + np.arange(len(others)))
         points = np.concatenate([points, others])
     from scipy.spatial import cKDTree
@@ -117,18 +118,41 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
     return Hanging(places, np.concatenate([own.cells for own in parts])[first], label)
 
 
-def _near(points: Array, comm: Communicator) -> Array:
-    """Points of other processes in the box around those of this one; collective."""
+def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> list[NDArray[Any]]:
+    """Add the values of other processes at points in the box around those of this one; collective.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+    values : sequence of ndarray, [n, ...] each
+    comm : Communicator
+
+    Returns
+    -------
+    list of ndarray
+        The values of this process, then those of others.
+    """
     low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
     margin = 0.1 * np.maximum(high - low, 0).max()
     boxes = comm.all((low - margin, high + margin))
-    inside = {rank: points[((points >= a) & (points <= b)).all(axis=1)] for rank, (a, b) in enumerate(boxes)}
-    found = comm.swapped({rank: own for rank, own in inside.items() if rank != comm.rank})
-    return np.concatenate([points[:0], *found.values()])
+    inside = {rank: ((points >= a) & (points <= b)).all(axis=1) for rank, (a, b) in enumerate(boxes)}
+    del inside[comm.rank]
+    found = comm.swapped({rank: [own[rows] for own in values] for rank, rows in inside.items()})
+    return [np.concatenate([own, *others]) for own, *others in zip(values, *found.values(), strict=True)]
 
 
-def _open_sides(topology: Topology) -> list[CellArray]:
-    """Sides without a neighbour as cells, numbered by the cells that they belong to."""
+def open_sides(topology: Topology) -> list[CellArray]:
+    """Take the sides without a neighbour as cells.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Returns
+    -------
+    list of CellArray
+        Numbered by the cells that they belong to.
+    """
     dim, facets = topology.dim - 1, topology.facets
     boundary = facets.boundary
     owner, local = facets.cells[boundary, 0], facets.local[boundary, 0]

@@ -27,11 +27,13 @@ from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.communicator import ALONE, Communicator
 from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
+from ..support.log import warn as say
 from ..support.notebook import Printed
 from ..support.views import VIEWS
 from . import checks
 from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, merged, ordered, used_points
+from .coincident import Facing, coincident_vertices, facing_sides, joined_numbers, told_of_joined
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
@@ -41,7 +43,7 @@ from .orientation import positively_oriented
 from .part import Part
 from .refine import refined
 from .sorting import unique
-from .summary import MeshSummary, cell_statistics, coincident_vertices, together, unnamed_facets
+from .summary import MeshSummary, cell_statistics, together, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
@@ -134,6 +136,8 @@ class Mesh(Immutable, Printed):
         Whether vertices were identified.
     part : Part or None
         Its place in the whole mesh, if processes share the cells (`distribute`).
+    apart : bool
+        Whether cells that lie on each other without common vertices are meant to: ``join=False`` when it was made.
     """
 
     points: Array
@@ -147,6 +151,7 @@ class Mesh(Immutable, Printed):
     n_stray: int = 0
     periodic: bool = False
     part: Part | None = None
+    apart: bool = False
 
     @staticmethod
     def from_cells(
@@ -160,6 +165,7 @@ class Mesh(Immutable, Printed):
         numbers: ArrayLike | None = None,
         check: bool = True,
         ordering: str = "tensor",
+        join: bool | None = None,
     ) -> Mesh:
         """Build a mesh from arrays.
 
@@ -185,6 +191,9 @@ class Mesh(Immutable, Printed):
             Of the nodes of a cell: "tensor", the canonical equispaced order of `hpfem.shapes.equispaced_nodes`, last
             direction fastest; "vtk", "gmsh" and "cgns" (to order 2), which begin with the corners and go around quads
             (`vtk_nodes`, `gmsh_nodes`).
+        join : bool, optional
+            Whether coincident points become one point. False says that cells are meant to be apart there, and spaces do
+            not warn of it.
 
         Returns
         -------
@@ -208,6 +217,7 @@ class Mesh(Immutable, Printed):
             raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {known.shape}")
         labels = Labels(instance(name, str, "the name of a mesh"), known)
         given = name_of(ordering, ORDERINGS, "ordering")
+        join = None if join is None else flag(join, "join")
 
         def made(ordering: str) -> Mesh:
             return mesh_of(
@@ -218,6 +228,7 @@ class Mesh(Immutable, Printed):
                 boundaries={} if boundaries is None else boundaries,
                 periodic=periodic,
                 check=check,
+                join=join,
             )
 
         try:
@@ -300,6 +311,22 @@ class Mesh(Immutable, Printed):
         if self.part is not None:
             return self.part.hanging
         return hanging_vertices(self.points, self.topology, self._labels)
+
+    @cached_property
+    def facing(self) -> Facing:
+        """Sides that lie on each other without common vertices; the first use is collective if processes share it."""
+        return facing_sides(self.points, self.topology, self.comm)
+
+    def warn_of_facing(self) -> None:
+        """Warn of sides that lie on each other without common vertices, once and if not meant; collective."""
+        if self.apart or self.__dict__.setdefault("_warned", False):
+            return
+        self.__dict__["_warned"] = True
+        if self.facing.count and self.comm.rank == 0:
+            say(
+                f"{self.name}: {self.facing}: functions may jump there. read_mesh and Mesh.from_cells join them with"
+                " join=True; with join=False, these and C0Space take them as meant"
+            )
 
     @property
     def _labels(self) -> Labels:
@@ -407,6 +434,7 @@ class Mesh(Immutable, Printed):
         """
         statistics = cell_statistics(self.points, self.topology)
         n_unnamed, unnamed = unnamed_facets(self.points, self.topology, self.boundaries.values())
+        ids = np.arange(self.n_vertices) if self.part is None else self.part.vertices
         found = MeshSummary(
             name=self.name,
             dim=self.dim,
@@ -418,9 +446,7 @@ class Mesh(Immutable, Printed):
             worst_label=self.describe_cell(statistics["worst_cell"]) if self.n_cells else "",
             n_mirrored=self.n_mirrored,
             n_stray=self.n_stray,
-            n_coincident=0
-            if self.periodic or self.part is not None
-            else coincident_vertices(self.points, self.topology),
+            n_coincident=coincident_vertices(self.points, self.topology, ids, self.comm),
             n_hanging=len(self.hanging),
             hanging=str(self.hanging) if len(self.hanging) else "",
             periodic=self.periodic,
@@ -697,6 +723,7 @@ def mesh_of(
     periodic: Sequence[ArrayLike],
     check: bool = True,
     flat: bool | None = None,
+    join: bool | None = None,
 ) -> Mesh:
     """Build a mesh from arrays that become its own; see `Mesh.from_cells`.
 
@@ -712,6 +739,8 @@ def mesh_of(
         See `Mesh.from_cells`.
     flat : bool, optional
         See `used_points`.
+    join : bool, optional
+        See `Mesh.from_cells`.
 
     Returns
     -------
@@ -727,14 +756,30 @@ def mesh_of(
     checks.dimensions(arrays, points.shape[1], labels)
     if check:
         checks.nodes(arrays, points, labels)
+    given = points
     points, arrays, new_number = used_points(points, arrays, flat)
     # Orientation, numbers of vertices, checks.
     mirrored: list[NDArray[np.bool_]] = []
     if check:
         arrays, mirrored = positively_oriented(points, arrays, labels)
     topology, vertex_of = numbered(arrays, len(points))
+    n_joined = 0
+    if join:
+        corners = [rows for _, blocks in sets(boundaries, "boundaries") for rows in blocks]
+        number, new_number = joined_numbers(points, topology, given, new_number, corners)
+        n_joined = int(np.count_nonzero(number != np.arange(len(points))))
+        if n_joined:
+            arrays = [replace(array, nodes=number[array.nodes]) for array in arrays]
+            points, arrays, number = used_points(points, arrays, flat=False)
+            topology, vertex_of = numbered(arrays, len(points))
+            new_number = looked_up(number, new_number)
+            say(told_of_joined(labels.name, n_joined))
     if check:
-        checks.conformity(topology, points, labels)
+        try:
+            checks.conformity(topology, points, labels)
+        except MeshError as error:
+            hint = f"; {n_joined} coincident points were joined, join=False leaves them apart" if n_joined else ""
+            raise MeshError(f"{error}{hint}") from None
     # Names.
     vertex_of = looked_up(vertex_of, new_number)
     sides, n_stray = boundaries_of(topology, boundaries, vertex_of)
@@ -754,6 +799,7 @@ def mesh_of(
         _count(mirrored),
         n_stray,
         bool(len(periodic)),
+        apart=join is False,
     )
 
 

@@ -220,30 +220,3 @@ def unnamed_facets(points: Array, topology: Topology, named: Iterable[Indices]) 
     places = points[np.concatenate(rows)]
     ends = (*places.min(axis=0).tolist(), *places.max(axis=0).tolist()) if len(places) else ()
     return int(unnamed.sum()), ends
-
-
-def coincident_vertices(points: Array, topology: Topology) -> int:
-    """Count the vertices of the boundary at the place of another vertex.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-
-    Returns
-    -------
-    int
-        Number of vertices less the number of their places.
-    """
-    is_open = topology.facets.on_boundary
-    vertices, rows = [], []
-    for position, number, facet in topology.local_entities(topology.dim - 1):
-        chosen = is_open[topology.sides.ids[position][:, number]]
-        vertices.append(topology.vertices[position][chosen][:, facet.vertices].ravel())
-        rows.append(topology.cells[position].corners[chosen][:, facet.vertices].ravel())
-    ids, first = np.unique(np.concatenate(vertices), return_index=True)
-    places = points[np.concatenate(rows)[first]]
-    step = 1e-10 * np.ptp(points, axis=0).max()
-    return len(ids) - len(np.unique(np.round(places / step), axis=0))

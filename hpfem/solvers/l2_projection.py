@@ -49,7 +49,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     """
     instance(c0, C0Space, "c0")
     # The default rule of order 1 does not integrate the mass exactly; the numbering is that of the space itself.
-    finer = C0Space(finer_space(c0.space, 2))
+    finer = C0Space(finer_space(c0.space, 2), join=False)
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = load(finer, function)
     return M.vectors.to_host(cg_of_any_size(M, rhs, M.vectors, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0])

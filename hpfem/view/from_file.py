@@ -64,7 +64,7 @@ def file_picture(
         name = _chosen(field, fields)
         options: Any = {**vars(look), "name": name}
         return field_picture(fields[name], target, **options)
-    mesh = read_mesh(path)
+    mesh = read_mesh(path, join=False)  # values belong to the file's points
     values, cells = read_vtu_data(data) if file.suffix.lower() == ".vtu" else ({}, None)
     if not values:
         if field is not None:

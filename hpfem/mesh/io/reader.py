@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = None) -> Mesh:
+def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = None, *, join: bool | None = None) -> Mesh:
     """Read a mesh of any of the shapes from a file.
 
     gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, quadratic and Lagrange cells;
@@ -59,7 +59,11 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
     comm : Communicator or mpi4py.MPI.Comm, optional
         Processes that get a part each (`distribute`); all that `mpirun` has started when left out, `hpfem.ALONE` for
         the whole mesh. The first process reads the file. Of files that gmsh has partitioned (version 4.1), each process
-        reads its own partitions.
+        reads its own partitions, and of .pvtu files its own pieces.
+    join : bool, optional
+        Whether coincident points become one point. By default those of VTK's and XDMF's formats do, which have points
+        of each cell or piece, and nodes with numbers of their own stay apart, as along a crack. False also says that
+        cells are meant to be apart there, and spaces do not warn of it.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
         If the file cannot be read (as pipes and devices), or its mesh is unusable; the message names the file, the
         element and the reason.
     """
-    comm, given = communicator(comm), (path, periodic)
+    comm, given = communicator(comm), (path, periodic, join)
     found = None
     with comm.together():
         if comm.rank == 0:
@@ -85,7 +89,11 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
             if flag(periodic, "periodic"):
                 raise MeshError(f"{path_text(path)}: periodic nodes of partitioned files are not read")
         return _read_partitions(file_path(path), files, count, comm)
-    return made_on_first(comm, lambda: _read(file_path(path), flag(periodic, "periodic")), given, "the file")
+
+    def make() -> Mesh:
+        return _read(file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join"))
+
+    return made_on_first(comm, make, given, "the file")
 
 
 def _partitions(file: Path) -> tuple[list[Path], int]:
@@ -164,13 +172,13 @@ def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, 
     return ids, points, elements
 
 
-def _read(file: Path, periodic: bool) -> Mesh:
+def _read(file: Path, periodic: bool, join: bool | None) -> Mesh:
     """The whole mesh of a file."""
     with _naming(file):
         content = _content(file)
         for sentence in content.warnings:
             warn(f"{path_text(file)}: {sentence}")
-        return _mesh(content, str(file), periodic)
+        return _mesh(content, str(file), periodic, join)
 
 
 @contextmanager
@@ -227,17 +235,17 @@ def _content(file: Path) -> MeshFile:
     return known.read(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
 
 
-def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
+def _mesh(content: MeshFile, name: str, periodic: bool, join: bool | None = None) -> Mesh:
     """The mesh of a file; an error says if it is fine in another order of the nodes than that of the format."""
 
     def made(ordering: str) -> Mesh:
         other = [in_other_order(own, ordering) for own in content.elements]
         if all(new is old for new, old in zip(other, content.elements, strict=True)):
             raise MeshError("the order is the same")
-        return _made(replace(content, elements=other), name, periodic)
+        return _made(replace(content, elements=other), name, periodic, join)
 
     try:
-        return _made(content, name, periodic)
+        return _made(content, name, periodic, join)
     except MeshError as error:
         if (better := fitting_order(made)) is None:
             raise
@@ -245,7 +253,7 @@ def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
         raise MeshError(message) from None
 
 
-def _made(content: MeshFile, name: str, periodic: bool) -> Mesh:
+def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Mesh:
     points, elements = completed(content.points, [own for own in content.elements if len(own)])
     if not elements:
         raise MeshError("the file has no elements")
@@ -267,6 +275,7 @@ def _made(content: MeshFile, name: str, periodic: bool) -> Mesh:
         regions=_regions(cells),
         boundaries=_boundaries([own for own in elements if own.shape.dim == dim - 1]),
         periodic=content.periodic if periodic else (),
+        join=True if join is None and content.by_piece else join,
     )
 
 

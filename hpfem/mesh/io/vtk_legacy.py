@@ -128,7 +128,7 @@ def read_vtk(data: bytes) -> MeshFile:
     attributes = {name: values for name, values in attributes.items() if len(values) == len(types)}
     connectivity, offsets = found["CELLS"]
     cells = cell_blocks(connectivity, offsets, types, attributes, before_2_1=version < (5, 1))
-    return MeshFile(found["POINTS"], cells)
+    return MeshFile(found["POINTS"], cells, by_piece=True)
 
 
 def _count(words: list[str], position: int) -> int:

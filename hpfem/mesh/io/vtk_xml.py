@@ -239,7 +239,7 @@ def _read(data: bytes) -> MeshFile:
         n_points, n_cells = n_points + len(own), n_cells + len(types)
     if not points:
         raise MeshError("there is no Piece of an UnstructuredGrid")
-    return MeshFile(np.concatenate(points), blocks)
+    return MeshFile(np.concatenate(points), blocks, by_piece=True)
 
 
 def _parsed(markup: bytes) -> ElementTree.Element:

@@ -1,0 +1,283 @@
+"""Points at one place that are not one point: found, joined, counted; and the cells that meet there apart.
+
+Two points are at one place if they are closer than a millionth of the shortest distance of corners in the cells around
+them, or than the rounding of coordinates: so cells of any size and stretching keep their corners. Only points on sides
+without a neighbour can be at the place of others, as other points have cells all around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..support.communicator import ALONE, Communicator
+from .cells import Array, CellArray
+from .hanging import near, open_sides
+from .named_sets import looked_up
+from .sorting import unique
+from .symmetry import Indices
+from .topology import Topology, classes
+
+_CLOSE = 1e-6
+# Rounding is a few units of the last digit of the largest coordinate, and never a larger part of a cell.
+_UNITS, _MOST = 4, 1e-3
+# Points are sorted by their coordinate in a direction in which those of regular meshes differ.
+_DIRECTION = np.array([0.5479, 0.6132, 0.5691])
+
+
+@dataclass(frozen=True)
+class Facing:
+    """Sides of cells that lie on each other without having their corners in common.
+
+    Attributes
+    ----------
+    count : int
+        Number of pairs.
+    place : str
+        Coordinates of the middle of one of them; empty without any.
+    """
+
+    count: int
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.count} pairs of cells' sides lie on each other without common vertices, one at ({self.place})"
+
+
+def first_points(
+    points: Array, topology: Topology, others: Iterable[Indices], ids: Indices, comm: Communicator = ALONE
+) -> tuple[Indices, Array]:
+    """Find the first of the points at each place; collective.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+    topology : Topology
+        Of the cells.
+    others : iterable of ndarray of int, [n_elements, n_corners]
+        Corners of elements of the boundary, which may have points that no cell has.
+    ids : ndarray of int, [n]
+        Numbers of the points, different in different processes.
+    comm : Communicator
+        The processes that have cells of the mesh.
+
+    Returns
+    -------
+    ids : ndarray of int, [n]
+        The lowest number of a point at the place of each point.
+    places : ndarray, [n, D]
+        Where that point is.
+    """
+    used = np.zeros(len(points), dtype=bool)
+    for cells in topology.cells:
+        used[cells.nodes] = True
+    loose = [rows for rows in others if not used[rows].all()]
+    tolerance = _tolerance_of_points(points, topology, loose)
+    nodes = np.flatnonzero(np.isfinite(tolerance))
+    result, places = ids.copy(), points.copy()
+    result[nodes], places[nodes] = _lowest(points[nodes], tolerance[nodes], ids[nodes], comm)
+    return result, places
+
+
+def joined_numbers(
+    points: Array, topology: Topology, given: Array, new_number: Indices, corners: Iterable[ArrayLike]
+) -> tuple[Indices, Indices]:
+    """Number the points of a whole mesh so that those at one place have one number.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+        Those that cells use.
+    topology : Topology
+        Of the cells.
+    given : ndarray, [n_given, 2 or 3]
+        All points.
+    new_number : ndarray of int, [n_given]
+        Their rows in `points`, -1 for those that no cell uses.
+    corners : iterable of array_like of int, [n_elements, n_corners]
+        Rows of `given`: corners of elements of the boundary.
+
+    Returns
+    -------
+    number : ndarray of int, [n]
+        The first point at the place of each point.
+    new_number : ndarray of int, [n_given]
+        The same of all points; -1 where no cell has a point.
+    """
+    loose = np.flatnonzero(new_number < 0)
+    every = np.concatenate([points, given[loose, : points.shape[1]]])
+    row = new_number.copy()
+    row[loose] = len(points) + np.arange(len(loose))
+    others = [own for rows in corners if (own := looked_up(row, np.asarray(rows))).min(initial=0) >= 0]
+    first, _ = first_points(every, topology, others, np.arange(len(every)))
+    first[first >= len(points)] = -1
+    return first[: len(points)], first[row]
+
+
+def told_of_joined(name: str, count: int) -> str:
+    """Make the warning of joined points.
+
+    Parameters
+    ----------
+    name : str
+        Of the mesh.
+    count : int
+        How many points were joined with others.
+
+    Returns
+    -------
+    str
+    """
+    return f"{name}: {count} points at the place of others were joined with them; join=False leaves them apart"
+
+
+def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: Communicator = ALONE) -> int:
+    """Count the vertices of the boundary at the place of another vertex; collective.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+    ids : ndarray of int, [n_vertices]
+        Numbers of the vertices in the whole mesh.
+    comm : Communicator
+        The processes that have cells of the mesh.
+
+    Returns
+    -------
+    int
+        Number of vertices less the number of their places.
+    """
+    tolerance = _tolerance_of_points(points, topology)
+    vertex = np.full(len(points), -1, dtype=np.int64)
+    for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
+        vertex[cells.corners] = vertices
+    nodes = np.flatnonzero(np.isfinite(tolerance) & (vertex >= 0))
+    own = ids[vertex[nodes]]
+    found = _lowest(points[nodes], tolerance[nodes], own, comm)[0]
+    return len(unique(np.concatenate(comm.all(own[found != own]))))
+
+
+def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) -> Facing:
+    """Find sides without a neighbour that lie on each other; collective.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+    comm : Communicator
+        The processes that have cells of the mesh.
+
+    Returns
+    -------
+    Facing
+        Of the whole mesh.
+    """
+    sides = open_sides(topology)
+    n = int(sum(map(len, sides)))
+    corners = np.full((n, 4, points.shape[1]), np.nan)
+    cells = np.empty(n, dtype=np.int64)
+    end = 0
+    for own in sides:
+        start, end = end, end + len(own)
+        corners[start:end, : own.shape.n_vertices], cells[start:end] = points[own.corners], own.indices
+    number = np.isfinite(corners[:, :, 0]).sum(axis=1)
+    middles = np.nansum(corners, axis=1) / number[:, None]
+    tolerance = _tolerances(_sizes(points, topology, sides)[cells], _rounding(points))
+    middles, tolerance, corners, number = near(middles, [middles, tolerance, corners, number], comm)
+    pairs = _coincident(middles, tolerance)
+    one, other = pairs[(pairs < n).any(axis=1)].T
+    # Each corner of the one is at the place of a corner of the other.
+    apart = np.sqrt(((corners[one, :, None] - corners[other, None]) ** 2).sum(axis=-1))
+    met = (apart <= 2 * tolerance[one, None, None]).any(axis=2).sum(axis=1)
+    same = np.flatnonzero((met == number[one]) & (met == number[other]))
+    # Two processes count the same pair.
+    count = comm.sum(np.where((one[same] < n) & (other[same] < n), 1.0, 0.5).sum())
+    place = ", ".join(f"{c:.6g}" for c in middles[one[same[0]]]) if len(same) else ""
+    return Facing(round(float(count)), next(filter(None, comm.all(place)), ""))
+
+
+def _rounding(points: Array) -> float:
+    """How far rounding, in the type of number that the points were in, moves them."""
+    with np.errstate(over="ignore"):
+        single = bool((points == points.astype(np.float32)).all())
+    return float(_UNITS * np.finfo(np.float32 if single else np.float64).eps * np.abs(points).max(initial=0))
+
+
+def _tolerances(size: Array, rounding: float) -> Array:
+    """How close points are that are at one place, by the shortest distances of corners in their cells."""
+    return np.minimum(_CLOSE * size + rounding, _MOST * size)
+
+
+def _shortest(points: Array, rows: Indices) -> Array:
+    """Shortest distance of corners of each element."""
+    x = points[rows]
+    squares = np.full(len(rows), np.inf)
+    for a, b in combinations(range(rows.shape[1]), 2):
+        np.minimum(squares, ((x[:, a] - x[:, b]) ** 2).sum(axis=1), out=squares)
+    return np.sqrt(squares)
+
+
+def _sizes(points: Array, topology: Topology, sides: Sequence[CellArray] | None) -> Array:
+    """Shortest distance of corners in each cell with one of the sides, or in each cell; infinite in others."""
+    size = np.full(sum(map(len, topology.cells)), np.inf)
+    chosen = np.full(len(size), sides is None)
+    for own in sides or ():
+        chosen[own.indices] = True
+    for cells in topology.cells:
+        rows = chosen[cells.indices]
+        size[cells.indices[rows]] = _shortest(points, replace(cells, nodes=cells.nodes[rows]).corners)
+    return size
+
+
+def _tolerance_of_points(points: Array, topology: Topology, others: Sequence[Indices] = ()) -> Array:
+    """How close a point is to another at its place; infinite for points that are at the place of no other."""
+    sides = open_sides(topology)
+    # Elements with points of their own may be on any side.
+    size = _sizes(points, topology, None if others else sides)
+    found = np.full(len(points), np.inf)
+    for cells in topology.cells if others else sides:
+        np.minimum.at(found, cells.nodes.ravel(), np.repeat(size[cells.indices], cells.nodes.shape[1]))
+    for rows in others:
+        np.minimum.at(found, rows.ravel(), np.repeat(_shortest(points, rows), rows.shape[1]))
+    return _tolerances(found, _rounding(points))
+
+
+def _lowest(places: Array, tolerance: Array, ids: Indices, comm: Communicator) -> tuple[Indices, Array]:
+    """The lowest id at each place, and the exact place of its point; collective."""
+    here = len(places)
+    places, tolerance, ids = near(places, [places, tolerance, ids], comm)
+    pairs = _coincident(places, tolerance)
+    if not len(pairs):
+        return ids[:here], places[:here]
+    _, group = classes(len(places), pairs)
+    order = np.lexsort((ids, group))
+    first = order[np.searchsorted(group[order], group[:here])]
+    return ids[first], places[first]
+
+
+def _coincident(places: Array, tolerance: Array) -> Indices:
+    """Pairs of points at one place: each with the next one there, so that all of a place are connected; [n, 2]."""
+    along = places @ _DIRECTION[: places.shape[1]]
+    order = np.argsort(along)
+    along, x = along[order], places[order]
+    within = tolerance[order]
+    slack = 8 * np.finfo(np.float64).eps * np.abs(along).max(initial=0)
+    pairs, left, step = [np.empty((0, 2), dtype=np.int64)], np.arange(len(order)), 0
+    while len(left):
+        step += 1
+        left = left[: np.searchsorted(left, len(order) - step)]
+        left = left[along[left + step] - along[left] <= within[left] + slack]
+        apart = np.sqrt(((x[left] - x[left + step]) ** 2).sum(axis=1))
+        close = apart <= np.minimum(within[left], within[left + step])
+        pairs.append(np.column_stack([order[left[close]], order[left[close] + step]]))
+        left = left[~close]
+    return np.concatenate(pairs)
