@@ -11,6 +11,7 @@ import pytest
 
 from hpfem.errors import MeshError
 from hpfem.mesh import Mesh, box, gmsh_nodes, read_mesh
+from hpfem.mesh.io.msh import read_msh
 from hpfem.mesh.node_order import FILE_VERTICES, permutation
 from hpfem.shapes import SHAPES, equispaced_nodes
 from tests.mesh.examples import ALL_3D, BOXES, bent, corners_of, flux, sample
@@ -282,3 +283,71 @@ def test_high_orders_of_all_shapes(order: int, tmp_path: Path) -> None:
     for a, b in zip(mesh.cells, found.cells, strict=True):
         np.testing.assert_array_equal(found.points[b.nodes], mesh.points[a.nodes])
     assert set(SHAPES) >= {group.shape.name for group in found.cells}
+
+
+NAMES = {
+    "latin1": (["Südseite"], ["Körper"], ["names that are not UTF-8 are read as Latin-1"]),
+    "utf8": (["Südseite"], ["Körper"], []),
+    "negative_tag": (["bottom"], ["plate"], []),
+    "numbers_only": (["7"], ["9"], []),
+    "no_groups": ([], [], []),
+    "names_without_tags": ([], [], ["physical names of no elements are left out: bottom, plate"]),
+    "quote_in_name": (['a "b" c'], ["x, y; z"], []),
+    "version_2.200000": ([], ["1"], []),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_physical_names(name: str, recwarn: pytest.WarningsRecorder) -> None:
+    boundaries, regions, warnings = NAMES[name]
+    path = DATA / "cases" / "msh-names" / f"{name}.msh"
+    mesh = read_mesh(path)
+    assert (list(mesh.boundaries), list(mesh.regions)) == (boundaries, regions)
+    assert [str(warning.message) for warning in recwarn] == [f"{path}: {text}" for text in warnings]
+    assert mesh.summary().volume == pytest.approx(0.5 if "version" in name else 1)
+
+
+def with_data(path: Path, sections: list[tuple[str, int, dict[int, list[float]]]], binary: bool) -> bytes:
+    """A file of gmsh, and values of its elements behind it as gmsh writes them."""
+    result = path.read_bytes()
+    for name, step, values in sections:
+        columns = len(next(iter(values.values())))
+        result += f'$ElementData\n2\n"{name}"\n"SCHEME"\n1\n0.5\n3\n{step}\n{columns}\n{len(values)}\n'.encode()
+        if binary:
+            kind = np.dtype([("id", "<i4"), ("x", "<f8", (columns,))])
+            result += np.array([(number, row) for number, row in values.items()], kind).tobytes() + b"\n"
+        else:
+            result += "".join(f"{number} {' '.join(map(repr, row))}\n" for number, row in values.items()).encode()
+        result += b"$EndElementData\n"
+    return result
+
+
+@pytest.mark.parametrize("name", ["cube_22_text", "cube_41_text", "cube_22_binary_order2", "cube_41_binary_order2"])
+def test_values_of_elements(name: str) -> None:
+    cells = [own for own in read_msh((DATA / f"{name}.msh").read_bytes()).elements if own.shape.dim == 3]
+    numbers = np.concatenate([own.indices for own in cells])
+    conductivity = {int(number): [float(number) ** 2] for number in numbers}
+    flow = {int(number): [float(number), 0.5, -1.0] for number in numbers[1:]}
+    sections = [("conductivity", 0, conductivity), ("flow", 0, flow), ("flow", 1, flow)]
+    for own in read_msh(with_data(DATA / f"{name}.msh", sections, "binary" in name)).elements:
+        assert sorted(own.data) == (["conductivity", "flow", "flow, step 1"] if own.shape.dim == 3 else [])
+        for number, value, vector in (
+            zip(own.indices, *map(own.data.get, list(own.data)[:2]), strict=True) if own.data else ()
+        ):
+            assert value == number**2
+            np.testing.assert_array_equal(vector, flow.get(int(number), [np.nan] * 3))
+
+
+def test_broken_values_of_elements() -> None:
+    text = with_data(DATA / "cube_41_text.msh", [("a", 0, {1: [1.0], 2: [2.0]})], binary=False)
+    for old, new, match in [
+        (b"\n1\n2\n1 1.0", b"\n1\n3\n1 1.0", "cut short: 3 values are announced, 2 found"),
+        (b"\n1\n2\n1 1.0", b"\n99999\n2\n1 1.0", "announces 99999 values of an element"),
+        (b"\n1 1.0", b"\n1.5 1.0", "an integer was expected, not 1.5"),
+        (b"\n1 1.0", b"\n2 1.0", "element 2 is given twice"),
+        (b"\n1 1.0", b"\n1 one", "a number was expected"),
+    ]:
+        assert text.count(old) >= 1
+        at = text.rfind(b"$ElementData")
+        with pytest.raises(MeshError, match=match):
+            read_msh(text[:at] + text[at:].replace(old, new, 1))

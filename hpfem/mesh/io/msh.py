@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from mmap import mmap
 from typing import Any
 
@@ -28,7 +29,17 @@ from ..cells import Array
 from ..node_order import gmsh_nodes, serendipity_nodes
 from ..sorting import unique
 from ..symmetry import Indices
-from .mesh_file import Elements, MeshFile, as_integers, canonical, parsed_numbers, positions, shape_named, tagged
+from .mesh_file import (
+    Elements,
+    MeshFile,
+    as_integers,
+    canonical,
+    count_in,
+    parsed_numbers,
+    positions,
+    shape_named,
+    tagged,
+)
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
 _TYPES_BY_ORDER = {
@@ -199,6 +210,8 @@ class _Content:
     chosen: frozenset[int] | None = None
     partitions: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
     needed: Indices | None = None
+    data: dict[str, tuple[Indices, Array]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     def whole(self) -> tuple[Indices, Array, list[Elements]]:
         """Numbers of the nodes, the nodes, and the elements; a file must have them."""
@@ -237,12 +250,26 @@ def read_msh(data: bytes) -> MeshFile:
             text = None if binary else parsed_numbers(data[begin:end])[0]
             stream = _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
             _READERS[version][name](content, stream)
+        elif name == "ElementData":
+            _read_data(content, data[begin:end], order if binary else "")
         else:
             _read_lines(content, name, data[begin:end], version)
     ids, points, elements = content.whole()
-    rows = positions(ids, "node")
-    elements = [replace(own, nodes=rows(own.nodes)) for own in elements]
-    return MeshFile(points, elements, [rows(pairs) for pairs in content.periodic])
+    row = positions(ids, "node")
+    elements = [replace(own, nodes=row(own.nodes)) for own in elements]
+    for name, (numbers, values) in content.data.items():
+        place, values = positions(numbers, "element"), np.append(values, np.full_like(values[:1], np.nan), axis=0)
+        rows = [place(own.indices) for own in elements]
+        dims = {own.shape.dim for own, at in zip(elements, rows, strict=True) if (at >= 0).any()}
+        for own, at in zip(elements, rows, strict=True):
+            if own.shape.dim in dims:
+                own.data[name] = values[at]  # NaN where there is none
+    known = {(own.shape.dim, name) for own in elements for name in own.sets}
+    lost = [name for dim, own in content.names.items() for name in own.values() if (dim, name) not in known]
+    if lost:
+        names = ", ".join([*lost[:10], "..."] if len(lost) > 10 else lost)
+        content.warnings.append(f"physical names of no elements are left out: {names}")
+    return MeshFile(points, elements, [row(pairs) for pairs in content.periodic], warnings=content.warnings)
 
 
 def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, MeshFile]:
@@ -327,8 +354,16 @@ def partitions_of_msh(data: Bytes) -> int:
 def _read_lines(content: _Content, name: str, data: bytes, version: str) -> None:
     """Read a section that is given by lines, if it is one of those."""
     if name in _LINE_READERS[version]:
-        lines = data.decode("utf-8", "replace").splitlines()
+        lines = _text(content, data).split("\n")
         _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
+
+
+def _text(content: _Content, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        content.warnings.append("names that are not UTF-8 are read as Latin-1")
+        return data.decode("latin-1")
 
 
 def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
@@ -341,6 +376,7 @@ def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
     version, kind, size = (word.decode("ascii", "replace") for word in found.groups())
     if kind not in ("0", "1") or size not in ("4", "8"):
         raise MeshError(f"the header '{version} {kind} {size}' is not one of a gmsh mesh")
+    version = re.sub(r"(\.[0-9])0+$", r"\1", version)
     known = {"2": "2.2", "2.0": "2.2", "2.1": "2.2", "2.2": "2.2", "4.1": "4.1"}
     if version not in known:
         version = "4.0" if version == "4" else version
@@ -381,6 +417,32 @@ def _read_names(content: _Content, lines: list[str]) -> None:
         if not found:
             raise MeshError(f"a physical name was expected, not {line[:60]!r}")
         content.names[int(found[1])][int(found[2])] = found[3]
+
+
+def _read_data(content: _Content, data: bytes, order: str) -> None:
+    """Values of elements: lines of texts, reals and integers; then a table, a binary one in this order of bytes."""
+    file, tags = BytesIO(data), []
+    for _ in range(3):
+        count = count_in(file.readline().decode("latin-1")) or 0
+        tags.append([_text(content, file.readline()).strip() for _ in range(min(count, 100))])
+    step, columns, count = (count_in(text) or 0 for text in [*tags[2], "", "", ""][:3])
+    rest, width = file.read(), 1 + columns
+    if not 1 <= columns <= 1000:
+        raise MeshError(f"section $ElementData announces {columns} values of an element")
+    if order:
+        kind = np.dtype([("id", f"{order}i4"), ("x", f"{order}f8", (columns,))])
+        table = np.frombuffer(rest, kind, min(count, len(rest) // kind.itemsize))
+        ids, values = table["id"], table["x"].astype(np.float64)
+    else:
+        numbers, _ = parsed_numbers(rest, min(count, len(rest)) * width)
+        table = numbers[: len(numbers) // width * width].reshape(-1, width)
+        ids, values = table[:, 0], table[:, 1:]
+    if len(ids) < count:
+        raise MeshError(f"section $ElementData is cut short: {count} values are announced, {len(ids)} found")
+    name = tags[0][0].strip('"') if tags[0] else ""
+    name = f"{name}, step {step}" if name in content.data else name
+    if count:
+        content.data[name] = as_integers(ids), values[:, 0] if columns == 1 else values
 
 
 def _read_nodes_2(content: _Content, stream: _Stream) -> None:
