@@ -61,9 +61,7 @@ def test_no_meshes(suffix: str, content: bytes, tmp_path: Path) -> None:
 
 def test_unknown_suffix(tmp_path: Path) -> None:
     (tmp_path / "x.foo").write_text("hello")
-    with pytest.raises(
-        MeshError, match=r"end in '.foo' cannot be read; .msh, .vtk and .vtu can, and by meshio .*\.med"
-    ):
+    with pytest.raises(MeshError, match=r"end in '.foo' cannot be read; .msh, .vtk, .* can, and by meshio .*\.med"):
         read_mesh(tmp_path / "x.foo")
 
 
@@ -84,7 +82,7 @@ def test_a_format_is_a_reader_and_a_line_of_the_table(tmp_path: Path, monkeypatc
         assert mesh.regions["all"].tolist() == [0, 1]
         assert mesh.describe_cell(1) == "element 11 (tri)"
     (tmp_path / "x.foo").write_text("no triangles")
-    with pytest.raises(MeshError, match=r"\.msh, \.vtk, \.vtu and \.tri can, and by meshio"):
+    with pytest.raises(MeshError, match=r"\.msh, \.vtk, .* and \.tri can, and by meshio"):
         read_mesh(tmp_path / "x.foo")
 
 

@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .abaqus import read_abaqus
 from .mesh_file import MeshFile
 from .msh import read_msh
+from .nastran import read_nastran
 from .netgen_vol import read_vol
 from .vtk_legacy import read_vtk
 from .vtk_xml import read_vtu
@@ -32,9 +34,12 @@ class Format:
     read: Callable[[bytes], MeshFile]
 
 
+_NASTRAN = rb"(?i)(\$[^\n]*\n\s*)*(BEGIN\s+BULK|SOL\s+\d|CEND)"
 FORMATS = [
     Format(".msh", rb"\$(MeshFormat|Comments|NOD)", read_msh),
     Format(".vtk", rb"# vtk DataFile", read_vtk),
+    Format(".inp", rb"(?i)\*(?!KEYWORD)", read_abaqus),
+    *(Format(suffix, _NASTRAN, read_nastran) for suffix in (".bdf", ".nas", ".fem")),
     Format(".vtu", rb"(<\?xml.*)?<VTKFile", read_vtu),
     Format(".vol", rb"(#[^\n]*\n\s*)*mesh3d", read_vol),
 ]

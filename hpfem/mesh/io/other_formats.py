@@ -46,7 +46,7 @@ _SERENDIPITY = {"quad8": "quad", "hexahedron20": "hex", "wedge15": "prism", "pyr
 _IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
 
 # Formats that we read ourselves; or, in meshio 5.3.5, a reader that never ends (ansys) or has no cells (neuroglancer).
-_NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
+_NOT_HERE = {"gmsh", "vtk", "vtu", "abaqus", "nastran", "ansys", "neuroglancer"}
 
 # Prefix of sets without cells, in which meshio keeps data for writing gmsh files.
 _BOOKS = "gmsh:"

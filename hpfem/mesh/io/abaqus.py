@@ -1,0 +1,180 @@
+"""Abaqus input files: nodes, elements, sets and surfaces, of a model of one part at most that is not moved.
+
+meshio 5.3.5 gives sets over several tables the wrong cells, keeps only the last table of nodes, and passes over parts
+and coordinate systems without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hpfem.errors import MeshError
+from hpfem.shapes.arguments import shown
+
+from ..symmetry import Indices
+from .mesh_file import MeshFile, as_integers, joined
+from .numbered import numbered_mesh, numbers_by_line
+
+# Names of element types by dimension; the group is the number of nodes, which lines show by themselves.
+_TYPES = {
+    3: r"(?:C|AC|DC|DCC|EC|QC|Q)3D(4|5|6|8|10|13|15|20)[A-UW-Z]*|SC([68])[A-Z]*|CSS(8)",
+    2: r"(?:CPS|CPEG?|CG?AX|DCC?2D|DCC?AX|AC2D|ACAX|M3D|SFM3D|R3D|WARP2D|D?S|STRI)([34689])[A-Z]*5?",
+    1: r"(?:T2D|T3D|DC1D|AC1D|R2D|RAX|RB2D|RB3D|B2|B3|D?SAX|MAX|SFMAX)\d[A-Z]*",
+}
+_NO_CELLS = r"MASS|ROTARYI|HEATCAP|(?:SPRING|DASHPOT|CONN|GAP|DGAP|JOINT|PIPE|ELBOW|FRAME|IT[ST])\w*"
+# Keywords that make or move nodes and elements; and those that tie nodes together.
+_REFUSED = "INCLUDE SYSTEM NGEN NFILL NCOPY NMAP ELGEN ELCOPY IMPERFECTION PARAMETER".split()
+_TIES = ("TIE", "MPC", "EQUATION", "EMBEDDED ELEMENT", "SHELL TO SOLID COUPLING")
+_FLAT = "write the model without parts and assemblies (Abaqus/CAE: Edit Attributes, Do not use parts and assemblies)"
+
+
+def read_abaqus(data: bytes) -> MeshFile:
+    """Read an Abaqus input file.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it is damaged, or has something that cannot be read: the message names the keyword.
+    """
+    nodes, points, blocks, told = [], [np.empty((0, 3))], [], dict[str, None]()
+    # By kind ("NSET", "ELSET") and name in upper case: arrays of numbers, and names of other sets.
+    sets: dict[tuple[str, str], list[Any]] = {}
+    surfaces: list[tuple[str, str, str]] = []
+    names, owners, seen, assembly = dict[tuple[str, str], str](), dict[tuple[str, str], bool](), set[str](), False
+
+    def add(kind: str, members: list[Any]) -> None:
+        if name := options.get(kind):
+            key = (kind, name.upper())
+            if owners.setdefault(key, assembly) is not assembly:
+                raise MeshError(f"*{kind} {shown(name)} is in *PART and in *ASSEMBLY; {_FLAT}")
+            sets.setdefault(key, []).extend(members)
+            names.setdefault(key, "" if "INTERNAL" in options else name)
+
+    def numbers_of(kind: str, word: str, above: tuple[str, ...] = ()) -> Indices:
+        if (kind, word) not in sets:
+            word = word.rpartition(".")[2]  # after the name of the instance
+        if word.isdigit():
+            return np.array([int(word)])
+        if word in above or (kind, word) not in sets:
+            raise MeshError(f"*{kind} {shown(word)} is used, but not defined")
+        own = sets[kind, word]
+        return joined([numbers_of(kind, part, (*above, word)) if isinstance(part, str) else part for part in own])
+
+    for keyword, options, body in _keywords(data):
+        if keyword in _REFUSED or (keyword in ("NODE", "ELEMENT") and ({"SYSTEM", "INPUT"} & set(options) or assembly)):
+            given = "".join(f", {name}=" for name in ("SYSTEM", "INPUT") if name in options)
+            where = " in *ASSEMBLY" if assembly else ""
+            raise MeshError(f"*{keyword}{given}{where} is not read; write all nodes and elements out in one file")
+        if keyword in ("PART", "INSTANCE") and (keyword in seen or body.strip() or "LIBRARY" in options):
+            raise MeshError(f"several *PART or *INSTANCE, or one that is moved, are not read; {_FLAT}")
+        seen.add(keyword)
+        if keyword in _TIES:
+            told[f"*{keyword} is not read; what it ties together is apart in the mesh"] = None
+        elif keyword in ("ASSEMBLY", "END ASSEMBLY"):
+            assembly = keyword == "ASSEMBLY"
+        elif keyword == "NODE":
+            numbers, counts = numbers_by_line(body)
+            first = np.cumsum(counts) - counts
+            table = np.zeros((len(first), 4))
+            for column in range(4):
+                rows = counts > column
+                table[rows, column] = numbers[first[rows] + column]
+            nodes.append(as_integers(table[:, 0]))
+            points.append(table[:, 1:])
+            add("NSET", [nodes[-1]])
+        elif keyword == "ELEMENT" and re.fullmatch(_NO_CELLS, options.get("TYPE", "").upper()):
+            told[f"elements of type {options['TYPE']} are no cells and are left out"] = None
+        elif keyword == "ELEMENT":
+            blocks.append(_elements(options.get("TYPE", "").upper(), body))
+            add("ELSET", [blocks[-1][1]])
+        elif keyword in ("NSET", "ELSET") and keyword in options:
+            if {"NSET", "ELSET"} <= set(options):
+                told[f"the nodes that *NSET, ELSET={options['ELSET']} names are not read"] = None
+            add(keyword, _members(keyword, "GENERATE" in options, body))
+        elif keyword == "SURFACE" and options.get("TYPE", "ELEMENT").upper() == "ELEMENT":
+            parts = [line.upper().split(",") for line in _text(body).splitlines() if line.strip()]
+            surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in parts]
+        elif keyword == "SURFACE":
+            told[f"*SURFACE {shown(options.get('NAME', ''))} of type {options['TYPE']} is not read"] = None
+    sides = []
+    for name, word, side in surfaces:
+        if re.fullmatch("[SE][1-6]", side):
+            sides.append((name, numbers_of("ELSET", word), int(side[1])))
+        elif side in ("SPOS", "SNEG"):
+            sets.setdefault(("ELSET", name.upper()), []).append(numbers_of("ELSET", word))
+            names["ELSET", name.upper()] = name
+        else:
+            told[f"*SURFACE {shown(name)}: {shown(word)} has no side (S1, S2, ...) and is not read"] = None
+    named = {
+        kind: {name: numbers_of(*key) for key, name in names.items() if key[0] == kind and name}
+        for kind in ("ELSET", "NSET")
+    }
+    return numbered_mesh(
+        joined(nodes), np.concatenate(points), blocks, named["ELSET"], named["NSET"], sides, list(told)
+    )
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _keywords(data: bytes) -> Iterator[tuple[str, dict[str, str], bytes]]:
+    """Keywords, each with its options by name in upper case, and the lines of data below."""
+    text = re.sub(rb"(?m)^[ \t]*\*\*.*\n?", b"", data.replace(b"\r\n", b"\n"))
+    starts = [found.start() for found in re.finditer(rb"(?m)^[ \t]*\*", text)]
+    for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
+        head, _, body = text[start:stop].partition(b"\n")
+        while head.rstrip().endswith(b",") and body:
+            more, _, body = body.partition(b"\n")
+            head += more
+        keyword, *words = _text(head).split(",")
+        pairs = [word.partition("=") for word in words]
+        options = {name.strip().upper(): value.strip().strip('"') for name, _, value in pairs}
+        yield " ".join(keyword.strip(" \t*").upper().split()), options, body
+
+
+def _elements(kind: str, body: bytes) -> tuple[int, Indices, Indices]:
+    """Dimension, numbers and nodes of the elements of a table."""
+    matches = ((dim, re.fullmatch(pattern, kind)) for dim, pattern in _TYPES.items())
+    dim, match = next(((dim, match) for dim, match in matches if match), (0, None))
+    if match is None:
+        raise MeshError(f"*ELEMENT, TYPE={kind} cannot be used; solid, plane, shell and truss elements can")
+    numbers, counts = numbers_by_line(body)
+    width = int(match[match.lastindex]) if match.lastindex else int(counts.max(initial=3)) - 1
+    ends = np.arange(width + 1, len(numbers), width + 1)
+    if len(numbers) % (width + 1) or not np.isin(ends, np.cumsum(counts)).all() or width < 2:
+        raise MeshError(f"*ELEMENT, TYPE={kind}: an element does not have {width} nodes")
+    table = as_integers(numbers).reshape(-1, width + 1)
+    return dim, table[:, 0], table[:, [1, width]] if dim == 1 else table[:, 1:]
+
+
+def _members(kind: str, ranges: bool, body: bytes) -> list[Any]:
+    """Numbers, or names of sets, that a set has."""
+    try:
+        numbers, counts = numbers_by_line(body)
+    except MeshError:
+        words = [word.strip().strip('"') for word in _text(body).upper().replace("\n", ",").split(",")]
+        return [word for word in words if word]
+    members = as_integers(numbers)
+    if not ranges:
+        return [members]
+    rows = [(*members[end - count : end], 1)[:3] for end, count in zip(np.cumsum(counts), counts, strict=True)]
+    if counts.min(initial=2) < 2 or any(step < 1 for _, _, step in rows):
+        raise MeshError(f"*{kind}, GENERATE: first, last and step were expected")
+    return [np.arange(first, last + 1, step) for first, last, step in rows]

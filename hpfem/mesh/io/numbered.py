@@ -1,0 +1,131 @@
+"""Nodes, elements and sides of elements by numbers of their own, as Abaqus and Nastran files refer to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hpfem.errors import MeshError
+from hpfem.shapes.arguments import shown
+
+from ..cells import Array
+from ..node_order import serendipity_nodes, vtk_nodes
+from ..symmetry import Indices
+from .mesh_file import Elements, MeshFile, canonical, joined, parsed_numbers, positions, shape_named
+
+# Shape and order by dimension and number of nodes.
+_KINDS = {
+    1: {2: ("segment", 1)},
+    2: {3: ("tri", 1), 4: ("quad", 1), 6: ("tri", 2), 8: ("quad", 2), 9: ("quad", 2)},
+    3: {4: ("tet", 1), 5: ("pyramid", 1), 6: ("prism", 1), 8: ("hex", 1)}
+    | {10: ("tet", 2), 13: ("pyramid", 2), 15: ("prism", 2), 20: ("hex", 2)},
+}
+_INCOMPLETE = (8, 13, 15, 20)
+# Corners of the sides S1, S2, ... of Abaqus's elements, in the files' order of corners.
+_SIDES = {
+    "tri": "01 12 20",
+    "quad": "01 12 23 30",
+    "tet": "012 031 132 230",
+    "pyramid": "0123 014 124 234 304",
+    "prism": "012 354 0143 1254 2035",
+    "hex": "0123 4765 0154 1265 2376 3047",
+}
+
+
+def numbers_by_line(text: bytes) -> tuple[Array, Indices]:
+    """Read the numbers of lines, separated by white space or commas; empty fields between commas are 0.
+
+    Parameters
+    ----------
+    text : bytes
+        Lines; exponents may begin with D.
+
+    Returns
+    -------
+    numbers : ndarray, [n]
+    counts : ndarray of int
+        How many of them each line has; lines without any are left out.
+
+    Raises
+    ------
+    MeshError
+        If something is not a number; the message quotes it.
+    """
+    text = re.sub(rb",(?=[ \t]*,)", b",0", text).translate(bytes.maketrans(b",dD\r", b" ee\n"))
+    counts = np.fromiter(map(len, map(bytes.split, text.split(b"\n"))), dtype=np.int64)
+    return parsed_numbers(text)[0], counts[counts > 0]
+
+
+def numbered_mesh(
+    nodes: Indices,
+    points: Array,
+    blocks: Sequence[tuple[int, Indices, Indices]],
+    sets: Mapping[str, Indices],
+    point_sets: Mapping[str, Indices],
+    sides: Sequence[tuple[str, Indices, int]],
+    warnings: Sequence[str],
+) -> MeshFile:
+    """Make a mesh of nodes and elements that have numbers.
+
+    Parameters
+    ----------
+    nodes : ndarray of int, [n]
+        Number of each node.
+    points : ndarray, [n, 3]
+        Its coordinates.
+    blocks : sequence of (int, ndarray of int, ndarray of int)
+        Dimension, numbers, and nodes in VTK's order, of elements of one type.
+    sets, point_sets : mapping of str to ndarray of int
+        Numbers of elements and of nodes by name.
+    sides : sequence of (str, ndarray of int, int)
+        A name, numbers of elements, and the side that it names of all of them: Abaqus's, from 1 on.
+    warnings : sequence of str
+        What the file has and the mesh will not have.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If a number is given twice, or an element has no such side.
+    """
+    row_of, told = positions(nodes, "node"), list(warnings)
+    find = positions(joined([ids for _, ids, _ in blocks]), "element")
+
+    def found(what: str, name: str, rows: Indices) -> Indices:
+        if (rows < 0).any():
+            told.append(f"{(rows < 0).sum()} {what} of set {shown(name)} are not in the mesh")
+        return np.unique(rows[rows >= 0])
+
+    members = {name: found("elements", name, find(ids)) for name, ids in sets.items()}
+    elements: list[Elements] = []
+    start = 0
+    for dim, ids, numbers in blocks:
+        width, own, rows_of_nodes = numbers.shape[1], {}, row_of(numbers)
+        kind, order = _KINDS[dim][width]
+        reference = serendipity_nodes("vtk", kind) if order == 2 and width in _INCOMPLETE else vtk_nodes(kind, order)
+        for name, rows in members.items():
+            low, high = np.searchsorted(rows, [start, start + len(ids)])
+            if high > low:
+                own[name] = rows[low:high] - start
+        elements.append(canonical(shape_named(kind), order, reference, rows_of_nodes, ids, own))
+        start += len(ids)
+        for name, with_side, side in sides:
+            rows = np.flatnonzero(np.isin(ids, with_side))
+            corners = _SIDES.get(kind, "").split()[side - 1 : side]
+            if len(rows) and not corners:
+                raise MeshError(f"element {ids[rows[0]]} of set {shown(name)} has no side {side}")
+            if len(rows):
+                columns = [int(corner) for corner in corners[0]]
+                shape, members_of = (
+                    shape_named(("segment", "tri", "quad")[len(columns) - 2]),
+                    {name: np.arange(len(rows))},
+                )
+                ends = rows_of_nodes[rows][:, columns]
+                elements.append(canonical(shape, 1, vtk_nodes(shape, 1), ends, ids[rows], members_of))
+    named = {name: found("nodes", name, row_of(ids)) for name, ids in point_sets.items()}
+    return MeshFile(points, elements, point_sets=named, warnings=told)
