@@ -248,7 +248,7 @@ CELL_TYPES 2
     [
         ("# vtk DataFile", "# data", "cannot be read|not a VTK file"),
         ("ASCII", "TEXT", "must be ASCII or BINARY"),
-        ("UNSTRUCTURED_GRID", "STRUCTURED_POINTS", "only unstructured grids"),
+        ("UNSTRUCTURED_GRID", "TABLE", "only unstructured grids"),
         ("POINTS 4", "POINTS 4000000000000", "cut short"),
         ("POINTS 4", "POINTS four", "a count is missing"),
         ("POINTS 4 double", "POINTS 4 string", "data of type 'string' are not known"),
@@ -315,7 +315,7 @@ def test_pieces(tmp_path: Path) -> None:
     ("old", "new", "match"),
     [
         ("</VTKFile>", "", "not a whole XML file"),
-        ("UnstructuredGrid", "PolyData", "not a VTK file of an UnstructuredGrid but of 'PolyData'"),
+        ("UnstructuredGrid", "Table", "not a VTK file of an UnstructuredGrid but of 'Table'"),
         ('version="2.2"', 'version="two"', "version 'two'"),
         ("LittleEndian", "MiddleEndian", "byte order 'MiddleEndian'"),
         ("UInt64", "UInt128", "header type 'UInt128'"),

@@ -24,6 +24,22 @@ _SPACE = re.compile(rb"\s")
 _DIGITS_AND_SPACE = b"0123456789 \t\n\r\v\f"
 
 
+class ForLibrary(MeshError):
+    """The error of a file that another library reads.
+
+    Parameters
+    ----------
+    what : str
+        What it is.
+    library : str
+        "gmsh" or "vtk".
+    """
+
+    def __init__(self, what: str, library: str) -> None:
+        super().__init__(f"{what} is read by means of {library}: pip install {library}")
+        self.library = library
+
+
 @dataclass(frozen=True, eq=False)
 class Elements(CellArray):
     """Elements of one shape and order, of any dimension, that follow each other in the file.

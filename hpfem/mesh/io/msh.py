@@ -31,6 +31,7 @@ from ..sorting import unique
 from ..symmetry import Indices
 from .mesh_file import (
     Elements,
+    ForLibrary,
     MeshFile,
     as_integers,
     canonical,
@@ -246,7 +247,7 @@ def read_msh(data: bytes) -> MeshFile:
     content = _Content()
     version, binary, order, size, start = _header(data)
     for name, begin, end in _sections(data, start, version, binary):
-        if name in _READERS[version]:
+        if name in _READERS[version] and not (name == "Periodic" and b"Affine" in data[begin : begin + 99]):
             text = None if binary else parsed_numbers(data[begin:end])[0]
             stream = _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
             _READERS[version][name](content, stream)
@@ -370,7 +371,7 @@ def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
     """Version, binary, byte order, bytes of a size_t, and where the header ends."""
     found = re.search(rb"^\$MeshFormat\s+(\S+)\s+(\S+)\s+(\S+)[ \t]*\r?\n", data[:100_000], re.MULTILINE)
     if not found and data[:100].lstrip().startswith(b"$NOD"):
-        raise MeshError("MSH version 1 cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
+        raise ForLibrary("MSH of version 1", "gmsh")
     if not found:
         raise MeshError("this is not a gmsh mesh: there is no $MeshFormat")
     version, kind, size = (word.decode("ascii", "replace") for word in found.groups())
@@ -379,7 +380,8 @@ def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
     version = re.sub(r"(\.[0-9])0+$", r"\1", version)
     known = {"2": "2.2", "2.0": "2.2", "2.1": "2.2", "2.2": "2.2", "4.1": "4.1"}
     if version not in known:
-        version = "4.0" if version == "4" else version
+        if version in ("4", "4.0"):
+            raise ForLibrary("MSH of version 4.0", "gmsh")
         raise MeshError(f"MSH version {version} cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
     end = found.end() + (4 if kind == "1" else 0)
     one = data[found.end() : end] if kind == "1" else b"\1\0\0\0"
@@ -605,7 +607,8 @@ def _read_periodic_4(content: _Content, stream: _Stream) -> None:
 
 _LINE_READERS: dict[str, dict[str, Callable[[_Content, list[str]], None]]] = {
     "2.2": {"PhysicalNames": _read_names, "Periodic": _read_periodic_2},
-    "4.1": {"PhysicalNames": _read_names},
+    # gmsh 4.15 writes what it has read from older versions as it was.
+    "4.1": {"PhysicalNames": _read_names, "Periodic": _read_periodic_2},
 }
 _READERS: dict[str, dict[str, Callable[[_Content, _Stream], None]]] = {
     "2.2": {"Nodes": _read_nodes_2, "Elements": _read_elements_2},

@@ -6,11 +6,13 @@ format has, so they are refused.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +25,10 @@ from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
 from ..symmetry import Indices
-from .mesh_file import MeshFile, canonical, shape_named
-from .meshio_process import plain
+from .library_process import plain
+from .mesh_file import ForLibrary, MeshFile, canonical, shape_named, tagged
+from .msh import read_msh
+from .vtk_xml import read_vtu
 
 if TYPE_CHECKING:
     import meshio
@@ -47,6 +51,9 @@ _IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
 
 # Formats that we read ourselves; or, in meshio 5.3.5, a reader that never ends (ansys) or has no cells (neuroglancer).
 _NOT_HERE = {"gmsh", "vtk", "vtu", "abaqus", "nastran", "ansys", "neuroglancer"}
+
+# What gmsh and VTK read, and meshio not or not whole.
+_LIBRARIES = {".unv": "gmsh", ".cgns": "gmsh"} | dict.fromkeys((".e", ".ex2", ".exo", ".exii"), "vtk")
 
 # Prefix of sets without cells, in which meshio keeps data for writing gmsh files.
 _BOOKS = "gmsh:"
@@ -89,6 +96,9 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
     MeshError
         If it cannot be read; the message does not name the file.
     """
+    library = _LIBRARIES.get(file.suffix.lower())
+    if library is not None:
+        return read_by_library(file, ForLibrary(f"a file {file.suffix.lower()}", library))
     kinds = _kinds().get(file.suffix.lower())
     if kinds is None:
         can = f"{', '.join(ours[:-1])} and {ours[-1]} can"
@@ -101,6 +111,47 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
             return _converted(content)
         reasons.append(f"as {kind}: {reason}")
     raise MeshError("meshio cannot read it " + "; ".join(reasons))
+
+
+def read_by_library(file: Path, error: ForLibrary) -> MeshFile:
+    """Read a file by gmsh or VTK where it is installed.
+
+    Parameters
+    ----------
+    file : Path
+        An existing file.
+    error : ForLibrary
+        Says by which, and is raised if it is not installed.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    if importlib.util.find_spec(error.library) is None:
+        raise error
+    found, reason = _run(error.library, file)
+    if found is None:
+        raise MeshError(f"{error.library} cannot read it: {reason}")
+    if error.library == "gmsh":
+        data, warnings = found
+        if b"$Nodes" not in data:
+            raise MeshError("gmsh finds no elements in it")
+        return replace(read_msh(data), warnings=[f"gmsh says: {sentence}" for sentence in warnings])
+    data, parts, n_points = found
+    content, elements = read_vtu(data), []
+    if not parts:
+        return content
+    names, ends = [name for name, _ in parts], np.cumsum([count for _, count in parts])
+    for own in content.elements:
+        part = np.searchsorted(ends, own.indices - 1, side="right")
+        sets = tagged(part + 1, dict(enumerate(names, start=1)))
+        elements.append(replace(own, nodes=own.nodes % n_points, sets=sets))
+    return replace(content, points=content.points[:n_points], elements=elements, by_piece=False)
 
 
 def converted(mesh: meshio.Mesh) -> MeshFile:
@@ -127,11 +178,11 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
     return _converted(content)
 
 
-def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
-    """The result of a reader of meshio, or the reason why there is none."""
+def _run(kind: str, file: Path) -> tuple[Any, str]:
+    """The result of a reader of meshio, gmsh or VTK, or the reason why there is none."""
     size = file.stat().st_size
     room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
-    script = Path(__file__).with_name("meshio_process.py")
+    script = Path(__file__).with_name("library_process.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     try:
         process = subprocess.run(

@@ -29,9 +29,9 @@ from ..serendipity import completed
 from ..sorting import unique
 from ..symmetry import Indices
 from . import formats
-from .mesh_file import Elements, MeshFile, in_other_order, joined
+from .mesh_file import Elements, ForLibrary, MeshFile, in_other_order, joined
 from .msh import Bytes, partitions_of_msh, read_msh_partitions
-from .other_formats import converted, read_other
+from .other_formats import converted, read_by_library, read_other
 
 if TYPE_CHECKING:
     import meshio
@@ -232,7 +232,10 @@ def _content(file: Path) -> MeshFile:
         data = read_file(file)
     except OSError as error:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
-    return known.read(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
+    try:
+        return known.read(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
+    except ForLibrary as error:
+        return read_by_library(file, error)
 
 
 def _mesh(content: MeshFile, name: str, periodic: bool, join: bool | None = None) -> Mesh:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hpfem.errors import MeshError
 
 from ..symmetry import Indices
-from .mesh_file import MeshFile, as_integers, count_in, parsed_numbers
+from .mesh_file import ForLibrary, MeshFile, as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, cell_blocks
 
 # By lower-case name; binary data are big-endian.
@@ -24,6 +24,7 @@ _TYPES = {
     "float": ">f4",
     "double": ">f8",
 }
+_FOR_VTK = {f"DATASET {kind}" for kind in ("POLYDATA", "STRUCTURED_GRID", "RECTILINEAR_GRID", "STRUCTURED_POINTS")}
 # Attributes of points and cells: number of components.
 _ATTRIBUTES = {"VECTORS": 3, "NORMALS": 3, "TENSORS": 9, "TENSORS6": 6, "GLOBAL_IDS": 1, "PEDIGREE_IDS": 1}
 
@@ -105,6 +106,8 @@ def read_vtk(data: bytes) -> MeshFile:
         words = line.split()
         name = words[0].upper()
         if name == "DATASET":
+            if line.upper() in _FOR_VTK:
+                raise ForLibrary(f"a VTK file with {line.upper()}", "vtk")
             if len(words) != 2 or words[1].upper() != "UNSTRUCTURED_GRID":
                 raise MeshError(f"only unstructured grids can be read, not {line[:60]!r}")
         elif name == "POINTS":

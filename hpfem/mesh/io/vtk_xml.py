@@ -20,7 +20,7 @@ from hpfem.errors import MeshError
 
 from ...support.machine import available_memory
 from ..symmetry import Indices
-from .mesh_file import MeshFile, as_integers, count_in, parsed_numbers
+from .mesh_file import ForLibrary, MeshFile, as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, SET_NAMES, cell_blocks
 
 # Bytes of XML that are read at a time until the first element begins.
@@ -210,7 +210,10 @@ def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
     markup, appended, raw = _split(data)
     root = _parsed(markup)
     if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
-        raise MeshError(f"this is not a VTK file of an UnstructuredGrid but of {root.get('type', root.tag)[:40]!r}")
+        kind = root.get("type", root.tag)
+        if root.tag == "VTKFile" and kind in ("PolyData", "StructuredGrid", "RectilinearGrid", "ImageData"):
+            raise ForLibrary(f"a VTK file of type {kind}", "vtk")
+        raise MeshError(f"this is not a VTK file of an UnstructuredGrid but of {kind[:40]!r}")
     found = re.fullmatch(r"\s*([0-9]{1,4})\.([0-9]{1,4})\s*", root.get("version", "0.1"))
     if not found:
         raise MeshError(f"version {root.get('version')!r} is not one of VTK's XML formats")

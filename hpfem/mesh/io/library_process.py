@@ -1,0 +1,138 @@
+"""Run a reader of meshio, gmsh or VTK and write its result to the standard output: a script, for its own process.
+
+Why a process: these readers print, end the process, raise any exception, allocate as much as a damaged header asks
+for, and some never end on a damaged file. In the caller's process such a reader could not be stopped (Python cannot end
+a thread, and a signal reaches the main thread only), its memory could not be limited, and its output could not be
+separated from the caller's.
+
+Usage: python library_process.py FORMAT FILE BYTES, with one of meshio's formats, "gmsh" or "vtk"
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+
+def plain(mesh: Any) -> dict[str, Any]:
+    """Take the arrays out of a mesh of meshio.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+
+    Returns
+    -------
+    dict
+        Its attributes as arrays by name.
+    """
+    return {
+        "points": np.asarray(mesh.points, dtype=np.float64),
+        "cells": [(str(cells.type), np.asarray(cells.data)) for cells in mesh.cells],
+        "cell_data": {str(name): [np.asarray(own) for own in data] for name, data in mesh.cell_data.items()},
+        "field_data": {str(name): np.asarray(data) for name, data in mesh.field_data.items()},
+        "cell_sets": {
+            str(name): [np.empty(0, dtype=np.int64) if own is None else np.asarray(own) for own in members]
+            for name, members in mesh.cell_sets.items()
+        },
+    }
+
+
+def _by_meshio(kind: str, file: str) -> dict[str, Any]:
+    """Arrays of a mesh by name."""
+    from meshio._helpers import reader_map
+    from meshio._mesh import topological_dimension
+
+    topological_dimension.update(wedge15=3, pyramid13=3)  # which meshio 5.3.5 names, but misses here
+    return plain(reader_map[kind](file))
+
+
+def _by_gmsh(file: str) -> tuple[bytes, list[str]]:
+    """A file of MSH 4.1, and gmsh's warnings."""
+    import gmsh
+
+    gmsh.initialize(["gmsh", "-nt", "1"], readConfigFiles=False)
+    for name, value in (("General.Terminal", 0), ("Mesh.SaveAll", 1), ("Mesh.Binary", 1), ("Mesh.MshFileVersion", 4.1)):
+        gmsh.option.setNumber(name, value)
+    gmsh.logger.start()
+    gmsh.merge(file)
+    said = [text.partition(": ") for text in gmsh.logger.get()]
+    for kind, _, text in said:
+        if kind.strip() == "Error":
+            raise ValueError(text)
+    with TemporaryDirectory() as folder:
+        gmsh.write(f"{folder}/x.msh")
+        content = Path(folder, "x.msh").read_bytes()
+    return content, [text for kind, _, text in said if kind.strip() == "Warning"]
+
+
+def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
+    """A file .vtu, the parts of the mesh by name and number of cells, and the number of points, if all share them."""
+    from vtkmodules.vtkCommonCore import vtkOutputWindow
+    from vtkmodules.vtkCommonDataModel import vtkCompositeDataSet
+    from vtkmodules.vtkFiltersCore import vtkAppendFilter
+    from vtkmodules.vtkIOExodus import vtkExodusIIReader
+    from vtkmodules.vtkIOLegacy import vtkGenericDataObjectReader
+    from vtkmodules.vtkIOXML import vtkXMLGenericDataObjectReader, vtkXMLUnstructuredGridWriter
+
+    errors: list[str] = []
+    window: Any = vtkOutputWindow.GetInstance()
+    window.AddObserver("ErrorEvent", lambda *_: errors.append("the file is damaged"))
+    beginning = Path(file).read_bytes()[:8]
+    legacy = beginning.startswith(b"# vtk")
+    reader: Any = vtkGenericDataObjectReader() if legacy else vtkXMLGenericDataObjectReader()
+    exodus = beginning.startswith((b"CDF", b"\x89HDF"))
+    if exodus:
+        reader = vtkExodusIIReader()
+        reader.SetSqueezePoints(False)  # each part has all points
+    reader.SetFileName(file)
+    reader.UpdateInformation()
+    for kind in (reader.ELEM_BLOCK, reader.SIDE_SET, reader.NODE_SET) if exodus else ():
+        for number in range(reader.GetNumberOfObjects(kind)):
+            reader.SetObjectStatus(kind, number, 1)
+    reader.Update()
+    joined, parts = vtkAppendFilter(), []
+    walk = reader.GetOutput().NewIterator() if exodus else None
+    while walk and not walk.IsDoneWithTraversal():
+        name = walk.GetCurrentMetaData().Get(vtkCompositeDataSet.NAME())
+        parts.append((re.sub("^Unnamed .* ID: ", "", name), walk.GetCurrentDataObject()))
+        walk.GoToNextItem()
+    for _, part in parts or [("", reader.GetOutput())]:
+        joined.AddInputData(part)
+    writer = vtkXMLUnstructuredGridWriter()
+    writer.SetInputConnection(joined.GetOutputPort())
+    writer.SetWriteToOutputString(True)
+    writer.Write()
+    if errors:
+        raise ValueError(errors[0])
+    shared = parts[0][1].GetNumberOfPoints() if parts else 0
+    return writer.GetOutputString().encode(), [(name, part.GetNumberOfCells()) for name, part in parts], shared
+
+
+_READERS: dict[str, Callable[[str], Any]] = {"gmsh": _by_gmsh, "vtk": _by_vtk}
+
+
+def _main(kind: str, file: str, n_bytes: str) -> None:
+    """Read `file` as format `kind`, within so much memory, and write pickled arrays; what the reader prints is lost."""
+    result = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if importlib.util.find_spec("resource"):  # on systems that can limit memory
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(n_bytes), int(n_bytes)))
+    content = pickle.dumps(_READERS[kind](file) if kind in _READERS else _by_meshio(kind, file))
+    with os.fdopen(result, "wb") as stream:
+        stream.write(content)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
