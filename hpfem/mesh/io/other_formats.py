@@ -141,7 +141,8 @@ def read_by_library(file: Path, error: ForLibrary) -> MeshFile:
         data, warnings = found
         if b"$Nodes" not in data:
             raise MeshError("gmsh finds no elements in it")
-        return replace(read_msh(data), warnings=[f"gmsh says: {sentence}" for sentence in warnings])
+        content = read_msh(data)
+        return replace(content, warnings=[*content.warnings, *(f"gmsh says: {sentence}" for sentence in warnings)])
     data, parts, n_points = found
     content, elements = read_vtu(data), []
     if not parts:
