@@ -103,6 +103,8 @@ def main() -> None:
     gmsh.option.setNumber("Mesh.SecondOrderIncomplete", 1)
     cube(2)
     save("cube_serendipity")
+    gmsh.model.mesh.partition(2)
+    save("cube_serendipity_partitioned")
     gmsh.option.setNumber("Mesh.SecondOrderIncomplete", 0)
     cube(1)
     gmsh.model.mesh.partition(2)

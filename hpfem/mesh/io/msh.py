@@ -299,12 +299,12 @@ def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, M
     version, binary, order, size, start = _header(data)
     nodes = None
     for name, begin, end in _sections(data, start, version, binary):
-        if name in _READERS[version]:
+        if name in _READERS[version] and name != "Periodic":
             view = memoryview(data)[begin:end] if binary else b""
             stream = _Stream(name, None, view, order, size) if binary else _Lines(name, data, begin, end)
             if name == "Nodes":
                 nodes = stream  # the nodes of the elements, which come later in the file
-            elif name in ("Elements", "Periodic"):
+            elif name == "Elements":
                 _READERS[version][name](content, stream)
             else:
                 _READERS[version][name](
