@@ -62,7 +62,8 @@ def partitions(comm):
                 assert abs(other - iterations) <= 2, (name, other, iterations)
             one, two = alone.summary(), again.summary()
             assert one.n_vertices == two.n_vertices and one.counts == two.counts
-    part, alone = (hp.read_mesh(DATA / f"cube_serendipity{end}.msh", comm=comm) for end in ("_partitioned", ""))  # with periodic sides
+    # This file has periodic sides too.
+    part, alone = (hp.read_mesh(DATA / f"cube_serendipity{end}.msh", comm=comm) for end in ("_partitioned", ""))
     assert part.summary().orders == alone.summary().orders == {"hex": (2,), "prism": (2,)}
     assert abs(part.summary().volume - 1) < 1e-12
     assert comm.sum(len(part.facets.boundary)) == comm.sum(len(alone.facets.boundary))

@@ -433,18 +433,18 @@ def _read_data(content: _Content, data: bytes, order: str) -> None:
         raise MeshError(f"section $ElementData announces {columns} values of an element")
     if order:
         kind = np.dtype([("id", f"{order}i4"), ("x", f"{order}f8", (columns,))])
-        table = np.frombuffer(rest, kind, min(count, len(rest) // kind.itemsize))
-        ids, values = table["id"], table["x"].astype(np.float64)
+        rows = np.frombuffer(rest, kind, min(count, len(rest) // kind.itemsize))
+        ids, values = as_integers(rows["id"]), rows["x"].astype(np.float64)
     else:
         numbers, _ = parsed_numbers(rest, min(count, len(rest)) * width)
         table = numbers[: len(numbers) // width * width].reshape(-1, width)
-        ids, values = table[:, 0], table[:, 1:]
+        ids, values = as_integers(table[:, 0]), table[:, 1:]
     if len(ids) < count:
         raise MeshError(f"section $ElementData is cut short: {count} values are announced, {len(ids)} found")
     name = tags[0][0].strip('"') if tags[0] else ""
     name = f"{name}, step {step}" if name in content.data else name
     if count:
-        content.data[name] = as_integers(ids), values[:, 0] if columns == 1 else values
+        content.data[name] = ids, values[:, 0] if columns == 1 else values
 
 
 def _read_nodes_2(content: _Content, stream: _Stream) -> None:
