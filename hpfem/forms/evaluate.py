@@ -42,7 +42,8 @@ def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any]) -> dict[int
             if node.op in ("const", "input"):
                 values[node.index] = node.payload if node.op == "const" else source(node.payload)
             else:
-                values[node.index] = OPERATIONS[node.op][2](*[values[a.index] for a in node.args])
+                found = OPERATIONS[node.op][2](*[values[a.index] for a in node.args])
+                values[node.index] = 1.0 * found if node.op in COMPARISONS else found
     return {node.index: values[node.index] for node in trace.outputs}
 
 

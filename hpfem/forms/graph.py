@@ -37,18 +37,28 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
     "where": (3, lambda c, a, b: a if c else b, np.where),
 }
 COMPARISONS = ("lt", "le", "gt", "ge")
-_UFUNCS: dict[Any, str] = {function: name for name, (_, _, function) in OPERATIONS.items() if name != "where"}
-_UFUNCS[np.float_power] = "pow"
+_CALLS: dict[Any, str] = {function: name for name, (_, _, function) in OPERATIONS.items()}
+_CALLS |= {operator.pow: "pow", np.float_power: "pow", np.square: "mul", np.positive: "positive"}
+_BOOL, _INT, _FLOAT = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64)
 
 
 class Graph:
-    """Hash-consed nodes of one traced function: constants folded, common subexpressions shared."""
+    """Hash-consed nodes of one traced function: constants folded, common subexpressions shared.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    exact : bool
+        Whether signs of zeros, infinities and NaN are NumPy's, and products are rounded before they are added.
+    """
+
+    def __init__(self, exact: bool = False) -> None:
+        self.exact = exact
         self.nodes: list[Expression] = []
         self._known: dict[tuple[Any, ...], Expression] = {}
 
-    def node(self, op: str, args: tuple[Expression, ...] = (), payload: Any = None) -> Expression:
+    def node(
+        self, op: str, args: tuple[Expression, ...] = (), payload: Any = None, dtype: np.dtype[Any] = _FLOAT
+    ) -> Expression:
         """The node of an operation, made once.
 
         Parameters
@@ -59,15 +69,17 @@ class Graph:
             Arguments.
         payload : object
             See `op`.
+        dtype : dtype
+            Of NumPy's values: bool, int64 or float64.
 
         Returns
         -------
         Expression
         """
         # 0.0 == -0.0, which are different constants.
-        key = (op, tuple(a.index for a in args), repr(payload) if op == "const" else payload)
+        key = (op, tuple(a.index for a in args), repr(payload) if op == "const" else payload, dtype)
         if key not in self._known:
-            self._known[key] = Expression(self, op, args, payload, len(self.nodes))
+            self._known[key] = Expression(self, op, args, payload, len(self.nodes), dtype)
             self.nodes.append(self._known[key])
         return self._known[key]
 
@@ -116,14 +128,55 @@ class Graph:
             f"a pointwise function mixed a {type(value).__name__} into an expression; pass it as a field"
         )
 
-    def apply(self, op: str, *values: Any) -> Expression:
-        """Make the node of an operation, folded if possible.
+    def call(self, function: Callable[..., Any], *values: Any) -> Expression:
+        """Make what a function of NumPy computes, in its types: the sum of two truth values is their "or".
+
+        Parameters
+        ----------
+        function : callable
+            NumPy's function of an operation, or one made of some.
+        *values : Expression or number
+
+        Returns
+        -------
+        Expression
+
+        Raises
+        ------
+        TypeError, ValueError
+            As NumPy's, for example for a difference of truth values.
+        ArgumentError
+            If the result is of another type than bool, int64 and float64.
+        """
+        op, args = _CALLS[function], tuple(map(self.lift, values))
+        given = [np.ones(1, v.dtype) if isinstance(v, Expression) else v for v in values]
+        with np.errstate(all="ignore"):
+            dtype = function(*given).dtype
+        if dtype.kind == "f" and not self.exact:
+            dtype = _FLOAT
+        # NumPy refuses negative exponents of integers, which are not known here.
+        unknown = op == "pow" and dtype == _INT and isinstance(values[1], Expression) and values[1].dtype == _INT
+        if dtype not in (_BOOL, _INT, _FLOAT) or unknown:
+            types = ", ".join(dict.fromkeys(str(np.asarray(v).dtype) for v in given))
+            raise ArgumentError(f"np.{function.__name__} of {types} is not available in a pointwise function")
+        if op == "add" and dtype == _BOOL:
+            op = "max"
+        args = args * 2 if function is np.square else args
+        found = args[0] if op == "positive" else self.apply(op, *args, dtype=dtype)
+        if self.exact and dtype == _INT and op in ("neg", "mul"):
+            found = self.node("add", (found, self.constant(0.0)), dtype=dtype)  # an integer 0 has no sign
+        return found if found.dtype == dtype else self.node(found.op, found.args, found.payload, dtype)
+
+    def apply(self, op: str, *values: Any, dtype: np.dtype[Any] = _FLOAT) -> Expression:
+        """Make the node of an operation on floats, folded if possible.
 
         Parameters
         ----------
         op : str
             A name of `OPERATIONS`.
         *values : Expression or number
+        dtype : dtype
+            Of a node that is not simplified; see `node`.
 
         Returns
         -------
@@ -135,34 +188,30 @@ class Graph:
                 return self.constant(float(OPERATIONS[op][1](*(a.payload for a in args))))
             except (ValueError, TypeError, ZeroDivisionError, OverflowError):
                 # Not a finite real number: computed at run time.
-                return self.node(op, args)
-        simpler = self._simplified(op, args)
-        return self.node(op, args) if simpler is None else simpler
+                return self.node(op, args, dtype=dtype)
+        simpler = self._simplified(op, args, dtype)
+        return self.node(op, args, dtype=dtype) if simpler is None else simpler
 
-    def _simplified(self, op: str, args: tuple[Expression, ...]) -> Expression | None:
-        """Identities that are exact in floating point for finite arguments."""
+    def _simplified(self, op: str, args: tuple[Expression, ...], dtype: np.dtype[Any]) -> Expression | None:
+        """Identities that are exact in floating point, for finite arguments if the graph is not exact."""
         value = [a.payload if a.op == "const" else None for a in args]
         if op in ("add", "mul") and value[0] is not None:  # constants go to the right: one form of equal expressions
-            return self.apply(op, args[1], args[0])
-        if op == "add" or op == "sub":
-            if value[1] == 0:
-                return args[0]
-            if op == "sub" and value[0] == 0:
-                return self.apply("neg", args[1])
-        elif op == "mul":
-            if value[1] == 1:
-                return args[0]
-            if value[1] == -1:
-                return self.apply("neg", args[0])
-            if value[1] == 0:
-                return self.constant(0.0)
-        elif op == "div" and value[1] == 1:
+            return self.apply(op, args[1], args[0], dtype=dtype)
+        if op in ("mul", "div") and value[1] == 1:
             return args[0]
-        elif op == "pow" and value[1] is not None:
-            return self._power(args[0], value[1])
-        elif op == "neg" and args[0].op == "neg":
+        if op == "mul" and value[1] == -1:
+            return self.apply("neg", args[0])
+        if op == "neg" and args[0].op == "neg":
             return args[0].args[0]
-        return None
+        if op == "pow" and value[1] is not None and (not self.exact or value[1] in (-1, 0, 0.5, 1, 2)):
+            return self._power(args[0], value[1])
+        if self.exact:
+            return None
+        if op in ("add", "sub") and value[1] == 0:
+            return args[0]
+        if op == "sub" and value[0] == 0:
+            return self.apply("neg", args[1])
+        return self.constant(0.0) if op == "mul" and value[1] == 0 else None
 
     def _power(self, base: Expression, exponent: float) -> Expression | None:
         if exponent == 0.5:
@@ -177,14 +226,14 @@ class Graph:
         return None
 
 
-def _binary(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+def _binary(function: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     def forward(self: Expression, other: Any) -> Any:
         if isinstance(other, (Vector, Gradient)):
             return NotImplemented
-        return self.graph.apply(op, self, other)
+        return self.graph.call(function, self, other)
 
     def reflected(self: Expression, other: Any) -> Any:
-        return self.graph.apply(op, other, self)
+        return self.graph.call(function, other, self)
 
     return forward, reflected
 
@@ -204,6 +253,8 @@ class Expression:
         ("param", name).
     index : int
         Position in `Graph.nodes`, which is in topological order.
+    dtype : dtype
+        Of NumPy's values: bool, int64 or float64. Operations are on floats, a truth value is 1 or 0.
     """
 
     graph: Graph
@@ -211,16 +262,17 @@ class Expression:
     args: tuple[Expression, ...]
     payload: Any
     index: int
+    dtype: np.dtype[Any]
 
-    __add__, __radd__ = _binary("add")
-    __sub__, __rsub__ = _binary("sub")
-    __mul__, __rmul__ = _binary("mul")
-    __truediv__, __rtruediv__ = _binary("div")
-    __pow__, __rpow__ = _binary("pow")
-    __lt__ = _binary("lt")[0]
-    __le__ = _binary("le")[0]
-    __gt__ = _binary("gt")[0]
-    __ge__ = _binary("ge")[0]
+    __add__, __radd__ = _binary(np.add)
+    __sub__, __rsub__ = _binary(np.subtract)
+    __mul__, __rmul__ = _binary(np.multiply)
+    __truediv__, __rtruediv__ = _binary(np.divide)
+    __pow__, __rpow__ = _binary(operator.pow)
+    __lt__ = _binary(np.less)[0]
+    __le__ = _binary(np.less_equal)[0]
+    __gt__ = _binary(np.greater)[0]
+    __ge__ = _binary(np.greater_equal)[0]
 
     def __repr__(self) -> str:
         # Arguments by number: written out repeatedly, shared ones would fill the memory.
@@ -228,13 +280,21 @@ class Expression:
         return f"<node {self.index}: {self.op} {what}>"
 
     def __neg__(self) -> Expression:
-        return self.graph.apply("neg", self)
+        return self.graph.call(np.negative, self)
 
     def __pos__(self) -> Expression:
-        return self
+        return self.graph.call(np.positive, self)
 
     def __abs__(self) -> Expression:
-        return self.graph.apply("abs", self)
+        return self.graph.call(np.absolute, self)
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        # An array of NumPy has one type, an array of expressions would not.
+        if self.dtype != _FLOAT:
+            raise ArgumentError("a pointwise function puts a truth value or an integer into an array; use a list")
+        array = np.empty((), object)
+        array[()] = self
+        return array
 
     def __bool__(self) -> bool:
         raise ArgumentError(
@@ -255,21 +315,16 @@ class Expression:
     __index__ = __float__
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        name = _UFUNCS.get(ufunc)
-        if ufunc is np.positive:
-            return self
-        if ufunc is np.square:
-            return self.graph.apply("mul", inputs[0], inputs[0])
-        if name is None or method != "__call__" or kwargs:
+        if ufunc not in _CALLS or method != "__call__" or kwargs:
             raise ArgumentError(
                 f"np.{ufunc.__name__} is not available in a pointwise function; available: + - * / ** and np."
                 + ", np.".join(("sqrt exp log sin cos tanh abs minimum maximum where").split())
             )
         if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
             raise ArgumentError("a pointwise function mixed an array into an expression; pass it as a field")
-        return self.graph.apply(name, *inputs)
+        return self.graph.call(ufunc, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.where and len(args) == 3 and not kwargs:
-            return self.graph.apply("where", *args)
+            return self.graph.call(np.where, *args)
         raise ArgumentError(f"np.{function.__name__} is not available in a pointwise function")

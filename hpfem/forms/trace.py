@@ -6,12 +6,12 @@ named fields and parameters; it returns the factor of the test value, the factor
     def helmholtz(u, du, lam):
         return lam * u, du
 
-`trace` calls it once, on symbols, when the operator is made; every backend evaluates the graph, in the space's dtype: a
-comparison is 1 or 0, integers are floats, and other variables that the function reads keep their value from then. A
-quantity that changes between applications is a parameter (`operator.parameters["k"] = 2.0`) or a "phys" field. A flux
-that is a sum of scalars times `du` never needs the components of `du`, so a block needs only the symmetric metric.
-Taking a component or a dot product, or returning another vector, makes the flux `general`. Tracing finds out which one
-it is.
+`trace` calls it once, on symbols, when the operator is made; other variables that the function reads keep their value
+from then. Every backend evaluates the graph, with all numbers in the space's dtype; what operations mean follows from
+NumPy's types: a comparison is a truth value, the sum of two is their "or", their difference an error. A quantity that
+changes between applications is a parameter (`operator.parameters["k"] = 2.0`) or a "phys" field. A flux that is a sum
+of scalars times `du` never needs the components of `du`, so a block needs only the symmetric metric. Taking a component
+or a dot product, or returning another vector, makes the flux `general`. Tracing finds out which one it is.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
-from .graph import Expression, Graph
+from .graph import COMPARISONS, Expression, Graph
 from .vectors import Gradient, Vector
 
 # Largest number of operations of a pointwise function. Compiling these for four shapes takes a second for products and
 # sums, six for sines, half a minute for powers.
 MAX_OPERATIONS = 2000
+# Operations whose results have the same bits everywhere.
+_AS_ROUNDED = {"const", "input", "add", "sub", "mul", "div", "neg", "abs", "sqrt", "min", "max", "where", *COMPARISONS}
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -308,7 +310,7 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
     ArgumentError
         If it cannot be traced.
     """
-    graph = Graph()
+    graph = Graph(exact=True)
     try:
         result = function(*[graph.node("input", (), ("x", i)) for i in range(dim)])
         several = isinstance(result, (list, tuple)) or (isinstance(result, np.ndarray) and result.ndim == 1)
@@ -318,14 +320,30 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
     found = Trace(graph, dim, len(values), values)
     if not values or found.flops > MAX_OPERATIONS:
         raise ArgumentError(f"cannot be traced: it has {len(values)} components and {found.flops} operations")
+    _check_comparisons(found)
     general, numbers, new = Graph(), dict[str, float](), dict[int, Expression]()
     for node in found.live:
-        op, payload = node.op, node.payload
+        op, args, payload = node.op, tuple(new[a.index] for a in node.args), node.payload
+        if op == "pow" and node.args[1].op == "const":
+            new[node.index] = general.apply("pow", args[0], node.args[1].payload)
+            continue
         if op == "const":
             op, payload = "input", ("param", f"c{len(numbers)}")
             numbers[payload[1]] = node.payload
-        new[node.index] = general.node(op, tuple(new[a.index] for a in node.args), payload)
+        new[node.index] = general.node(op, args, payload)
+    general.exact = True
     return Trace(general, dim, len(values), tuple(new[v.index] for v in values)), numbers
+
+
+def _check_comparisons(found: Trace) -> None:
+    """Check that values that are compared are NumPy's to the last bit: at a jump a rounding error is a large one."""
+    rounded: set[int] = set()
+    for node in found.live:
+        if node.op not in _AS_ROUNDED or any(a.index in rounded for a in node.args):
+            rounded.add(node.index)
+        compared = node.args if node.op in COMPARISONS else node.args[:1] if node.op == "where" else ()
+        if any(a.index in rounded for a in compared):
+            raise ArgumentError("cannot be traced: it compares values of powers or elementary functions")
 
 
 def _per_component(result: Any, components: int, name: str) -> Sequence[Any]:

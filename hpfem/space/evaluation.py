@@ -15,6 +15,8 @@ from hpfem.shapes.arguments import as_array, shown, takes
 from ..backends import vectors_on
 from ..backends.base import Backend
 from ..errors import ArgumentError, HpfemError
+from ..forms import COMPARISONS, Trace
+from ..forms.evaluate import evaluate
 from ..forms.trace import trace_function
 from ..geometry import element_map
 from ..memory import as_numpy
@@ -25,6 +27,9 @@ from .regions import ByRegion
 
 # Points from which on compiling a function pays, and the part of its largest value up to which it is the same.
 _WORTH_COMPILING, _SAME = 500_000, 1e-10
+# Elements of a block in which comparisons are looked at, in how many it is called on arrays; points that take turns.
+_COMPARED, _CALLED, _TURNS = 1 << 18, 1 << 13, 8
+Array = NDArray[np.float64]
 
 
 def evaluated(
@@ -125,26 +130,48 @@ def compiled_function(
         Coordinates [D, ...] -> values [components, ...]. None where it cannot be traced, which is logged once, where it
         gives something else on symbols than on arrays, where calling it on arrays is as fast, or for values by region.
     """
-    if isinstance(function, ByRegion) or sum(block.n_elements * block.n_points for block in blocks) < _WORTH_COMPILING:
+    points = sum(block.n_elements * block.n_points for block in blocks)
+    if isinstance(function, ByRegion) or points < max(1, _WORTH_COMPILING):
         return None
-    first, name = blocks[0].geometry, getattr(function, "__name__", "a function")
+    name, code = getattr(function, "__name__", "a function"), getattr(function, "__code__", function)
+
+    def report(why: str) -> None:
+        report_once(f"tracing/{name}/{id(code)}", f"{name} {why}; it is called on arrays", logging.INFO)
+
     try:
-        found, numbers = trace_function(function, first.space_dim)
+        found, numbers = trace_function(function, blocks[0].geometry.space_dim)
     except ArgumentError as error:
-        report_once(f"tracing/{name}", f"{name} {error}; it is called on arrays", logging.INFO)
+        report(str(error))
         return None
-    made = backend.function(found)
+    made, xp = backend.function(found), vectors_on(backend.device()).xp
     if made is None:
         return None
-    x = first.coordinates(slice(0, 1))
+    x = np.concatenate([_checked_points(found, numbers, block, xp) for block in blocks if block.n_elements], axis=1)
+    value = as_numpy(made(xp.asarray(x), numbers))
     called = evaluated(function, list(x), x.shape[1:])
-    value = as_numpy(made(vectors_on(backend.device()).xp.asarray(x), numbers))
     with np.errstate(all="ignore"):
-        same = called.shape == value.shape and bool(np.all(abs(value - called) <= _SAME * abs(called).max()))
+        limit = _SAME * abs(called).max(axis=(1, 2), keepdims=True)
+        same = called.shape == value.shape and bool(np.all(abs(value - called) <= limit))
     if not same:
-        report_once(f"tracing/{name}", f"{name} is not the same on symbols; it is called on arrays", logging.INFO)
+        report("is not the same on symbols")
         return None
     return lambda x: made(x, numbers)
+
+
+def _checked_points(found: Trace, numbers: dict[str, float], block: Block, xp: Any) -> Array:
+    """Points in elements from everywhere, and of each outcome that a comparison has in any of them, [D, n, 1]."""
+    geometry, step = block.geometry, _TURNS * -(-block.n_elements // _COMPARED)
+    turns = np.linspace(0, block.n_points - 1, _TURNS).astype(int)  # neighbours are checked at other points
+    elements = [slice(k * step // _TURNS, None, step) for k in range(_TURNS)]
+    parts = [geometry.positions(geometry.values[:, [q]], e, xp) for e, q in zip(elements, turns, strict=True)]
+    x = xp.concatenate(parts, axis=1)
+    places = list(range(0, x.shape[1], -(-x.shape[1] // _CALLED)))
+    comparisons = tuple(node for node in found.live if node.op in COMPARISONS)
+    if comparisons:
+        inputs = {("x", i): row for i, row in enumerate(x)} | {("param", name): n for name, n in numbers.items()}
+        outcomes = evaluate(Trace(found.graph, found.dim, len(comparisons), comparisons), inputs.__getitem__)
+        places += [int(first(outcome)) for outcome in outcomes.values() for first in (xp.argmax, xp.argmin)]
+    return as_numpy(x[:, places])
 
 
 def value_chunks(block: Block, xp: Any) -> Iterator[slice]:

@@ -7,6 +7,7 @@ import operator
 
 import hypothesis.strategies as st
 import numpy as np
+from hypothesis import assume
 
 UNARY = {
     "negative": (operator.neg, np.negative),
@@ -64,14 +65,26 @@ def build(tree, arguments):
 
 
 def evaluate(tree, inputs, dtype, disturb=lambda values: values):
-    """The floats that it is worth; `disturb` changes all of them on the way, as rounding does."""
+    """What it is worth: truth values and integers as in NumPy, which may refuse them, floats of one dtype.
+
+    `disturb` changes all floats on the way, as rounding does.
+    """
     if isinstance(tree, str):
         return inputs[tree]
     if not isinstance(tree, tuple):
-        return disturb(np.asarray(float(tree), dtype))
+        return disturb(np.asarray(tree, dtype)) if np.asarray(tree).dtype.kind == "f" else tree
     name, *rest = tree
     values = [evaluate(part, inputs, dtype, disturb) for part in rest]
-    if name == "where":
-        return np.where(values[0] != 0, *values[1:])
-    found = (UNARY | BINARY)[name][1](*values)
-    return found.astype(dtype) if found.dtype == bool else disturb(found)
+    function = np.where if name == "where" else (UNARY | BINARY)[name][1]
+    found = function(*values)
+    if found.dtype == bool:
+        return found
+    floats = function(*[np.asarray(value, dtype if found.dtype.kind == "f" else float) for value in values])
+    if found.dtype.kind == "f":
+        return disturb(np.asarray(floats, dtype))
+    if found.dtype != np.int64 or (
+        name in ("**", "np.power") and np.asarray(values[1]).dtype == int and np.ndim(values[1])
+    ):
+        raise TypeError("not in a pointwise function")
+    assume(np.array_equal(found, floats))  # too large for a float
+    return found

@@ -127,6 +127,29 @@ def test_functions_that_differ_on_symbols_are_called(caplog):
         space.evaluate(lambda x, y: x)
 
 
+@pytest.mark.parametrize("called", [1, 1 << 13])
+def test_functions_that_differ_in_some_elements_are_called(called, caplog, monkeypatch):
+    """Every element is looked at; few are enough where a comparison says which."""
+    monkeypatch.setattr(evaluation, "_CALLED", called)
+    space = hp.Space(box("hex", (5, 2, 2)), 2, backend="cpu")
+
+    def odd(x, y, z):
+        return np.where(x > 0.8, 2.0 if isinstance(x, np.ndarray) else 3.0, 1.0)
+
+    def shifted(x, y, z):
+        base = x
+        base += 1e-6 * (y > 0.5)
+        return base + x
+
+    with caplog.at_level(logging.INFO, logger="hpfem"):
+        for function in (odd, shifted):
+            assert space.evaluate(function).arrays[0].max() <= 2.000002
+    x, y, _ = space.coordinates().arrays[0]
+    assert np.abs(space.evaluate(shifted).arrays[0] - 2 * (x + 1e-6 * (y > 0.5))).max() < 1e-9
+    for name in ("odd", "shifted"):
+        assert f"{name} is not the same on symbols; it is called on arrays" in caplog.text
+
+
 def test_other_numbers_are_not_compiled_anew(monkeypatch):
     space = hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu")
 

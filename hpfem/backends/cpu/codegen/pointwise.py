@@ -65,7 +65,7 @@ class Expressions:
     """
 
     def __init__(self, b: Builder, trace: Trace, source: Callable[[tuple[Any, ...]], str]) -> None:
-        self._b = b
+        self._b, self._exact = b, trace.graph.exact
         self._vectors: dict[int, str] = {}
         self._bits: dict[int, str] = {}
         for node in trace.live:
@@ -95,6 +95,8 @@ class Expressions:
             return elementary(b, node.op, b.operand(args[0]))
         if node.op in _INTRINSICS:
             return b.call(_INTRINSICS[node.op], *args)
+        if node.op == "mul" and self._exact:
+            return b.product(*args)
         instruction: Callable[..., str] = getattr(b, node.op)
         return instruction(*args)
 

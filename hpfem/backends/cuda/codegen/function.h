@@ -2,6 +2,14 @@
 // result at out + c * n.
 using real = double;
 constexpr int THREADS = $THREADS, SOURCES = 1, SPACE = $SPACE, DIM = SPACE, VECTOR = SPACE, SINKS = $COMPONENTS;
+// Not made one operation with the sum that follows.
+HPFEM_DEVICE real rounded_product(const real a, const real b) {
+#ifdef __CUDA_ARCH__
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
 $physics
 extern "C" __global__ void __launch_bounds__(THREADS)
     evaluate(const long long n, const real *__restrict__ x, real *__restrict__ out$arguments) {

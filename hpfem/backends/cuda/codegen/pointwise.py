@@ -77,6 +77,8 @@ class _Printer:
     def _expression(self, node: Expression) -> str:
         a = [self._name(argument) for argument in node.args]
         op = node.op
+        if op == "mul" and self.trace.graph.exact:
+            return f"rounded_product({a[0]}, {a[1]})"
         if op in _INFIX:
             text = f"{a[0]} {_INFIX[op]} {a[1]}"
             return f"real({text})" if op in ("lt", "le", "gt", "ge") else text
