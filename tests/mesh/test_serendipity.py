@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import vtk
+from scipy.io import netcdf_file
 from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
 from hpfem.errors import MeshError
@@ -128,6 +129,32 @@ def written_by_vtk(path: Path, points: np.ndarray, rows: dict[str, np.ndarray]) 
     writer.Write()
 
 
+def written_as_exodus(path: Path, points: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+    """A classic netCDF file: coordinates, and a block for each shape."""
+    kinds = {"tri": "TRI6", "quad": "QUAD8", "tet": "TETRA10", "hex": "HEX20"}
+    kinds |= {"prism": "WEDGE15", "pyramid": "PYRAMID13"}
+    with netcdf_file(path, "w") as file:
+        file.title, file.api_version, file.version = "x", np.float32(5.1), np.float32(5.1)
+        file.floating_point_word_size, file.file_size = np.int32(8), np.int32(1)
+        sizes = {"time_step": None, "len_string": 33, "len_line": 81, "four": 4, "num_dim": points.shape[1]}
+        sizes |= {"num_nodes": len(points), "num_elem": sum(map(len, rows.values())), "num_el_blk": len(rows)}
+        for name, size in sizes.items():
+            file.createDimension(name, size)
+        file.createVariable("time_whole", "d", ("time_step",))
+        for axis, own in zip("xyz", points.T, strict=False):
+            file.createVariable(f"coord{axis}", "d", ("num_nodes",))[:] = own
+        file.createVariable("eb_prop1", "i", ("num_el_blk",))[:] = np.arange(1, len(rows) + 1)
+        file.variables["eb_prop1"].name = "ID"
+        file.createVariable("eb_status", "i", ("num_el_blk",))[:] = 1
+        for number, (shape, nodes) in enumerate(rows.items(), 1):
+            own = f"num_el_in_blk{number}", f"num_nod_per_el{number}"
+            for name, size in zip(own, nodes.shape, strict=True):
+                file.createDimension(name, size)
+            block = file.createVariable(f"connect{number}", "i", own)
+            block[:] = nodes + 1
+            block.elem_type = kinds[shape]
+
+
 def written_as_msh(path: Path, mesh: Mesh, rows: dict[str, np.ndarray]) -> None:
     """MSH 2.2 with a region for each shape, and the boundary as elements in the same kind, called "skin"."""
     dim, lines = mesh.dim, []
@@ -187,13 +214,15 @@ def test_neighbours_share_the_centres_of_faces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
-@pytest.mark.parametrize("suffix", [".msh", ".vtk", ".vtu"])
+@pytest.mark.parametrize("suffix", [".msh", ".vtk", ".vtu", ".exo"])
 @pytest.mark.parametrize("name", ["2-D mixed", "3-D mixed"])
 def test_generated_meshes(name: str, suffix: str, seed: int, tmp_path: Path) -> None:
     mesh, rows = generated(name, seed)
     path = tmp_path / f"x{suffix}"
     if suffix == ".msh":
         written_as_msh(path, mesh, rows["gmsh"])
+    elif suffix == ".exo":
+        written_as_exodus(path, mesh.points, rows["cgns"])
     else:
         written_by_vtk(path, mesh.points, rows["vtk"])
     found = read_mesh(path)
