@@ -14,14 +14,15 @@ from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
 from ..support.immutable import frozen
+from ..support.log import warn
 from .node_order import canonical_order, serendipity_positions, vertex_positions
 from .symmetry import Indices
 
 Array = NDArray[np.float64]
 
 
-# Extent of the third coordinate, relative to the others, up to which it is dropped.
-FLAT = 1e-14
+# Extent of the third coordinate, relative to the others, up to which it is noise, and up to which it is rounding.
+_FLAT, _ROUNDING = 1e-10, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +199,28 @@ def merged(arrays: Sequence[CellArray]) -> list[CellArray]:
     ]
 
 
+def is_flat(extent: Array, name: str = "") -> bool:
+    """Tell whether a coordinate of a mesh of 2-D cells in space is the same everywhere but for noise.
+
+    Parameters
+    ----------
+    extent : ndarray, [3]
+        Of the mesh; that of the coordinate is the last.
+    name : str
+        Of the mesh, to warn of noise above rounding; empty not to warn.
+
+    Returns
+    -------
+    bool
+    """
+    flat = bool(extent[-1] <= _FLAT * extent.max())
+    if name and flat and extent[-1] > _ROUNDING * extent.max():
+        warn(f"{name}: z varies by {extent[-1]:.2g} in a mesh of size {extent.max():.3g}: it is taken as plane")
+    return flat
+
+
 def used_points(
-    points: Array, arrays: Sequence[CellArray], flat: bool | None = None
+    points: Array, arrays: Sequence[CellArray], flat: bool | None = None, name: str = ""
 ) -> tuple[Array, list[CellArray], Indices]:
     """Keep only the points that cells use; a flat third coordinate of 2-D cells is dropped.
 
@@ -211,6 +232,8 @@ def used_points(
         All cells.
     flat : bool, optional
         Whether the third coordinate is flat, if this cannot be seen from these points alone.
+    name : str
+        See `is_flat`.
 
     Returns
     -------
@@ -231,8 +254,7 @@ def used_points(
         renumbered = [replace(array, nodes=new_number[array.nodes]) for array in arrays]
     if points.shape[1] == 3 and arrays[0].shape.dim == 2:
         if flat is None:
-            extent = np.ptp(points, axis=0)
-            flat = bool(extent[2] <= FLAT * extent.max())
+            flat = is_flat(np.ptp(points, axis=0), name)
         if flat:
             points = points[:, :2]
     return np.ascontiguousarray(points), renumbered, new_number

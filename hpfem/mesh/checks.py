@@ -241,7 +241,7 @@ def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
     for array, coordinates, numbers in zip(arrays, own, numbering, strict=True):
         size = np.ptp(coordinates, axis=1).max(axis=1)
         apart = np.abs(place.take(numbers, axis=0) - coordinates).max(axis=1).max(axis=1) / size
-        if apart.max() > GAP_TOLERANCE:
+        if apart.max(initial=0) > GAP_TOLERANCE:
             raise labels.error(
                 f"{labels.first(array, apart == apart.max())} and a neighbour with the same corners do not meet: "
                 f"their common nodes are {apart.max():.2g} of the element's size apart"

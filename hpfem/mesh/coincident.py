@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..support.communicator import ALONE, Communicator
 from .cells import Array, CellArray
 from .hanging import near, open_sides
-from .named_sets import looked_up
 from .sorting import unique
 from .symmetry import Indices
 from .topology import Topology, classes
+
+# Words of the warning after the number of points.
+JOINED = "points at the place of others were joined with them; join=False leaves them apart"
 
 _CLOSE = 1e-6
 # Rounding is a few units of the last digit of the largest coordinate, and never a larger part of a cell.
@@ -49,7 +50,12 @@ class Facing:
 
 
 def first_points(
-    points: Array, topology: Topology, others: Iterable[Indices], ids: Indices, comm: Communicator = ALONE
+    points: Array,
+    topology: Topology,
+    others: Iterable[Indices],
+    ids: Indices,
+    keys: Indices | None = None,
+    comm: Communicator = ALONE,
 ) -> tuple[Indices, Array]:
     """Find the first of the points at each place; collective.
 
@@ -62,6 +68,8 @@ def first_points(
         Corners of elements of the boundary, which may have points that no cell has.
     ids : ndarray of int, [n]
         Numbers of the points, different in different processes.
+    keys : ndarray of int, [n], optional
+        Points with different ones are not taken as one.
     comm : Communicator
         The processes that have cells of the mesh.
 
@@ -79,60 +87,9 @@ def first_points(
     tolerance = _tolerance_of_points(points, topology, loose)
     nodes = np.flatnonzero(np.isfinite(tolerance))
     result, places = ids.copy(), points.copy()
-    result[nodes], places[nodes] = _lowest(points[nodes], tolerance[nodes], ids[nodes], comm)
+    keys = np.zeros(len(points), dtype=np.int64) if keys is None else keys
+    result[nodes], places[nodes] = _lowest(points[nodes], tolerance[nodes], ids[nodes], keys[nodes], comm)
     return result, places
-
-
-def joined_numbers(
-    points: Array, topology: Topology, given: Array, new_number: Indices, corners: Iterable[ArrayLike]
-) -> tuple[Indices, Indices]:
-    """Number the points of a whole mesh so that those at one place have one number.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Those that cells use.
-    topology : Topology
-        Of the cells.
-    given : ndarray, [n_given, 2 or 3]
-        All points.
-    new_number : ndarray of int, [n_given]
-        Their rows in `points`, -1 for those that no cell uses.
-    corners : iterable of array_like of int, [n_elements, n_corners]
-        Rows of `given`: corners of elements of the boundary.
-
-    Returns
-    -------
-    number : ndarray of int, [n]
-        The first point at the place of each point.
-    new_number : ndarray of int, [n_given]
-        The same of all points; -1 where no cell has a point.
-    """
-    loose = np.flatnonzero(new_number < 0)
-    every = np.concatenate([points, given[loose, : points.shape[1]]])
-    row = new_number.copy()
-    row[loose] = len(points) + np.arange(len(loose))
-    others = [own for rows in corners if (own := looked_up(row, np.asarray(rows))).min(initial=0) >= 0]
-    first, _ = first_points(every, topology, others, np.arange(len(every)))
-    first[first >= len(points)] = -1
-    return first[: len(points)], first[row]
-
-
-def told_of_joined(name: str, count: int) -> str:
-    """Make the warning of joined points.
-
-    Parameters
-    ----------
-    name : str
-        Of the mesh.
-    count : int
-        How many points were joined with others.
-
-    Returns
-    -------
-    str
-    """
-    return f"{name}: {count} points at the place of others were joined with them; join=False leaves them apart"
 
 
 def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: Communicator = ALONE) -> int:
@@ -160,7 +117,7 @@ def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: C
         vertex[cells.corners] = vertices
     nodes = np.flatnonzero(np.isfinite(tolerance) & (vertex >= 0))
     own = ids[vertex[nodes]]
-    found = _lowest(points[nodes], tolerance[nodes], own, comm)[0]
+    found = _lowest(points[nodes], tolerance[nodes], own, np.zeros_like(own), comm)[0]
     return len(unique(np.concatenate(comm.all(own[found != own]))))
 
 
@@ -193,7 +150,7 @@ def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) 
     middles = np.nansum(corners, axis=1) / number[:, None]
     tolerance = _tolerances(_sizes(points, topology, sides)[cells], _rounding(points))
     middles, tolerance, corners, number = near(middles, [middles, tolerance, corners, number], comm)
-    pairs = _coincident(middles, tolerance)
+    pairs = _coincident(middles, tolerance, number)
     one, other = pairs[(pairs < n).any(axis=1)].T
     # Each corner of the one is at the place of a corner of the other.
     apart = np.sqrt(((corners[one, :, None] - corners[other, None]) ** 2).sum(axis=-1))
@@ -251,11 +208,11 @@ def _tolerance_of_points(points: Array, topology: Topology, others: Sequence[Ind
     return _tolerances(found, _rounding(points))
 
 
-def _lowest(places: Array, tolerance: Array, ids: Indices, comm: Communicator) -> tuple[Indices, Array]:
-    """The lowest id at each place, and the exact place of its point; collective."""
+def _lowest(places: Array, tolerance: Array, ids: Indices, keys: Indices, comm: Communicator) -> tuple[Indices, Array]:
+    """The lowest id of each place and key, and the exact place of its point; collective."""
     here = len(places)
-    places, tolerance, ids = near(places, [places, tolerance, ids], comm)
-    pairs = _coincident(places, tolerance)
+    places, tolerance, ids, keys = near(places, [places, tolerance, ids, keys], comm)
+    pairs = _coincident(places, tolerance, keys)
     if not len(pairs):
         return ids[:here], places[:here]
     _, group = classes(len(places), pairs)
@@ -264,12 +221,12 @@ def _lowest(places: Array, tolerance: Array, ids: Indices, comm: Communicator) -
     return ids[first], places[first]
 
 
-def _coincident(places: Array, tolerance: Array) -> Indices:
-    """Pairs of points at one place: each with the next one there, so that all of a place are connected; [n, 2]."""
+def _coincident(places: Array, tolerance: Array, keys: Indices) -> Indices:
+    """Pairs of points of one place and key: each with the next one, so that all of a place are connected; [n, 2]."""
     along = places @ _DIRECTION[: places.shape[1]]
     order = np.argsort(along)
     along, x = along[order], places[order]
-    within = tolerance[order]
+    within, keys = tolerance[order], keys[order]
     slack = 8 * np.finfo(np.float64).eps * np.abs(along).max(initial=0)
     pairs, left, step = [np.empty((0, 2), dtype=np.int64)], np.arange(len(order)), 0
     while len(left):
@@ -277,7 +234,7 @@ def _coincident(places: Array, tolerance: Array) -> Indices:
         left = left[: np.searchsorted(left, len(order) - step)]
         left = left[along[left + step] - along[left] <= within[left] + slack]
         apart = np.sqrt(((x[left] - x[left + step]) ** 2).sum(axis=1))
-        close = apart <= np.minimum(within[left], within[left + step])
+        close = (apart <= np.minimum(within[left], within[left + step])) & (keys[left] == keys[left + step])
         pairs.append(np.column_stack([order[left[close]], order[left[close] + step]]))
         left = left[~close]
     return np.concatenate(pairs)

@@ -18,7 +18,7 @@ from hpfem.shapes import SHAPES
 from ..support.communicator import Communicator
 from ..support.immutable import frozen
 from .aligned import vertex_ranks
-from .cells import FLAT, Array, CellArray, Labels
+from .cells import Array, CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices
 from .mesh import Mesh, groups_of, mesh_of
 from .part import Part, combined, shared_entities, shared_vertices
@@ -235,7 +235,7 @@ def part_of(
     dims = {array.shape.dim for array in kinds}
     ends = np.concatenate([points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)])
     extent = -np.min(comm.all(ends), axis=0).reshape(2, -1).sum(axis=0)
-    flat = bool(extent[-1] <= FLAT * extent.max())
+    flat = dims == {2} and len(extent) == 3 and is_flat(extent, labels.name if comm.rank == 0 else "")
     with comm.together():
         if len(dims) != 1:
             raise labels.error("there are no cells, or cells of several dimensions")

@@ -32,8 +32,8 @@ from ..support.notebook import Printed
 from ..support.views import VIEWS
 from . import checks
 from .aligned import AlignedTopology
-from .cells import Array, CellArray, Labels, cell_arrays, merged, ordered, used_points
-from .coincident import Facing, coincident_vertices, facing_sides, joined_numbers, told_of_joined
+from .cells import Array, CellArray, Labels, cell_arrays, is_flat, merged, ordered, used_points
+from .coincident import JOINED, Facing, coincident_vertices, facing_sides, first_points
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
@@ -439,6 +439,7 @@ class Mesh(Immutable, Printed):
             name=self.name,
             dim=self.dim,
             n_coordinates=self.points.shape[1],
+            plane=self._plane(),
             n_cells=self.n_cells,
             n_vertices=self.n_vertices,
             n_points=len(self.points),
@@ -459,6 +460,13 @@ class Mesh(Immutable, Printed):
             return found
         n_vertices, n_points = self.part.counts(self.points, self.topology)
         return together(self.comm.all(replace(found, n_vertices=n_vertices, n_points=n_points)))
+
+    def _plane(self) -> str:
+        """Where a mesh of 2-D cells in space is in a coordinate plane: "y = 0"; collective."""
+        ends = np.array([self.points.min(axis=0, initial=np.inf), -self.points.max(axis=0, initial=-np.inf)])
+        low, high = np.min(self.comm.all(ends), axis=0) * [[1], [-1]]
+        names = [name for d, name in enumerate("xyz"[: len(low)]) if is_flat(np.append(high - low, (high - low)[d]))]
+        return f"{names[0]} = {low['xyz'.index(names[0])]:.6g}" if names and len(low) > self.dim else ""
 
     def transformed(self, function: Callable[[Array], ArrayLike], *, check: bool = True) -> Mesh:
         """The mesh with its points moved; topology, regions and boundaries stay.
@@ -724,6 +732,7 @@ def mesh_of(
     check: bool = True,
     flat: bool | None = None,
     join: bool | None = None,
+    keys: Indices | None = None,
 ) -> Mesh:
     """Build a mesh from arrays that become its own; see `Mesh.from_cells`.
 
@@ -741,6 +750,8 @@ def mesh_of(
         See `used_points`.
     join : bool, optional
         See `Mesh.from_cells`.
+    keys : ndarray of int, optional
+        Numbers of the first of the points: coincident ones with different numbers are not joined.
 
     Returns
     -------
@@ -757,7 +768,7 @@ def mesh_of(
     if check:
         checks.nodes(arrays, points, labels)
     given = points
-    points, arrays, new_number = used_points(points, arrays, flat)
+    points, arrays, new_number = used_points(points, arrays, flat, labels.name)
     # Orientation, numbers of vertices, checks.
     mirrored: list[NDArray[np.bool_]] = []
     if check:
@@ -766,14 +777,14 @@ def mesh_of(
     n_joined = 0
     if join:
         corners = [rows for _, blocks in sets(boundaries, "boundaries") for rows in blocks]
-        number, new_number = joined_numbers(points, topology, given, new_number, corners)
+        number, new_number = _joined(points, topology, given, new_number, corners, keys)
         n_joined = int(np.count_nonzero(number != np.arange(len(points))))
         if n_joined:
             arrays = [replace(array, nodes=number[array.nodes]) for array in arrays]
             points, arrays, number = used_points(points, arrays, flat=False)
             topology, vertex_of = numbered(arrays, len(points))
             new_number = looked_up(number, new_number)
-            say(told_of_joined(labels.name, n_joined))
+            say(f"{labels.name}: {n_joined} {JOINED}")
     if check:
         try:
             checks.conformity(topology, points, labels)
@@ -801,6 +812,27 @@ def mesh_of(
         bool(len(periodic)),
         apart=join is False,
     )
+
+
+def _joined(
+    points: Array,
+    topology: Topology,
+    given: Array,
+    new_number: Indices,
+    corners: Sequence[ArrayLike],
+    keys: Indices | None,
+) -> tuple[Indices, Indices]:
+    """The first point at the place of each point of cells, and of each given one, which elements of sides may have."""
+    loose = np.flatnonzero(new_number < 0)
+    every = np.concatenate([points, given[loose, : points.shape[1]]])
+    row = new_number.copy()
+    row[loose] = len(points) + np.arange(len(loose))
+    others = [own for rows in corners if (own := looked_up(row, np.asarray(rows))).min(initial=0) >= 0]
+    if keys is not None:
+        keys = np.append(keys, np.zeros(len(given) - len(keys), dtype=np.int64))[np.argsort(row)]
+    first, _ = first_points(every, topology, others, np.arange(len(every)), keys)
+    first[first >= len(points)] = -1
+    return first[: len(points)], first[row]
 
 
 def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:

@@ -25,6 +25,8 @@ class MeshSummary(Printed):
         The file.
     dim, n_coordinates : int
         Dimension of the cells and of space.
+    plane : str
+        Where all points of 2-D cells in space are, if that is a coordinate plane: "y = 0".
     n_cells, n_vertices, n_points : int
         Their numbers.
     counts : mapping of str to int
@@ -64,6 +66,7 @@ class MeshSummary(Printed):
     name: str
     dim: int
     n_coordinates: int
+    plane: str
     n_cells: int
     n_vertices: int
     n_points: int
@@ -92,6 +95,7 @@ class MeshSummary(Printed):
 
     def __str__(self) -> str:
         space = "" if self.dim == self.n_coordinates else f" in {self.n_coordinates}-D space"
+        space += f", in the plane {self.plane}" if self.plane else ""
         lines = [
             f"{self.name}: {self.dim}-D mesh{space}, {self.n_cells:,} cells, {self.n_vertices:,} vertices, "
             f"{self.n_points:,} points" + (", periodic" if self.periodic else "")

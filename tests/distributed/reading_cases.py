@@ -1,6 +1,7 @@
 """Meshes that processes read together, each its partitions, and parts that are cut anew."""
 
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,48 @@ def partitions(comm):
         comm.all(None)
         with pytest.raises(hp.MeshError, match=r"flat_split_2\.msh: the file cannot be read: No such file"):
             hp.read_mesh(place / "flat_split.msh", comm=comm)
+
+
+def pieces(comm):
+    """Files that processes wrote, each its piece, and meshes with coincident points: as one process reads them."""
+    mesh = hp.box(("hex", "prism"), (4, 2, 1), comm=hp.ALONE).elevated(2).transformed(bent)
+    with folder(comm) as place:
+        space = hp.Space(hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 0)), 2)
+        hp.write_vtu(place / "u.vtu", space.zeros("coeff"))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            alone = hp.read_mesh(place / "u.pvtu", comm=hp.ALONE)
+            count = len(told)
+            part = hp.read_mesh(place / "u.pvtu", comm=comm)
+        assert count == 1 and str(told[0].message) == str(comm.of_first(told[-1].message))
+        assert len(told) == (2 if comm.rank == 0 else 1)
+        one, two = alone.summary(), part.summary()
+        assert (one.n_vertices, one.counts, one.regions) == (two.n_vertices, two.counts, two.regions)
+        assert one.n_vertices == mesh.n_vertices and two.n_coincident == one.n_coincident == 0
+        assert sorted(n for own in comm.all(part.numbers) for n in own) == list(range(1, mesh.n_cells + 1))
+        norms = []
+        for own in (mesh, part):
+            u = hp.solve_helmholtz(hp.Space(own, 2), f=1.0, lam=0.0, dirichlet=0.0, tol=1e-12, bar=False)
+            norms.append(u.space.norm(u))
+        # On curved cells quadrature depends a little on the order of vertices.
+        assert abs(norms[1] / norms[0] - 1) < 1e-3, norms
+        apart = hp.read_mesh(place / "u.pvtu", comm=comm, join=False)
+        assert (
+            apart.apart
+            and apart.summary().n_coincident
+            == hp.read_mesh(place / "u.pvtu", comm=hp.ALONE, join=False).summary().n_coincident
+        )
+    whole_mesh = hp.box("tet", (2, 2, 2), comm=hp.ALONE)
+    nodes = whole_mesh.cells[0].nodes
+    apart = hp.Mesh.from_cells(whole_mesh.points[nodes.ravel()], [("tet", 1, np.arange(nodes.size).reshape(-1, 4))])
+    part = hp.distribute(apart, comm, owners=random_owners(apart, comm, 1))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            hp.C0Space(hp.Space(part, 1))
+    assert len(told) == (1 if comm.rank == 0 else 0)
+    assert part.facing.count == apart.facing.count == len(whole_mesh.facets.interior)
+    assert part.summary().n_coincident == apart.summary().n_coincident == nodes.size - whole_mesh.n_vertices
 
 
 def again(comm):

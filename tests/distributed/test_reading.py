@@ -13,5 +13,11 @@ def test_partitioned_files(n):
 
 
 @needs_mpi
+@pytest.mark.parametrize("n", [*long(2), 3])
+def test_pieces(n):
+    run(n, "tests.distributed.reading_cases", "pieces")
+
+
+@needs_mpi
 def test_parts_cut_anew():
     run(3, "tests.distributed.reading_cases", "again")

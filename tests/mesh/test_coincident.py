@@ -12,6 +12,7 @@ from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
 import hpfem as hp
 from hpfem.mesh import vtk_nodes
+from hpfem.mesh.io.formats import format_of
 from hpfem.mesh.node_order import permutation
 from hpfem.shapes import SHAPES, equispaced_nodes
 from tests.mesh.examples import BOXES, sample
@@ -41,8 +42,8 @@ def taken_apart(mesh: hp.Mesh, noise: float = 0.0):
     return points + noise * rng.uniform(-1, 1, points.shape), apart
 
 
-def write_vtk(path: Path, points, cells, sides=()) -> None:
-    """A grid of VTK with an integer array "material": the number of the cell by three, written by VTK."""
+def write_vtk(path: Path, points, cells, sides=(), of_cells=(), of_points=()) -> None:
+    """A grid with an integer array "material", the number of the cell by three, and (name, values), written by VTK."""
     own = vtk.vtkPoints()
     own.SetDataTypeToDouble()
     own.SetData(numpy_to_vtk(np.column_stack([points, np.zeros((len(points), 3 - points.shape[1]))]), deep=True))
@@ -54,6 +55,11 @@ def write_vtk(path: Path, points, cells, sides=()) -> None:
     material = numpy_to_vtkIdTypeArray(np.arange(grid.GetNumberOfCells(), dtype=np.int64) % 3, deep=True)
     material.SetName("material")
     grid.GetCellData().AddArray(material)
+    for data, arrays in ((grid.GetCellData(), of_cells), (grid.GetPointData(), of_points)):
+        for array_name, values in arrays:
+            array = numpy_to_vtk(values, deep=True)
+            array.SetName(array_name)
+            data.AddArray(array)
     writer = vtk.vtkXMLUnstructuredGridWriter() if path.suffix == ".vtu" else vtk.vtkUnstructuredGridWriter()
     writer.SetFileName(str(path))
     writer.SetInputData(grid)
@@ -214,3 +220,117 @@ def test_cells_that_cannot_be_joined_are_refused(tmp_path):
     with pytest.raises(hp.MeshError, match="share one facet.*4 coincident points were joined, join=False leaves"):
         hp.read_mesh(tmp_path / "three.vtu")
     assert hp.read_mesh(tmp_path / "three.vtu", join=False).n_vertices == 12
+
+
+GHOSTS = {1: "a copy", 2: None, 8: "refined", 32: "hidden", 33: "a hidden copy"}
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk"])
+@pytest.mark.parametrize("bits", GHOSTS)
+def test_cells_that_are_copies_or_hidden_are_left_out(bits, suffix, tmp_path):
+    mesh = hp.box("quad", (4, 4))
+    marks = np.where(mesh.points[mesh.cells[0].nodes, 0].mean(axis=1) > 0.5, bits, 0).astype(np.uint8)
+    values = np.arange(16.0)
+    path = tmp_path / f"ghosts{suffix}"
+    of_cells = [("conductivity", values), ("vtkGhostType", marks)]
+    write_vtk(path, mesh.points, in_vtk(mesh), of_cells=of_cells)
+    found = hp.read_mesh(path)
+    kept = marks == 0 if GHOSTS[bits] else np.full(16, True)
+    assert found.n_cells == kept.sum() and found.summary().volume == pytest.approx(kept.mean())
+    assert {name: len(own) for name, own in found.regions.items()} == {
+        str(k): int((np.arange(16)[kept] % 3 == k).sum()) for k in range(3)
+    }
+    assert found.numbers.tolist() == (1 + np.flatnonzero(kept)).tolist()
+    content = format_of(b"", suffix).read(path.read_bytes())
+    assert [own.data["conductivity"].tolist() for own in content.elements] == [values[kept].tolist()]
+    assert content.elements[0].data.keys() == {"conductivity", "material"}
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk"])
+def test_old_levels_of_ghosts_and_hidden_points(suffix, tmp_path):
+    mesh = hp.box("hex", (2, 1, 1))
+    levels = np.array([0, 2], dtype=np.uint8)
+    hidden = np.where(mesh.points[:, 0] == 1, 2, np.where(mesh.points[:, 0] == 0.5, 1, 0)).astype(np.uint8)
+    for options in ({"of_cells": [("vtkGhostLevels", levels)]}, {"of_points": [("vtkGhostType", hidden)]}):
+        write_vtk(tmp_path / f"old{suffix}", mesh.points, in_vtk(mesh), **options)
+        assert hp.read_mesh(tmp_path / f"old{suffix}").summary().volume == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk"])
+def test_all_cell_data_are_kept(suffix, tmp_path):
+    mesh = hp.box(("quad", "tri"), (2, 1))
+    rng = np.random.default_rng(0)
+    given = {"k": rng.random(mesh.n_cells), "flow": rng.random((mesh.n_cells, 3)), "id": np.arange(mesh.n_cells)}
+    write_vtk(tmp_path / f"data{suffix}", mesh.points, in_vtk(mesh), of_cells=given.items())
+    elements = format_of(b"", suffix).read((tmp_path / f"data{suffix}").read_bytes()).elements
+    for name, values in given.items():
+        found = np.concatenate([own.data[name] for own in elements])
+        assert found.dtype.kind == values.dtype.kind and found.shape == values.shape
+        assert np.abs(found - values).max() < 1e-6
+
+
+def write_pieces(path: Path, mesh: hp.Mesh, n: int, numbers=None) -> None:
+    """A .pvtu file with n pieces, each with the cells of the next one as copies, and their points for themselves."""
+    (cells,) = in_vtk(mesh)
+    for k in range(n):
+        rows = np.flatnonzero(
+            (np.arange(mesh.n_cells) * n // mesh.n_cells == k) | (np.arange(mesh.n_cells) * n // mesh.n_cells == k + 1)
+        )
+        marks = (np.arange(mesh.n_cells)[rows] * n // mesh.n_cells == k + 1).astype(np.uint8)
+        used, nodes = np.unique(cells[2][rows], return_inverse=True)
+        ids = () if numbers is None else [("GlobalNodeIds", numbers(k, used))]
+        piece = path.with_name(f"{path.stem}_{k}.vtu")
+        own = [(cells[0], cells[1], nodes.reshape(len(rows), -1))]
+        write_vtk(piece, mesh.points[used], own, of_cells=[("vtkGhostType", marks)], of_points=ids)
+    sources = "".join(f'<Piece Source="{path.stem}_{k}.vtu"/>' for k in range(n))
+    text = f'<PUnstructuredGrid GhostLevel="1"><PPoints/>{sources}</PUnstructuredGrid>'
+    path.write_text(f'<?xml version="1.0"?>\n<VTKFile type="PUnstructuredGrid" version="0.1">{text}</VTKFile>\n')
+
+
+@pytest.mark.parametrize("shape", ["quad", "tet"])
+def test_pieces_are_read_whole(shape, tmp_path):
+    mesh = hp.box(*BOXES[shape])
+    path = tmp_path / "whole.pvtu"
+    write_pieces(path, mesh, 3)
+    with pytest.warns(hp.HpfemWarning, match=r"whole.pvtu: \d+ points .* joined"):
+        found = hp.read_mesh(path)
+    assert (found.n_cells, found.n_vertices) == (mesh.n_cells, mesh.n_vertices)
+    assert poisson(found) == pytest.approx(poisson(mesh), rel=1e-9)
+    assert len(np.unique(found.numbers)) == mesh.n_cells
+    assert hp.read_mesh(path, join=False).n_vertices > mesh.n_vertices
+    # Numbers of points that are the same in all pieces, and others that tell all pieces apart.
+    write_pieces(path, mesh, 3, lambda k, used: used)
+    assert hp.read_mesh(path).n_vertices == mesh.n_vertices
+    write_pieces(path, mesh, 3, lambda k, used: used + 1000 * k)
+    apart = hp.read_mesh(path)
+    assert apart.n_vertices > mesh.n_vertices
+    with pytest.warns(hp.HpfemWarning, match="pairs of cells' sides lie on each other"):
+        hp.C0Space(hp.Space(apart, 1))
+    assert hp.read_mesh(path, join=True).n_vertices == mesh.n_vertices
+    path.with_name("whole_1.vtu").unlink()
+    with pytest.raises(hp.MeshError, match=r"whole_1.vtu: the file cannot be read: No such file"):
+        hp.read_mesh(path)
+    path.write_text('<VTKFile type="PUnstructuredGrid"><PUnstructuredGrid/></VTKFile>')
+    with pytest.raises(hp.MeshError, match=r"whole.pvtu: this names no pieces"):
+        hp.read_mesh(path)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-16, 1e-12, 1e-8])
+def test_noise_in_z(noise, tmp_path):
+    mesh = hp.box("quad", (2, 2))
+    points = np.column_stack([mesh.points, noise * np.random.default_rng(0).uniform(0.5, 1, len(mesh.points))])
+    points[0, 2] = 0
+    write_vtk(tmp_path / "plate.vtu", points, in_vtk(mesh))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = hp.read_mesh(tmp_path / "plate.vtu")
+    assert found.points.shape[1] == (3 if noise == 1e-8 else 2)
+    assert [str(own.message).endswith("it is taken as plane") for own in told] == [True] * (noise == 1e-12)
+
+
+def test_a_plate_in_another_plane_is_a_surface_and_the_summary_says_where():
+    mesh = hp.read_mesh(CASES / "z-noise" / "xz.vtu")
+    assert mesh.points.shape[1] == 3 and "2-D mesh in 3-D space, in the plane y = 0, 4 cells" in str(mesh.summary())
+    moved = mesh.transformed(lambda x: x + np.array([0, 2, 0]))
+    assert moved.summary().plane == "y = 2" and not mesh.transformed(lambda x: x + x[:, :1] * [0, 1, 0]).summary().plane
+    assert hp.read_mesh(CASES / "z-noise" / "plate.vtu").points.shape[1] == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class Elements(CellArray):
     """
 
     sets: dict[str, Indices] = field(default_factory=dict)
-    data: dict[str, Array] = field(default_factory=dict)
+    data: dict[str, NDArray[Any]] = field(default_factory=dict)
     columns: Indices | None = None
 
 
@@ -78,6 +79,8 @@ class MeshFile:
         Names of points, each with the rows that have it.
     by_piece : bool
         Whether the format writes the points of each cell or piece anew, so that coincident ones are the same point.
+    ids : ndarray of int, [n], or None
+        Numbers that tell apart points at one place, if the file has them.
     warnings : list of str
         What the file has and the mesh will not have, one sentence each: what, and what to do.
     """
@@ -87,6 +90,7 @@ class MeshFile:
     periodic: list[Indices] = field(default_factory=list)
     point_sets: dict[str, Indices] = field(default_factory=dict)
     by_piece: bool = False
+    ids: Indices | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -97,7 +101,7 @@ def canonical(
     nodes: Indices,
     numbers: Indices,
     sets: dict[str, Indices],
-    data: dict[str, Array] | None = None,
+    data: dict[str, NDArray[Any]] | None = None,
 ) -> Elements:
     """Bring elements from a file's order of nodes into ours; `completed` adds the nodes that serendipity cells lack.
 

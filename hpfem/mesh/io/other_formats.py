@@ -55,6 +55,9 @@ _NOT_HERE = {"gmsh", "vtk", "vtu", "abaqus", "nastran", "ansys", "neuroglancer"}
 # What gmsh and VTK read, and meshio not or not whole.
 _LIBRARIES = {".unv": "gmsh", ".cgns": "gmsh"} | dict.fromkeys((".e", ".ex2", ".exo", ".exii"), "vtk")
 
+# Formats that have points of each grid, zone or cell.
+_BY_PIECE = {"xdmf", "tecplot", "stl"}
+
 # Prefix of sets without cells, in which meshio keeps data for writing gmsh files.
 _BOOKS = "gmsh:"
 
@@ -108,7 +111,7 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
     for kind in kinds:
         content, reason = _run(kind, file)
         if content is not None:
-            return _converted(content)
+            return replace(_converted(content), by_piece=kind in _BY_PIECE)
         reasons.append(f"as {kind}: {reason}")
     raise MeshError("meshio cannot read it " + "; ".join(reasons))
 

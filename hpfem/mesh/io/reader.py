@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from mmap import ACCESS_READ, mmap
@@ -20,18 +20,21 @@ from ...support.communicator import Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
 from ...support.log import warn
-from ..cells import Array, CellArray, Labels, merged
+from ..cells import Array, CellArray, Labels, merged, used_points
+from ..coincident import JOINED, first_points
 from ..distribute import distribute, made_on_first
-from ..gathered import part_of
+from ..gathered import common_kinds, part_of
 from ..mesh import Mesh, fitting_order, mesh_of
 from ..named_sets import looked_up
 from ..serendipity import completed
 from ..sorting import unique
 from ..symmetry import Indices
+from ..topology import numbered
 from . import formats
 from .mesh_file import Elements, ForLibrary, MeshFile, in_other_order, joined
 from .msh import Bytes, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_by_library, read_other
+from .vtk_xml import pieces_of_pvtu
 
 if TYPE_CHECKING:
     import meshio
@@ -83,11 +86,14 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
         if comm.rank == 0:
             found = _partitions(file_path(path))
     files, count = comm.of_first(found)
-    if count > 1 and (comm.size > 1 or files[0] != file_path(path)):
+    if count and (comm.size > 1 or files[0] != file_path(path)):
         comm.same(given, "the file")
         with comm.together():
+            join = None if join is None else flag(join, "join")
             if flag(periodic, "periodic"):
                 raise MeshError(f"{path_text(path)}: periodic nodes of partitioned files are not read")
+        if file_path(path).suffix.lower() == ".pvtu":
+            return _read_pieces(file_path(path), files, join, comm)
         return _read_partitions(file_path(path), files, count, comm)
 
     def make() -> Mesh:
@@ -97,16 +103,22 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
 
 
 def _partitions(file: Path) -> tuple[list[Path], int]:
-    """Files of partitions, or the one of all of them; and how many partitions there are."""
+    """Files of partitions or pieces, or the one of all of them; and how many there are, 0 for a file without any."""
+    if file.suffix.lower() == ".pvtu":
+        with _naming(file):
+            pieces = [file.parent / name for name in pieces_of_pvtu(_bytes(file))]
+        return pieces, len(pieces)
     split = file.suffix.lower() == ".msh" and not os.path.exists(file)
     first = _partition(file, 1) if split else file
     if first.suffix.lower() != ".msh" or not os.path.isfile(first):
-        return [file], 1
+        return [file], 0
     try:
         with _mapped(first) as data:
             count = partitions_of_msh(data)
     except MeshError:  # reading it reports the error
         count = 1
+    if count == 1:
+        return [file], 0
     return [_partition(file, number) for number in range(1, count + 1)] if split else [file], count
 
 
@@ -129,6 +141,14 @@ def _mapped(file: Path) -> Iterator[Bytes]:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
 
 
+def _bytes(file: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return read_file(file).removeprefix(_BYTE_ORDER_MARK).lstrip()
+    except OSError as error:
+        raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
+
+
 def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Communicator) -> Mesh:
     """The mesh of all partitions; each process reads some of them; collective."""
     mine = [number for number in range(1, count + 1) if (number - 1) * comm.size // count == comm.rank]
@@ -141,24 +161,78 @@ def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Commun
             with _naming(file), _mapped(file) as data:
                 parts.append(read_msh_partitions(data, frozenset(chosen)))
         ids, points, elements = _joined(parts)
+    mesh = _of_parts(path, points, elements, lambda *given: (points, ids, *given[1:]), comm)
+    return mesh if comm.size <= count else distribute(mesh, comm)
+
+
+def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, comm: Communicator) -> Mesh:
+    """The mesh of all files of pieces; each process reads some of them; collective."""
+    parts = []
+    with comm.together():
+        for number, file in enumerate(files):
+            if number * comm.size // len(files) == comm.rank:
+                with _naming(file):
+                    parts.append(_content(file))
+    known = join is None and comm.each(all(part.ids is not None for part in parts))
+    first = sum(comm.all(sum(own.indices.max(initial=0) for part in parts for own in part.elements[-1:]))[: comm.rank])
+    elements, n_points = [], 0
+    for part in parts:
+        elements += [replace(own, nodes=own.nodes + n_points, indices=own.indices + first) for own in part.elements]
+        first += max((own.indices.max(initial=0) for own in part.elements), default=0)
+        n_points += len(part.points)
+    points = np.concatenate([np.empty((0, 3)), *(part.points for part in parts)])
+    keys = joined([part.ids for part in parts if part.ids is not None]) if known else None
+    if comm.size == 1:
+        with _naming(path):
+            return _mesh(MeshFile(points, elements, by_piece=True, ids=keys), str(path), False, join)
+
+    def met(points: Array, arrays: list[CellArray], boundaries: dict[str, list[Indices]]) -> tuple[Any, ...]:
+        own = sum(comm.all(len(points))[: comm.rank]) + np.arange(len(points))
+        found, places = own, points
+        if join is not False:
+            corners = [rows for blocks in boundaries.values() for rows in blocks]
+            found, places = first_points(points, numbered(arrays, len(points))[0], corners, own, keys, comm)
+            n_joined = int(comm.sum(np.count_nonzero(found != own)))
+            if n_joined and comm.rank == 0:
+                warn(f"{path}: {n_joined} {JOINED}")
+        found, at, row = np.unique(found, return_index=True, return_inverse=True)
+        arrays = [replace(array, nodes=row[array.nodes]) for array in arrays]
+        places, arrays, new_number = used_points(places[at], arrays, flat=False)
+        sides = {name: [new_number[row[rows]] for rows in blocks] for name, blocks in boundaries.items()}
+        return places, found[new_number >= 0], arrays, sides
+
+    mesh = replace(_of_parts(path, points, [own for own in elements if len(own)], met, comm), apart=join is False)
+    return mesh if comm.size <= len(files) else distribute(mesh, comm)
+
+
+def _of_parts(
+    path: Path, points: Array, elements: list[Elements], numbered: Callable[..., tuple[Any, ...]], comm: Communicator
+) -> Mesh:
+    """The mesh of what each process has read; `numbered` adds the numbers of points in the whole mesh; collective."""
+    with comm.together():
         points, elements = completed(points, elements)
-        dim = max((own.shape.dim for own in elements), default=0)
-        cells = [own for own in elements if own.shape.dim == dim]
-        ends = np.cumsum([len(own) for own in cells])
-        arrays = [
+    dim = int(comm.max(max((own.shape.dim for own in elements), default=0)))
+    cells = [own for own in elements if own.shape.dim == dim]
+    ends = np.cumsum([len(own) for own in cells])
+    arrays = merged(
+        [
             CellArray(own.shape, own.order, own.nodes, np.arange(end - len(own), end))
             for own, end in zip(cells, ends, strict=True)
         ]
-        boundaries: dict[str, list[Indices]] = {}
-        for own in elements:
-            for name, rows in own.sets.items() if own.shape.dim == dim - 1 else ():
-                boundaries.setdefault(name, []).append(own.corners[rows])
-    labels = Labels(str(path), frozen(joined([own.indices for own in cells])))
-    arrays = merged(arrays)
+    )
+    boundaries: dict[str, list[Indices]] = {}
+    for own in elements:
+        for name, rows in own.sets.items() if own.shape.dim == dim - 1 else ():
+            boundaries.setdefault(name, []).append(own.corners[rows])
+    labels, regions = Labels(str(path), frozen(joined([own.indices for own in cells]))), _regions(cells)
     if comm.size == 1:
-        return mesh_of(points, arrays, labels, regions=_regions(cells), boundaries=boundaries, periodic=())
-    mesh = part_of(comm, points, ids, arrays, labels, _regions(cells), boundaries)
-    return mesh if comm.size <= count else distribute(mesh, comm)
+        return mesh_of(points, arrays, labels, regions=regions, boundaries=boundaries, periodic=())
+    kinds = common_kinds(arrays, comm)
+    with comm.together():
+        if not kinds:
+            raise labels.error("there are no cells")
+    points, ids, arrays, boundaries = numbered(points, kinds, boundaries)
+    return part_of(comm, points, ids, arrays, labels, regions, boundaries)
 
 
 def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, list[Elements]]:
@@ -229,11 +303,10 @@ def _content(file: Path) -> MeshFile:
         known = formats.format_of(beginning, file.suffix.lower())
         if known is None:
             return read_other(file, [own.suffix for own in formats.FORMATS])
-        data = read_file(file)
     except OSError as error:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
     try:
-        return known.read(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
+        return known.read(_bytes(file))
     except ForLibrary as error:
         return read_by_library(file, error)
 
@@ -279,6 +352,7 @@ def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Me
         boundaries=_boundaries([own for own in elements if own.shape.dim == dim - 1]),
         periodic=content.periodic if periodic else (),
         join=True if join is None and content.by_piece else join,
+        keys=content.ids if join is None else None,
     )
 
 

@@ -49,6 +49,11 @@ NUMBER_TYPES = {
     f"{name}{8 * size}": f"{kind}{size}" for name, kind in (("Int", "i"), ("UInt", "u")) for size in (1, 2, 4, 8)
 } | {"Float32": "f4", "Float64": "f8"}
 
+# Bits of "vtkGhostType": cells that are copies (1), refined elsewhere (8) or hidden (32), and hidden points.
+_NOT_SEEN, _HIDDEN_POINT = 1 | 8 | 32, 2
+# Cell data that are no values of the user.
+_NO_DATA = {"vtkGhostType", "vtkGhostLevels", "HigherOrderDegrees"}
+
 # Names, in files of several programs, of integer cell data for regions and boundaries.
 SET_NAMES = ("material", "attribute", "region", "cellentityids", "gmsh:physical", "physicalids", "elementid")
 
@@ -61,8 +66,9 @@ def cell_blocks(
     *,
     before_2_1: bool,
     first_number: int = 1,
+    point_data: dict[str, NDArray[np.generic]] | None = None,
 ) -> list[Elements]:
-    """Make elements of cells, by runs of equal type and size.
+    """Make elements of cells, by runs of equal type and size, without those that are marked as copies or hidden.
 
     Parameters
     ----------
@@ -78,6 +84,8 @@ def cell_blocks(
         Whether hexes have the edge order of old files.
     first_number : int
         Number of the first cell, for messages.
+    point_data : dict of str to ndarray, [n_points, n_components], optional
+        Point data: marks of hidden points, whose cells are hidden too.
 
     Returns
     -------
@@ -97,6 +105,8 @@ def cell_blocks(
         raise MeshError("the offsets of the cells do not fit their connectivity")
     _same_degrees(data, types, first_number)
     tags = _tags(data, len(types))
+    seen = _seen(data, point_data or {}, connectivity, sizes)
+    data = {name: own[:, 0] if own.shape[1:] == (1,) else own for name, own in data.items() if name not in _NO_DATA}
     breaks = np.flatnonzero((np.diff(types) != 0) | (np.diff(sizes) != 0)) + 1
     blocks = []
     for start, stop in zip([0, *breaks], [*breaks, len(types)], strict=True):
@@ -105,10 +115,12 @@ def cell_blocks(
             continue
         nodes = connectivity[offsets[start] : offsets[stop]].reshape(stop - start, size)
         shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
-        own = tags[start:stop]
+        rows = np.flatnonzero(seen[start:stop])
+        nodes, at = (nodes, slice(start, stop)) if len(rows) == len(nodes) else (nodes[rows], start + rows)
+        own, numbers = tags[at], np.arange(len(types))[at] + first_number
         sets = {str(tag): np.flatnonzero(own == tag) for tag in np.unique(own)}
-        numbers = np.arange(start, stop) + first_number
-        blocks.append(canonical(shape, order, reference, nodes, numbers, sets))
+        values = {name: array[at] for name, array in data.items()}
+        blocks.append(canonical(shape, order, reference, nodes, numbers, sets, values))
     return blocks
 
 
@@ -160,6 +172,20 @@ def _same_degrees(data: dict[str, NDArray[np.generic]], types: Indices, first_nu
     if wrong.any():
         where = int(np.argmax(wrong))
         raise MeshError(f"element {where + first_number} has degrees {degrees[where].tolist()}; they must be equal")
+
+
+def _seen(
+    data: dict[str, NDArray[np.generic]], point_data: dict[str, NDArray[np.generic]], nodes: Indices, sizes: Indices
+) -> NDArray[np.bool_]:
+    """Which cells are part of the grid: no copies of other pieces' cells, refined elsewhere, or hidden."""
+    none = np.zeros((len(sizes), 1), dtype=np.int64)
+    seen = (data.get("vtkGhostType", none)[:, 0].astype(np.int64) & _NOT_SEEN) == 0
+    seen &= data.get("vtkGhostLevels", none)[:, 0] == 0
+    marks = point_data.get("vtkGhostType")
+    if marks is not None and len(marks):
+        hidden = (marks[:, 0].astype(np.int64) & _HIDDEN_POINT) != 0
+        seen[np.repeat(np.arange(len(sizes)), sizes)[hidden.take(nodes, mode="clip")]] = False
+    return seen
 
 
 def _tags(data: dict[str, NDArray[np.generic]], count: int) -> Indices:

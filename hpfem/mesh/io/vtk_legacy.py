@@ -100,8 +100,8 @@ def read_vtk(data: bytes) -> MeshFile:
         raise MeshError(f"the third line must be ASCII or BINARY, not {kind[:30]!r}")
     cursor.binary = kind == "BINARY"
     found: dict[str, Any] = {}
-    attributes: dict[str, NDArray[np.generic]] = {}
-    of_cells, count = False, 0
+    attributes: dict[str, dict[str, NDArray[np.generic]]] = {"CELL_DATA": {}, "POINT_DATA": {}, "": {}}
+    kind, count = "", 0
     while line := cursor.line():
         words = line.split()
         name = words[0].upper()
@@ -119,19 +119,20 @@ def read_vtk(data: bytes) -> MeshFile:
         elif name == "CELL_TYPES":
             found[name] = as_integers(cursor.numbers("int", _count(words, 1)))
         elif name in ("CELL_DATA", "POINT_DATA"):
-            of_cells, count = name == "CELL_DATA", _count(words, 1)
+            kind, count = name, _count(words, 1)
         else:
-            read = _read_attribute(cursor, words, count)
-            if of_cells:
-                attributes.update(read)
+            attributes[kind].update(_read_attribute(cursor, words, count))
     missing = [name for name in ("POINTS", "CELLS", "CELL_TYPES") if name not in found]
     if missing:
         raise MeshError(f"there is no section {', '.join(missing)}")
     types = found["CELL_TYPES"]
-    attributes = {name: values for name, values in attributes.items() if len(values) == len(types)}
-    connectivity, offsets = found["CELLS"]
-    cells = cell_blocks(connectivity, offsets, types, attributes, before_2_1=version < (5, 1))
-    return MeshFile(found["POINTS"], cells, by_piece=True)
+    points, (connectivity, offsets) = found["POINTS"], found["CELLS"]
+    of_cells, of_points = (
+        {name: values for name, values in attributes[kind].items() if len(values) == count}
+        for kind, count in (("CELL_DATA", len(types)), ("POINT_DATA", len(points)))
+    )
+    cells = cell_blocks(connectivity, offsets, types, of_cells, before_2_1=version < (5, 1), point_data=of_points)
+    return MeshFile(points, cells, by_piece=True)
 
 
 def _count(words: list[str], position: int) -> int:
@@ -173,7 +174,7 @@ def _without_counts(table: Indices, n_cells: int) -> tuple[Indices, Indices]:
 
 
 def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, NDArray[np.generic]]:
-    """One array of point or cell data; nothing for data that do not group cells."""
+    """Arrays of point or cell data; nothing for colours and texture coordinates."""
     name = words[0].upper()
     color = "unsigned_char" if cursor.binary else "float"
     if name == "FIELD":
@@ -193,7 +194,7 @@ def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, 
     elif name == "TEXTURE_COORDINATES" and len(words) > 3:
         cursor.numbers(words[3], count * _count(words, 2))
     elif name in _ATTRIBUTES and len(words) > 2:
-        cursor.numbers(words[2], count * _ATTRIBUTES[name])
+        return {words[1]: cursor.numbers(words[2], count * _ATTRIBUTES[name]).reshape(count, _ATTRIBUTES[name])}
     else:
         raise MeshError(f"section {' '.join(words)[:60]!r} is not known or cut short")
     return {}

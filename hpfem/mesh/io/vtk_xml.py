@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -21,7 +22,7 @@ from hpfem.errors import MeshError
 from ...support.machine import available_memory
 from ..symmetry import Indices
 from .mesh_file import ForLibrary, MeshFile, as_integers, count_in, parsed_numbers
-from .vtk_cells import NUMBER_TYPES, SET_NAMES, cell_blocks
+from .vtk_cells import NUMBER_TYPES, cell_blocks
 
 # Bytes of XML that are read at a time until the first element begins.
 _PROLOG = 4096
@@ -32,8 +33,8 @@ _COMPRESSORS: dict[str, Callable[[], Any]] = {
     "vtkZLibDataCompressor": zlib.decompressobj,
     "vtkLZMADataCompressor": lambda: lzma.LZMADecompressor(memlimit=_LZMA_BYTES),
 }
-# Cell data that name something, and the degrees of Lagrange cells.
-_CELL_DATA = {*SET_NAMES, "higherorderdegrees"}
+# Point data that are read: marks of hidden points, and numbers of points that are the same in all pieces.
+_POINT_DATA = {"vtkGhostType", "GlobalNodeIds"}
 
 
 class _Arrays:
@@ -166,6 +167,31 @@ def read_vtu(data: bytes) -> MeshFile:
         return _read(data)
 
 
+def pieces_of_pvtu(data: bytes) -> list[str]:
+    """Find the files of the pieces of an unstructured grid.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole index, a .pvtu file.
+
+    Returns
+    -------
+    list of str
+        Their paths, relative to the index.
+
+    Raises
+    ------
+    MeshError
+        If there are none.
+    """
+    root = _parsed(data)
+    sources = [piece.get("Source", "") for piece in root.findall("./PUnstructuredGrid/Piece")]
+    if not sources or not all(sources):
+        raise MeshError(f"this names no pieces of a PUnstructuredGrid but is of {root.get('type', root.tag)[:40]!r}")
+    return sources
+
+
 def read_vtu_data(data: bytes) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.generic] | None]:
     """Read what a VTK XML file of an unstructured grid has at its points.
 
@@ -222,7 +248,7 @@ def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
 
 def _read(data: bytes) -> MeshFile:
     root, arrays, before_2_1 = _opened(data)
-    points, blocks, n_points, n_cells = [], [], 0, 0
+    points, blocks, ids, n_points, n_cells = [], [], [], 0, 0
     for piece in root.findall("./UnstructuredGrid/Piece"):
         own = _points(piece, arrays)
         nodes, offsets, types = _cells(piece, arrays)
@@ -230,19 +256,25 @@ def _read(data: bytes) -> MeshFile:
             where = int(np.argmax((nodes < 0) | (nodes >= len(own))))
             cell = int(np.searchsorted(offsets, where, side="right")) + n_cells + 1
             raise MeshError(f"element {cell} refers to a node that does not exist; there are {len(own)} nodes")
-        blocks += cell_blocks(
-            nodes + n_points,
+        of_points = _data(piece, arrays, "PointData", len(own), _POINT_DATA.__contains__)
+        found = cell_blocks(
+            nodes,
             np.append(0, offsets),
             types,
-            _cell_data(piece, arrays, len(types)),
+            _data(piece, arrays, "CellData", len(types), bool),
             before_2_1=before_2_1,
             first_number=n_cells + 1,
+            point_data=of_points,
         )
+        blocks += [replace(each, nodes=each.nodes + n_points) for each in found] if n_points else found
         points.append(own)
+        if "GlobalNodeIds" in of_points:
+            ids.append(as_integers(of_points["GlobalNodeIds"].ravel()))
         n_points, n_cells = n_points + len(own), n_cells + len(types)
     if not points:
         raise MeshError("there is no Piece of an UnstructuredGrid")
-    return MeshFile(np.concatenate(points), blocks, by_piece=True)
+    known = np.concatenate(ids) if [*map(len, ids)] == [*map(len, points)] else None
+    return MeshFile(np.concatenate(points), blocks, by_piece=True, ids=known)
 
 
 def _parsed(markup: bytes) -> ElementTree.Element:
@@ -310,11 +342,6 @@ def _points(piece: ElementTree.Element, arrays: _Arrays) -> NDArray[np.float64]:
     return values.reshape(-1, 3)
 
 
-def _cell_data(piece: ElementTree.Element, arrays: _Arrays, count: int) -> dict[str, NDArray[np.generic]]:
-    """Cell data that may name something."""
-    return _data(piece, arrays, "CellData", count, lambda name: name.lower() in _CELL_DATA)
-
-
 def _data(
     piece: ElementTree.Element, arrays: _Arrays, section: str, count: int, wanted: Callable[[str], bool]
 ) -> dict[str, NDArray[np.generic]]:
@@ -322,7 +349,7 @@ def _data(
     result: dict[str, NDArray[np.generic]] = {}
     for array in piece.findall(f"./{section}/DataArray"):
         name, columns = array.get("Name", ""), count_in(array.get("NumberOfComponents", "1"))
-        if wanted(name) and columns is not None:
+        if wanted(name) and columns is not None and array.get("type") != "String":
             values = arrays.read(array, count * max(columns, 3))
             if len(values) % max(count, 1) or len(values) < count:
                 raise MeshError(f"array {name[:40]!r} has {len(values)} numbers for {count} {section[:-4].lower()}s")
