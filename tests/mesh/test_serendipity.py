@@ -11,7 +11,7 @@ import vtk
 from scipy.io import netcdf_file
 from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
-from hpfem.errors import MeshError
+from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import Mesh, read_mesh
 from hpfem.mesh.cells import CellArray
 from hpfem.mesh.symmetry import entity_nodes
@@ -211,6 +211,20 @@ def test_neighbours_share_the_centres_of_faces(tmp_path: Path) -> None:
     found = read_mesh(tmp_path / "x.msh")
     assert len(found.points) == len(mesh.points)
     assert len(np.unique(found.points, axis=0)) == len(mesh.points)
+
+
+def test_cells_with_points_of_their_own_are_joined(tmp_path: Path) -> None:
+    mesh, rows = generated("3-D mixed", 2)
+    points, apart, count = [], {}, 0
+    for shape, nodes in rows["vtk"].items():
+        points.append(mesh.points[nodes].reshape(-1, 3))
+        apart[shape] = np.arange(count, count + nodes.size).reshape(nodes.shape)
+        count += nodes.size
+    written_by_vtk(tmp_path / "x.vtu", np.concatenate(points), apart)
+    with pytest.warns(HpfemWarning, match="points at the place of others were joined"):
+        found = read_mesh(tmp_path / "x.vtu")
+    assert len(found.points) == len(mesh.points)
+    assert len(found.facets.boundary) == len(mesh.facets.boundary)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])

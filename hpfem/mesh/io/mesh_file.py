@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from hpfem.errors import MeshError
 from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
 
-from ..cells import Array, CellArray, ordered
+from ..cells import Array, CellArray
 from ..named_sets import looked_up
 from ..node_order import permutation, serendipity_positions
 from ..sorting import places
@@ -133,32 +133,6 @@ def canonical(
         columns = permutation(file_nodes, ours, order)
         return Elements(shape, order, nodes[:, columns], numbers, sets, data or {}, columns)
     return Elements(shape, order, nodes, numbers, sets, data or {})
-
-
-def in_other_order(own: Elements, ordering: str) -> Elements:
-    """Take the nodes of elements in another order than that of their format.
-
-    Parameters
-    ----------
-    own : Elements
-        In the order of the format.
-    ordering : str
-        One of `hpfem.mesh.node_order.ORDERINGS`.
-
-    Returns
-    -------
-    Elements
-        The same ones if the order does not differ.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such cell in that ordering.
-    """
-    if own.columns is None:
-        return own
-    other = ordered(replace(own, nodes=own.nodes[:, np.argsort(own.columns)]), ordering)
-    return own if np.array_equal(other.nodes, own.nodes) else other
 
 
 def shape_named(name: str) -> Shape:

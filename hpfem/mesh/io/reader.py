@@ -20,7 +20,7 @@ from ...support.communicator import Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
 from ...support.log import warn
-from ..cells import Array, CellArray, Labels, merged, used_points
+from ..cells import Array, CellArray, Labels, merged, ordered, used_points
 from ..coincident import JOINED, first_points
 from ..distribute import distribute, made_on_first
 from ..gathered import common_kinds, part_of
@@ -31,7 +31,7 @@ from ..sorting import unique
 from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
-from .mesh_file import Elements, ForLibrary, MeshFile, in_other_order, joined
+from .mesh_file import Elements, ForLibrary, MeshFile, joined
 from .msh import Bytes, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_by_library, read_other
 from .vtk_xml import pieces_of_pvtu
@@ -161,7 +161,7 @@ def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Commun
             with _naming(file), _mapped(file) as data:
                 parts.append(read_msh_partitions(data, frozenset(chosen)))
         ids, points, elements = _joined(parts)
-    mesh = _of_parts(path, points, elements, lambda *given: (points, ids, *given[1:]), comm)
+    mesh = _of_parts(path, points, elements, lambda points, *given: (points, ids, *given), comm)
     return mesh if comm.size <= count else distribute(mesh, comm)
 
 
@@ -315,7 +315,7 @@ def _mesh(content: MeshFile, name: str, periodic: bool, join: bool | None = None
     """The mesh of a file; an error says if it is fine in another order of the nodes than that of the format."""
 
     def made(ordering: str) -> Mesh:
-        other = [in_other_order(own, ordering) for own in content.elements]
+        other = [_in_other_order(own, ordering) for own in content.elements]
         if all(new is old for new, old in zip(other, content.elements, strict=True)):
             raise MeshError("the order is the same")
         return _made(replace(content, elements=other), name, periodic, join)
@@ -327,6 +327,14 @@ def _mesh(content: MeshFile, name: str, periodic: bool, join: bool | None = None
             raise
         message = f"{error}; it is fine if its nodes are in the order {better!r}, not in that of the format"
         raise MeshError(message) from None
+
+
+def _in_other_order(own: Elements, ordering: str) -> Elements:
+    """Elements with their nodes taken in another order than that of the format; the same ones if it does not differ."""
+    if own.columns is None:
+        return own
+    other = ordered(replace(own, nodes=own.nodes[:, np.argsort(own.columns)]), ordering)
+    return own if np.array_equal(other.nodes, own.nodes) else other
 
 
 def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Mesh:
