@@ -46,7 +46,7 @@ class Facing:
     place: str
 
     def __str__(self) -> str:
-        return f"{self.count} pairs of cells' sides lie on each other without common vertices, one at ({self.place})"
+        return f"sides of cells lie on each other without common vertices: {self.count}, one at ({self.place})"
 
 
 def first_points(

@@ -324,7 +324,7 @@ class Mesh(Immutable, Printed):
         self.__dict__["_warned"] = True
         if self.facing.count and self.comm.rank == 0:
             say(
-                f"{self.name}: {self.facing}: functions may jump there. read_mesh and Mesh.from_cells join them with"
+                f"{self.name}: {self.facing}; functions may jump there. read_mesh and Mesh.from_cells join them with"
                 " join=True; with join=False, these and C0Space take them as meant"
             )
 
