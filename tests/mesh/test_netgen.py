@@ -114,8 +114,8 @@ def test_periodic_sides(tmp_path):
         (("endmesh", ""), "cut short: there is no line endmesh"),
         (("points\n6", "points\n7"), "section points: 7 rows are announced"),
         (("points\n6", "knots\n6"), "there is no section points"),
-        (("2 2 0 0 3 2 6 3", "2 2 0 0 3 2 6"), "section surfaceelements: 3 elements are announced"),
-        (("2 2 0 0 3 2 6 3", "2 2 0 0 5 2 6 3 1 1"), "element 3 is a cell of 5 nodes, which cannot be used"),
+        (("2 2 0 0 3 2 6 3", "2 2 0 0 3 2 6"), "section surfaceelements: 3.0 rows are announced"),
+        (("2 2 0 0 3 2 6 3", "2 2 0 0 5 2 6 3 1 1"), "element 3 is of a kind that cannot be used: 5"),
         (("2 2 0 0 3 2 6 3", "2 2 0 0 3 2 6 9"), r"element 3 \(tri\) refers to a node that does not exist"),
         (("2 2 0 0 3 2 6 3", "2 2 0 0 3 2 6 nan"), "section surfaceelements"),
         (("0 1 0", "0 inf 0"), "coordinate|finite"),
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_named(change, match, tmp_path):
 
 
 def test_prisms_that_are_of_second_order_in_a_plane_only_are_refused():
-    with pytest.raises(MeshError, match="element 1 is a cell of 12 nodes"):
+    with pytest.raises(MeshError, match="element 1 is of a kind that cannot be used: 12"):
         read_mesh(DATA / "netgen_prism.vol")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .abaqus import read_abaqus
 from .mesh_file import MeshFile
+from .mfem_mesh import read_mfem
 from .msh import read_msh
 from .nastran import read_nastran
 from .netgen_vol import read_vol
@@ -41,6 +42,7 @@ FORMATS = [
     Format(".inp", rb"(?i)\*(?!KEYWORD)", read_abaqus),
     *(Format(suffix, _NASTRAN, read_nastran) for suffix in (".bdf", ".nas", ".fem")),
     Format(".vtu", rb"(<\?xml.*)?<VTKFile", read_vtu),
+    Format("MFEM's .mesh", rb"MFEM ", read_mfem),  # Medit has the same suffix
     Format(".vol", rb"(#[^\n]*\n\s*)*mesh3d", read_vol),
 ]
 

@@ -22,6 +22,7 @@ from ..symmetry import Indices
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")
+_KEYWORD = re.compile(rb"^[ \t]*([A-Za-z_][^\r\n]*)", re.MULTILINE)
 _DIGITS_AND_SPACE = b"0123456789 \t\n\r\v\f"
 
 
@@ -240,6 +241,87 @@ def _natural_numbers(text: bytes) -> Array | None:
     numbers = np.fromstring(text, dtype=np.int64, sep=" ")
     # Larger numbers are read as the largest one.
     return None if numbers.max() == np.iinfo(np.int64).max else numbers.astype(np.float64)
+
+
+def sections_by_keyword(data: bytes, end: str, words: str = "") -> dict[str, bytes]:
+    """Cut a text at the lines that begin with a letter, and leave out comments, which begin with #.
+
+    Parameters
+    ----------
+    data : bytes
+        The text.
+    end : str
+        The last of these lines; "" if the text just ends.
+    words : str
+        A section that has a count and so many of these lines itself.
+
+    Returns
+    -------
+    dict of str to bytes
+        Each line, with what stands between it and the next one.
+
+    Raises
+    ------
+    MeshError
+        If one comes twice, or the last one does not come.
+    """
+    result: dict[str, bytes] = {}
+    found, skipped = list(_KEYWORD.finditer(data)), 0
+    for position, line in enumerate(found):
+        name = line[1].strip().decode("latin-1")
+        if name == end:
+            return result
+        stop = found[position + 1].start() if position + 1 < len(found) else len(data)
+        if skipped:
+            skipped -= 1
+        elif name in result:
+            raise MeshError(f"section {name[:40]} is given twice")
+        else:
+            result[name] = re.sub(rb"(?m)^[ \t]*#.*", b"", data[line.end() : stop]).strip()
+            if name == words:
+                skipped = count_in(result[name].decode("latin-1")) or 0
+    if end:
+        raise MeshError(f"the file is cut short: there is no line {end}")
+    return result
+
+
+def counted_rows(numbers: Array, column: int, lengths: dict[float, int]) -> dict[float, tuple[Indices, Array]]:
+    """Divide numbers into rows of different lengths that follow their count.
+
+    Parameters
+    ----------
+    numbers : ndarray, [n]
+        The count, and the rows.
+    column : int
+        Position in a row of the number that says its kind; -1 if there is one kind only.
+    lengths : dict of float to int
+        How many numbers a row of each kind has.
+
+    Returns
+    -------
+    dict of float to (ndarray of int [n], ndarray [n, length])
+        Positions and numbers of the rows of each kind.
+
+    Raises
+    ------
+    MeshError
+        If there is another kind, or not as many rows as the count says.
+    """
+    values, at = numbers.tolist(), 1
+    starts: list[int] = []
+    kinds: list[float] = []
+    while at + max(column, 0) < len(values):
+        kind = values[at + column] if column >= 0 else next(iter(lengths))
+        if kind not in lengths:
+            raise MeshError(f"element {len(kinds) + 1} is of a kind that cannot be used: {kind:g}")
+        starts.append(at)
+        kinds.append(kind)
+        at += lengths[kind]
+    if at != len(values) or len(starts) != values[0]:
+        raise MeshError(f"{values[0] if values else 'no'} rows are announced, which is not what there are")
+    rows = {kind: np.flatnonzero(np.array(kinds) == kind) for kind in sorted(set(kinds))}
+    table = np.array(starts, dtype=np.int64)
+    return {kind: (own, numbers[table[own, None] + np.arange(lengths[kind])]) for kind, own in rows.items()}
 
 
 def as_integers(values: NDArray[np.generic]) -> Indices:

@@ -6,8 +6,6 @@ of their edges. meshio 5.3.5 reads no file of today's netgen, which has other se
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from hpfem.errors import MeshError
@@ -15,7 +13,18 @@ from hpfem.errors import MeshError
 from ..cells import Array
 from ..named_sets import looked_up
 from ..node_order import gmsh_nodes, serendipity_nodes
-from .mesh_file import Elements, MeshFile, as_integers, canonical, count_in, parsed_numbers, shape_named, tagged
+from .mesh_file import (
+    Elements,
+    MeshFile,
+    as_integers,
+    canonical,
+    count_in,
+    counted_rows,
+    parsed_numbers,
+    sections_by_keyword,
+    shape_named,
+    tagged,
+)
 
 # Shape and order of cells by their dimension and number of nodes.
 _CELLS = {
@@ -43,7 +52,6 @@ _TABLES = {"points": 3, "facedescriptors": 5, "identifications": 3, "identificat
 _NAMES = ("materials", "bcnames", "cd2names", "cd3names", "edgedescriptors")
 _UNUSED = {"mesh3d", "geomtype", "identificationnames", "face_colours", "face_transparencies", "singular_points"}
 _UNUSED |= {f"singular_{side}" for side in ("edge_left", "edge_right", "face_inside", "face_outside")}
-_KEYWORD = re.compile(rb"^[ \t]*([A-Za-z_][^\r\n]*)", re.MULTILINE)
 _PERIODIC = 2  # a type of identification
 
 
@@ -68,7 +76,7 @@ def read_vol(data: bytes) -> MeshFile:
     names: dict[str, dict[int, str]] = {}
     elements: list[Elements] = []
     warnings, dim = [], 3
-    sections = _sections(data)
+    sections = sections_by_keyword(data, "endmesh", words="identificationnames")
     if "points" not in sections:
         raise MeshError("there is no section points")
     for name in sorted(sections, key=lambda name: name in _ELEMENTS):  # elements need all others
@@ -100,26 +108,6 @@ def read_vol(data: bytes) -> MeshFile:
     return MeshFile(tables["points"], elements, periodic, warnings=warnings)
 
 
-def _sections(data: bytes) -> dict[str, bytes]:
-    """Content of the sections by keyword."""
-    result: dict[str, bytes] = {}
-    keywords, skipped = list(_KEYWORD.finditer(data)), 0
-    for position, found in enumerate(keywords):
-        name = found[1].strip().decode("latin-1")
-        if name == "endmesh":
-            return result
-        end = keywords[position + 1].start() if position + 1 < len(keywords) else len(data)
-        if skipped:
-            skipped -= 1
-        elif name in result:
-            raise MeshError(f"section {name[:40]} is given twice")
-        else:
-            result[name] = re.sub(rb"(?m)^[ \t]*#.*", b"", data[found.end() : end]).strip()
-            if name == "identificationnames":  # lines of a word each, which are no keywords
-                skipped = count_in(result[name].decode("latin-1")) or 0
-    raise MeshError("the file is cut short: there is no line endmesh")
-
-
 def _numbers(section: bytes) -> Array:
     """At least one number."""
     numbers = parsed_numbers(section)[0]
@@ -144,25 +132,14 @@ def _elements(
 ) -> list[Elements]:
     """Elements of a section, those with equally many nodes together."""
     of_dim, tag, first, beside, of_node = _ELEMENTS[name]
-    numbers = _numbers(section)
-    starts, sizes, at = [], [], 1
-    while at < len(numbers):
-        # The number of nodes stands before the first one where it is not always the same.
-        sizes.append(numbers[at + first - 1 : at + first].sum() if of_dim > 1 else 1.0 + of_dim)
-        if (of_dim, sizes[-1]) not in _CELLS:
-            raise MeshError(f"element {len(sizes)} is a cell of {sizes[-1]:.0f} nodes, which cannot be used")
-        starts.append(at)
-        at += beside + of_node * int(sizes[-1])
-    if at != len(numbers) or len(starts) != numbers[0]:
-        raise MeshError(f"{numbers[0]:.0f} elements are announced, which is not what there are")
+    # The number of nodes stands before the first one where it is not always the same.
+    lengths = {float(size): beside + of_node * size for own, size in _CELLS if own == of_dim}
     codim = dim - of_dim
     known = names.get("edgedescriptors" if name == "edgesegmentsgi3" else _NAMES[codim] if 0 <= codim < 4 else "", {})
     if codim == 2 and name == "edgesegmentsgi2":
         tag = 8  # the edge; column 0 has a face
     result = []
-    for size in np.unique(sizes):
-        rows = np.flatnonzero(np.asarray(sizes) == size)
-        table = numbers[np.asarray(starts)[rows, None] + np.arange(max(tag + 1, first + int(size)))]
+    for size, (rows, table) in counted_rows(_numbers(section), first - 1 if of_dim > 1 else -1, lengths).items():
         tags = as_integers(table[:, tag])
         if name == "edgesegmentsgi3":
             tags = tags + 1  # from 0
@@ -174,7 +151,7 @@ def _elements(
             tags = np.array([number.get(tuple(row[:4]), int(row[1])) for row in table.tolist()])
         if codim > 1:  # only what has a name is meant
             tags = np.where(np.isin(tags, [tag for tag, text in known.items() if text != "default"]), tags, 0)
-        shape, order = shape_named(_CELLS[of_dim, size][0]), _CELLS[of_dim, size][1]
+        shape, order = shape_named(_CELLS[of_dim, int(size)][0]), _CELLS[of_dim, int(size)][1]
         reference = gmsh_nodes(shape, 1) if order == 1 else serendipity_nodes("netgen", shape)
         nodes = as_integers(table[:, first : first + int(size)]) - 1
         nodes = looked_up(np.arange(len(tables["points"])), nodes)

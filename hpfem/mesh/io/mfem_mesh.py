@@ -1,0 +1,280 @@
+"""MFEM's text format .mesh, versions 1.0 and 1.3: cells of all shapes, straight or with `nodes` of any order.
+
+Nodes are values of the coordinates at Gauss-Lobatto points (or equispaced ones, "@U"). Continuous ones are numbered by
+entities: vertices, edges, faces, cells, each kind in the order in which the cells list them. The nodes inside an edge
+go from its lower vertex to the higher one, those inside a face as the first of its cells lists the corners.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from hpfem.errors import MeshError
+from hpfem.shapes import SHAPES, equispaced_nodes, make_basis, make_rule, node_entities
+
+from ..cells import Array
+from ..node_order import FILE_VERTICES, gmsh_nodes
+from ..sorting import TupleIndex
+from ..symmetry import Indices
+from .mesh_file import (
+    Elements,
+    MeshFile,
+    as_integers,
+    canonical,
+    counted_rows,
+    parsed_numbers,
+    sections_by_keyword,
+    shape_named,
+    tagged,
+)
+
+_GEOMETRIES = ("point", "segment", "tri", "quad", "tet", "hex", "prism", "pyramid")
+# Edges and faces of cells, in corners of the file's order.
+_ENTITIES = {
+    "tri": "01 12 20",
+    "quad": "01 12 23 30",
+    "tet": "01 02 03 12 13 23  123 032 013 021",
+    "hex": "01 12 32 03 45 56 76 47 04 15 26 37  3210 0154 1265 2376 3047 4567",
+    "prism": "01 12 20 34 45 53 03 14 25  021 345 0143 1254 2035",
+    "pyramid": "01 12 32 03 04 14 24 34  3210 014 124 234 304",
+}
+_KINDS = {2: "segment", 3: "tri", 4: "quad"}
+# How many axes have points of a simplex; how many shrink along the next one.
+_SIMPLEX_AXES, _SHRINKING_AXES = {"tri": 2, "tet": 3, "prism": 2}, {"pyramid": 2}
+_COLLECTIONS = re.compile(
+    r"FiniteElementCollection: (?:(Linear|Quadratic|Cubic)|(H1|H1@[GU]|L2_T[14])_\dD_P([1-9]|10))"
+)
+
+# Positions, corners and names of the elements of a shape.
+_Block = tuple[Indices, Indices, dict[str, Indices]]
+
+
+def read_mfem(data: bytes) -> MeshFile:
+    """Read the content of an MFEM file.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    title = data.split(b"\n", 1)[0].strip().decode("latin-1")
+    if title not in ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3"):
+        raise MeshError(f"{title[:40]!r} cannot be read, but 'MFEM mesh v1.0' and 'MFEM mesh v1.3' can")
+    sections = sections_by_keyword(data, "mfem_mesh_end" if title.endswith("3") else "")
+    for name in sections:
+        if name in ("communication_groups", "vertex_parents", "root_state") or name.startswith("MFEM FiniteElementSp"):
+            raise MeshError(f"{name!r} says that it is one part of a mesh, not conforming or of several orders")
+    for name in ("dimension", "elements", "boundary", "vertices"):
+        if name not in sections:
+            raise MeshError(f"there is no section {name}")
+    if sections["dimension"] not in (b"2", b"3"):
+        raise MeshError(f"a mesh needs cells of dimension 2 or 3, not {sections['dimension'][:20]!r}")
+    dim = int(sections["dimension"])
+    blocks = {name: _blocks(sections, name) for name in ("elements", "boundary")}
+    if any(SHAPES[name].dim != dim for name in blocks["elements"]):
+        raise MeshError("the elements are not of the dimension that the file states")
+    vertices = parsed_numbers(sections["vertices"])[0]
+    n_vertices = int(as_integers(vertices[:1])[0]) if len(vertices) else -1
+    given = [corners for own in blocks.values() for _, corners, _ in own.values()]
+    if any(corners.min() < 0 or corners.max() >= n_vertices for corners in given):
+        raise MeshError("an element refers to a vertex that does not exist")
+    if "nodes" in sections:
+        cells, points = _curved(sections, blocks["elements"], n_vertices)
+    else:
+        points = vertices[2:]
+        if len(vertices) < 2 or vertices[1] not in (2, 3) or len(points) != n_vertices * vertices[1]:
+            raise MeshError(f"section vertices has not the coordinates of {n_vertices} points")
+        points = points.reshape(n_vertices, -1)
+        cells = _straight(blocks["elements"])
+    return MeshFile(points, cells + _straight(blocks["boundary"]))
+
+
+def _blocks(sections: dict[str, bytes], name: str) -> dict[str, _Block]:
+    """Positions, corners and names of elements by shape."""
+    lengths = {float(geometry): 2 + len(FILE_VERTICES[shape]) for geometry, shape in enumerate(_GEOMETRIES)}
+    blocks = {}
+    for geometry, (rows, table) in counted_rows(parsed_numbers(sections[name])[0], 1, lengths).items():
+        tags, corners = as_integers(table[:, 0]), as_integers(table[:, 2:])
+        sets = tagged(tags, {})
+        lists = sections.get("bdr_attribute_sets" if name == "boundary" else "attribute_sets", b"")
+        for title, members in re.findall(rb'"([^"\n]*)"\s+\d+((?:\s+\d{1,9}\b)*)', lists):
+            sets[title.decode("utf-8", "replace")] = np.flatnonzero(
+                np.isin(tags, [int(own) for own in members.split()])
+            )
+        blocks[_GEOMETRIES[int(geometry)]] = rows, corners, {own: rows for own, rows in sets.items() if len(rows)}
+    return blocks
+
+
+def _straight(blocks: dict[str, _Block]) -> list[Elements]:
+    return [
+        canonical(shape_named(name), 1, gmsh_nodes(name, 1), corners, rows + 1, sets)
+        for name, (rows, corners, sets) in blocks.items()
+    ]
+
+
+def _curved(sections: dict[str, bytes], blocks: dict[str, _Block], n_vertices: int) -> tuple[list[Elements], Array]:
+    """Cells with nodes, and the points at equispaced nodes."""
+    title = next((name for name in sections if name.startswith("FiniteElementCollection:")), "")
+    found, width = _COLLECTIONS.fullmatch(title), next((n for n in (2, 3) if f"VDim: {n}" in sections), 0)
+    by_point = "Ordering: 1" in sections
+    if not found:
+        raise MeshError(
+            f"nodes of {title[25:60]!r} cannot be read; H1 and L2 at Gauss-Lobatto or equispaced points can"
+        )
+    order = ("Linear", "Quadratic", "Cubic").index(found[1]) + 1 if found[1] else int(found[3])
+    kind = found[2] or "H1@U"
+    knots = (1 + make_rule("lobatto", order + 1).points) / 2
+    if kind in ("H1@U", "L2_T4"):
+        knots = np.linspace(0, 1, order + 1)
+    dofs, count = _numbered(blocks, n_vertices, order)
+    if found[1] == "Cubic" and "hex" in dofs:  # inside it they go around
+        dofs["hex"][:, [58, 59, 62, 63]] = dofs["hex"][:, [59, 58, 63, 62]]
+    separate = kind.startswith("L2")
+    given = sum(own.size for own in dofs.values()) if separate else count
+    values = parsed_numbers(sections.get(f"Ordering: {int(by_point)}", b""))[0]
+    if not width or len(values) != given * width:
+        raise MeshError(f"section nodes has {len(values)} numbers, which does not fit cells of order {order}")
+    values = values.reshape(-1, width) if by_point else values.reshape(width, -1).T
+    if separate:
+        values = _joined(values, blocks, dofs, count, order)
+    points, cells = values.copy(), []
+    for name, (rows, _, sets) in blocks.items():
+        shape, own = SHAPES[name], dofs[name]
+        on_sides = [dim < shape.dim for dim, _ in node_entities(shape, order)]
+        nodes = 2 * _nodes(name, order, knots) - 1
+        lattice = 2 * _nodes(name, order, np.linspace(0, 1, order + 1)) - 1
+        # MFEM has more nodes inside a pyramid than we have.
+        n_sides, ours = sum(on_sides), equispaced_nodes(shape, order)
+        lattice = np.concatenate([lattice[:n_sides], ours[~np.array(on_sides)]])
+        basis = make_basis("orthogonal", shape, order)
+        functions = basis.evaluate(nodes).T
+        inverse = np.linalg.pinv(functions)
+        if len(nodes) > len(lattice):
+            rest = values[own] - np.einsum("ij,ejc->eic", functions @ inverse, values[own])
+            if np.abs(rest).max() > 1e-9 * np.ptp(values, axis=0).max():
+                raise MeshError(f"MFEM's functions on a {name} of order {order} are not ours, and its nodes need them")
+        if order > 2 or len(nodes) > len(lattice):
+            points[own[:, : len(lattice)]] = np.einsum("ij,ejc->eic", basis.evaluate(lattice).T @ inverse, values[own])
+        cells.append(canonical(shape, order, lattice, own[:, : len(lattice)], rows + 1, sets))
+    return cells, points
+
+
+def _joined(values: Array, blocks: dict[str, _Block], dofs: dict[str, Indices], count: int, order: int) -> Array:
+    """Values at continuous nodes, from those of cells that have nodes of their own, the first axis fastest."""
+    result = np.full((count, values.shape[1]), np.nan)
+    starts, _ = _starts(blocks, {name: own.shape[1] for name, own in dofs.items()})
+    parts = {}
+    for name, own in dofs.items():
+        index = np.rint(order * _nodes(name, order, np.linspace(0, 1, order + 1)))
+        parts[name] = values[starts[name][:, None] + np.argsort(np.lexsort(index.T))]
+        result[own] = parts[name]
+    if any(np.abs(result[own] - parts[name]).max() > 1e-8 * np.ptp(values, axis=0).max() for name, own in dofs.items()):
+        raise MeshError("cells that share a vertex have it at different places: periodic meshes of MFEM are not read")
+    return result
+
+
+def _starts(blocks: dict[str, _Block], sizes: dict[str, int]) -> tuple[dict[str, Indices], int]:
+    """Where each cell starts if cells of a shape have so many numbers, and where the last one ends."""
+    each = np.zeros(sum(len(rows) for rows, _, _ in blocks.values()), dtype=np.int64)
+    for name, (rows, _, _) in blocks.items():
+        each[rows] = sizes[name]
+    starts = np.cumsum(each) - each
+    return {name: starts[rows] for name, (rows, _, _) in blocks.items()}, int(each.sum())
+
+
+def _numbered(blocks: dict[str, _Block], n_vertices: int, order: int) -> tuple[dict[str, Indices], int]:
+    """Numbers of the nodes of each cell, and how many there are."""
+    dofs, total = {name: [corners] for name, (_, corners, _) in blocks.items()}, n_vertices
+    even = np.linspace(0, 1, order + 1)
+    for of_faces in (False, True):
+        # Shape and corners of the entities of all cells, and their places in the order of the file.
+        found = [
+            (name, corners[:, entity], 32 * rows + number)
+            for name, (rows, corners, _) in blocks.items()
+            for number, entity in enumerate(_entities(name))
+            if (len(entity) > 2) == of_faces
+        ]
+        if not found:
+            continue
+        padded = [np.pad(rows, ((0, 0), (4 - rows.shape[1], 0)), constant_values=-1) for _, rows, _ in found]
+        index = TupleIndex(np.sort(np.concatenate(padded), axis=1), n_vertices)
+        places = np.concatenate([place for _, _, place in found])
+        by_place = np.argsort(-places)
+        first = np.empty(index.count, dtype=np.int64)
+        first[index.ids[by_place]] = by_place  # the last one that is written
+        frames = np.concatenate(padded)[first]
+        if not of_faces:
+            frames.sort(axis=1)
+        sizes = np.array([0, 0, *(len(_inside(_KINDS[n], order, even)) for n in (2, 3, 4))])[(frames >= 0).sum(axis=1)]
+        order_of = np.argsort(places[first])
+        starts = np.empty(index.count, dtype=np.int64)
+        starts[order_of] = total + np.cumsum(sizes[order_of]) - sizes[order_of]
+        total += int(sizes.sum())
+        ends = np.cumsum([len(rows) for _, rows, _ in found])
+        for (name, rows, _), ids in zip(found, np.split(index.ids, ends[:-1]), strict=True):
+            at = np.argmax(frames[ids, None, -rows.shape[1] :] == rows[:, :, None], axis=2)
+            dofs[name].append(starts[ids, None] + _turned(at, order))
+    insides = {name: len(_inside(name, order, even)) for name in blocks}
+    cells, n_inside = _starts(blocks, insides)
+    numbers = {
+        name: np.concatenate([*parts, total + cells[name][:, None] + np.arange(insides[name])], axis=1)
+        for name, parts in dofs.items()
+    }
+    return numbers, total + n_inside
+
+
+def _turned(at: Indices, order: int) -> Indices:
+    """Positions of the nodes inside entities among those of their frame, from the positions there of their corners."""
+    name = _KINDS[at.shape[1]]
+    corners = np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
+    inside = np.rint(order * _inside(name, order, np.linspace(0, 1, order + 1))).astype(np.int64)
+    kinds, which = np.unique(at @ 4 ** np.arange(at.shape[1]), return_inverse=True)
+    tables = []
+    for turn in kinds[:, None] // 4 ** np.arange(at.shape[1]) % 4:
+        axes = (corners[[turn[1], turn[-1]]] - corners[turn[0]])[: inside.shape[1]]
+        moved = order * corners[turn[0]] + inside @ axes
+        tables.append(np.argmax((inside == moved[:, None]).all(axis=2), axis=1) if len(inside) else [])
+    return np.array(tables, dtype=np.int64)[which]
+
+
+def _nodes(name: str, order: int, knots: Array) -> Array:
+    """Nodes of a cell of [0, 1]^d: corners, those inside edges, inside faces, inside the cell."""
+    corners = (SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2
+    parts = [corners]
+    for entity in _entities(name):
+        inside = _inside(_KINDS[len(entity)], order, knots)
+        axes = corners[[entity[1], entity[-1]]] - corners[entity[0]]
+        parts.append(corners[entity[0]] + inside @ axes[: inside.shape[1]])
+    return np.concatenate([*parts, _inside(name, order, knots)])
+
+
+def _entities(name: str) -> list[list[int]]:
+    """Corners of edges, and of faces of solids."""
+    return [[int(digit) for digit in word] for word in _ENTITIES[name].split()]
+
+
+def _inside(name: str, order: int, knots: Array) -> Array:
+    """Nodes inside a cell of [0, 1]^d, the first axis fastest."""
+    grids = np.meshgrid(*[np.arange(1, order)] * SHAPES[name].dim, indexing="ij")
+    index = np.stack([grid.ravel() for grid in grids[::-1]], axis=1)
+    axes = _SIMPLEX_AXES.get(name, 0)
+    index = index[index[:, :axes].sum(axis=1) < order]
+    nodes = knots[index]
+    if axes:
+        nodes[:, :axes] /= (
+            nodes[:, :axes].sum(axis=1, keepdims=True) + knots[order - index[:, :axes].sum(axis=1)][:, None]
+        )
+    shrinking = _SHRINKING_AXES.get(name, 0)
+    nodes[:, :shrinking] *= 1 - nodes[:, shrinking : shrinking + 1]
+    return nodes
