@@ -28,7 +28,7 @@ from .regions import ByRegion
 # Points from which on compiling a function pays, and the part of its largest value up to which it is the same.
 _WORTH_COMPILING, _SAME = 500_000, 1e-10
 # Elements of a block in which comparisons are looked at, in how many it is called on arrays; points that take turns.
-_COMPARED, _CALLED, _TURNS = 1 << 18, 1 << 13, 8
+_COMPARED, _CALLED, _TURNS = 1 << 18, 1 << 10, 8
 Array = NDArray[np.float64]
 
 
@@ -160,13 +160,13 @@ def compiled_function(
 
 def _checked_points(found: Trace, numbers: dict[str, float], block: Block, xp: Any) -> Array:
     """Points in elements from everywhere, and of each outcome that a comparison has in any of them, [D, n, 1]."""
-    geometry, step = block.geometry, _TURNS * -(-block.n_elements // _COMPARED)
+    comparisons = tuple(node for node in found.live if node.op in COMPARISONS)
+    geometry, step = block.geometry, _TURNS * -(-block.n_elements // (_COMPARED if comparisons else _CALLED))
     turns = np.linspace(0, block.n_points - 1, _TURNS).astype(int)  # neighbours are checked at other points
     elements = [slice(k * step // _TURNS, None, step) for k in range(_TURNS)]
     parts = [geometry.positions(geometry.values[:, [q]], e, xp) for e, q in zip(elements, turns, strict=True)]
     x = xp.concatenate(parts, axis=1)
     places = list(range(0, x.shape[1], -(-x.shape[1] // _CALLED)))
-    comparisons = tuple(node for node in found.live if node.op in COMPARISONS)
     if comparisons:
         inputs = {("x", i): row for i, row in enumerate(x)} | {("param", name): n for name, n in numbers.items()}
         outcomes = evaluate(Trace(found.graph, found.dim, len(comparisons), comparisons), inputs.__getitem__)

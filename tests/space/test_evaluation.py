@@ -127,7 +127,7 @@ def test_functions_that_differ_on_symbols_are_called(caplog):
         space.evaluate(lambda x, y: x)
 
 
-@pytest.mark.parametrize("called", [1, 1 << 13])
+@pytest.mark.parametrize("called", [1, 1 << 10])
 def test_functions_that_differ_in_some_elements_are_called(called, caplog, monkeypatch):
     """Every element is looked at; few are enough where a comparison says which."""
     monkeypatch.setattr(evaluation, "_CALLED", called)
