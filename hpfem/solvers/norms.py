@@ -189,6 +189,9 @@ class Loads:
         self.c0, self.components, self.backend = c0, components, choose_backend(c0.space.backend)
         self._tests: dict[bool, list[_Reference]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Loads, (self.c0, self.components)
+
     def __call__(self, f: Source) -> Any:
         """Make the functional of a right-hand side; as `load`."""
         space, device = self.c0.space, self.backend.device()

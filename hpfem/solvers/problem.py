@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -210,6 +211,9 @@ class Problem:
             self._sharing: dict[str, tuple[list[bool], Any]] = {}
         self._lift: tuple[dict[str, float], Any] = {}, None
         self.update()
+
+    def __copy__(self) -> Problem:
+        return deepcopy(self)  # with an operator of its own, which `update` changes
 
     def __repr__(self) -> str:
         return f"Problem({self.space!r}, {self.c0.size} dofs, preconditioner={self._used!r})"
