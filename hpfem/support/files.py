@@ -6,10 +6,11 @@ import errno
 import json
 import math
 import os
+import platform
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -208,7 +209,9 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Commun
     """
     with comm.together():
         target = output_path(path)
-    temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(4)}{target.suffix}")
+    temporary = target.with_name(f"{_of_processes()}{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
+    if sync and os.name == "posix":
+        _delete_abandoned(target.parent)
     try:
         with comm.together(), _writing(path):
             yield temporary
@@ -220,6 +223,29 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Commun
                 _sync(target.parent, os.O_RDONLY)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _of_processes() -> str:
+    """How the names of incomplete files begin that processes write whose numbers mean the same as here."""
+    space = "/proc/self/ns/pid"
+    return f"{TEMPORARY}{platform.node()}-{os.stat(space).st_ino if os.path.exists(space) else 0}-"
+
+
+def _delete_abandoned(folder: Path) -> None:
+    """Delete incomplete files of processes of this machine that have died."""
+    with suppress(OSError):
+        for path in folder.glob(f"{TEMPORARY}*"):
+            process = path.name.removeprefix(_of_processes()).partition("-")[0]
+            if process.isdecimal() and not _lives(int(process)):
+                path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return error.errno != errno.ESRCH
+    return True
 
 
 @contextmanager

@@ -6,6 +6,7 @@ that `hpfem.mesh.vtk_nodes` has.
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from base64 import b64encode
@@ -15,10 +16,12 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import ArgumentError
 from ..mesh.io.vtk_cells import NUMBER_TYPES
 
 VERSION = "2.1"
 _BLOCK = 1 << 20  # bytes compressed at a time
+_NOT_XML = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
 _LEVEL = 1  # values of fields hardly compress further
 _NAMES = {kind: name for name, kind in NUMBER_TYPES.items()}
 
@@ -163,4 +166,6 @@ def _quoted(name: str) -> str:
     """A name as the value of an attribute."""
     from xml.sax.saxutils import quoteattr  # imports many modules that nothing else needs
 
+    if _NOT_XML.search(name):
+        raise ArgumentError(f"a VTU file cannot hold the name {name!r}: leave out the characters that are no text")
     return quoteattr(name)

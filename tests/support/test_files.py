@@ -40,6 +40,30 @@ def test_atomic_path_leaves_the_old_file_when_writing_fails(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="processes are asked for by POSIX")
+def test_incomplete_files_of_dead_processes_are_deleted_by_the_next_write_beside_them(tmp_path):
+    def killed():
+        with files.atomic_path(tmp_path / "large.vtu") as temporary:
+            temporary.write_text("incomplete")
+            os.kill(os.getpid(), 9)
+
+    assert forked(killed) == -9
+    others = [
+        f"{files.TEMPORARY}elsewhere-1-{forked(lambda: None)}-12345678.vtu",
+        f"{files.TEMPORARY}12345678.vtu",
+        "1-2",
+    ]
+    for name in others:
+        (tmp_path / name).touch()
+    assert len(list(tmp_path.iterdir())) == 4
+    with files.atomic_path(tmp_path / "first.vtu") as of_the_living:
+        of_the_living.touch()
+        with files.atomic_path(tmp_path / "second.vtu") as temporary:
+            temporary.touch()
+        assert of_the_living.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"first.vtu", "second.vtu", *others}
+
+
 def test_atomic_path_refuses_what_it_cannot_write(tmp_path):
     with pytest.raises(ArgumentError, match="there is no folder"), files.atomic_path(tmp_path / "no" / "file"):
         pass

@@ -301,6 +301,16 @@ def test_only_a_field_is_accepted(fields, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["a\x01", "\x00", "a\nb", "\t", "\ud800", "\uffff"])
+def test_names_that_no_file_can_hold_are_refused(name, tmp_path):
+    u = hp.Space(hp.box("quad", (1, 1)), 1).project(lambda x, y: x)
+    with pytest.raises(ArgumentError, match="a VTU file cannot hold the name '.*': leave out"):
+        hp.write_vtu(tmp_path / "u.vtu", {"good": u, name: u})
+    assert not list(tmp_path.iterdir())
+    hp.write_vtu(tmp_path / "u.vtu", {"é <&>\"' \x7f 温度": u})
+    assert hp.read_mesh(tmp_path / "u.vtu").n_cells == 1
+
+
 def test_functionals_are_refused_with_advice(tmp_path):
     space = hp.Space(box("quad", (1, 1)), 1)
     with pytest.raises(StateError, match=r"'v' is in state 'dual'.*solve with the mass"):
