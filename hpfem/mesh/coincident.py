@@ -68,8 +68,8 @@ def first_points(
         Corners of elements of the boundary, which may have points that no cell has.
     ids : ndarray of int, [n]
         Numbers of the points, different in different processes.
-    keys : ndarray of int, [n], optional
-        Points with different ones are not taken as one.
+    keys : ndarray of int, [at most n], optional
+        Points with different ones are not taken as one; -1 for the points behind these.
     comm : Communicator
         The processes that have cells of the mesh.
 
@@ -87,7 +87,8 @@ def first_points(
     tolerance = _tolerance_of_points(points, topology, loose)
     nodes = np.flatnonzero(np.isfinite(tolerance))
     result, places = ids.copy(), points.copy()
-    keys = np.zeros(len(points), dtype=np.int64) if keys is None else keys
+    keys = np.empty(0, dtype=np.int64) if keys is None else keys
+    keys = np.pad(keys, (0, len(points) - len(keys)), constant_values=-1)
     result[nodes], places[nodes] = _lowest(points[nodes], tolerance[nodes], ids[nodes], keys[nodes], comm)
     return result, places
 

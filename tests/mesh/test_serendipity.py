@@ -109,7 +109,9 @@ def places(rules: str, shape: str) -> np.ndarray:
     return np.abs(file_nodes(rules, shape)[:, None] - ours).max(axis=2).argmin(axis=1)
 
 
-def written_by_vtk(path: Path, points: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+def written_by_vtk(
+    path: Path, points: np.ndarray, rows: dict[str, np.ndarray], numbers: np.ndarray | None = None
+) -> None:
     grid, own = vtk.vtkUnstructuredGrid(), vtk.vtkPoints()
     own.SetDataTypeToDouble()
     own.SetData(numpy_to_vtk(np.pad(points, ((0, 0), (0, 3 - points.shape[1]))), deep=True))
@@ -121,6 +123,9 @@ def written_by_vtk(path: Path, points: np.ndarray, rows: dict[str, np.ndarray]) 
     material = numpy_to_vtkIdTypeArray(kinds.astype(np.int64), deep=True)
     material.SetName("material")
     grid.GetCellData().AddArray(material)
+    if numbers is not None:
+        grid.GetPointData().AddArray(known := numpy_to_vtkIdTypeArray(numbers, deep=True))
+        known.SetName("GlobalNodeIds")
     writer = vtk.vtkXMLUnstructuredGridWriter() if path.suffix == ".vtu" else vtk.vtkUnstructuredGridWriter()
     if path.suffix == ".vtk":
         writer.SetFileTypeToBinary()
@@ -213,14 +218,16 @@ def test_neighbours_share_the_centres_of_faces(tmp_path: Path) -> None:
     assert len(np.unique(found.points, axis=0)) == len(mesh.points)
 
 
-def test_cells_with_points_of_their_own_are_joined(tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbered", [False, True])
+def test_cells_with_points_of_their_own_are_joined(numbered: bool, tmp_path: Path) -> None:
     mesh, rows = generated("3-D mixed", 2)
     points, apart, count = [], {}, 0
     for shape, nodes in rows["vtk"].items():
         points.append(mesh.points[nodes].reshape(-1, 3))
         apart[shape] = np.arange(count, count + nodes.size).reshape(nodes.shape)
         count += nodes.size
-    written_by_vtk(tmp_path / "x.vtu", np.concatenate(points), apart)
+    numbers = np.concatenate([nodes.ravel() for nodes in rows["vtk"].values()]) if numbered else None
+    written_by_vtk(tmp_path / "x.vtu", np.concatenate(points), apart, numbers)
     with pytest.warns(HpfemWarning, match="points at the place of others were joined"):
         found = read_mesh(tmp_path / "x.vtu")
     assert len(found.points) == len(mesh.points)
