@@ -29,9 +29,11 @@ from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
 from ..support.communicator import ALONE, Communicator
+from ..support.log import warn
 from ..support.notebook import Printed
 from ..support.views import VIEWS
 from .block import Block
+from .locate import TOLERANCE
 
 STATES = ("coeff", "phys", "dual")
 
@@ -524,7 +526,7 @@ class Field(Printed):
         """L2 norm over the mesh; see `Space.norm`. A dual field has none."""
         return self.space.norm(self)
 
-    def __call__(self, *points: ArrayLike) -> NDArray[np.float64]:
+    def __call__(self, *points: ArrayLike, tolerance: float = TOLERANCE) -> NDArray[np.float64]:
         """Values at any points of the mesh: ``u(points)`` is `at`, ``u(x, y, z)`` the same for arrays of coordinates.
 
         So a field is a function of the coordinates: other meshes can project it or compare it with functions.
@@ -533,6 +535,8 @@ class Field(Printed):
         ----------
         *points : array_like
             One array [n, D], or an array or number for each of the D coordinates, of shapes that broadcast.
+        tolerance : float
+            As of `at`.
 
         Returns
         -------
@@ -547,7 +551,7 @@ class Field(Printed):
             If the points are not finite numbers, or not as many coordinates as the mesh has.
         """
         if len(points) == 1:
-            return self.at(points[0])
+            return self.at(points[0], tolerance)
         columns = [reals(given, "coordinates") for given in points]
         if len(columns) != self.space.dim:
             raise ArgumentError(f"a field in {self.space.dim}-D takes points or {self.space.dim} coordinates")
@@ -556,22 +560,25 @@ class Field(Printed):
         except ValueError:
             shapes = [list(column.shape) for column in columns]
             raise ArgumentError(f"coordinates are arrays of one shape, got {shapes}") from None
-        values = self.at(np.stack([column.ravel() for column in columns], axis=1))
+        values = self.at(np.stack([column.ravel() for column in columns], axis=1), tolerance)
         return values.reshape((*values.shape[:-1], *columns[0].shape))
 
-    def at(self, points: ArrayLike) -> NDArray[np.float64]:
+    def at(self, points: ArrayLike, tolerance: float = TOLERANCE) -> NDArray[np.float64]:
         """Values at any points of the mesh; collective where processes share it.
 
         Parameters
         ----------
         points : array_like, [n, D]
             Coordinates; each process may ask for points of its own, anywhere.
+        tolerance : float
+            How far off a cell a point may be, relative to the cell's size; its value is that at the closest point of
+            the closest cell. The default is for rounding: take a larger one for points on the true boundary of a curved
+            domain, or near a surface in space.
 
         Returns
         -------
         ndarray, [n] or [components, n] with more than one component
-            NaN at points outside the mesh. On a face that cells share it is the value in one of them. A point may
-            be off a cell by 1e-10 of its size; for more, as on surfaces in space, see `hpfem.space.locate.Locator`.
+            NaN at points outside the mesh. On a face that cells share it is the value in one of them.
 
         Raises
         ------
@@ -579,10 +586,22 @@ class Field(Printed):
             If the field is not in state "coeff".
         ArgumentError
             If the points are not [n, D] finite numbers.
+
+        Warns
+        -----
+        HpfemWarning
+            Once for all points that are outside.
         """
         if self.state != "coeff":
             raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
-        found = self.space.locator.evaluate_anywhere([pair.read() for pair in self.data], points, self.space.comm)
+        locator, comm = self.space.locator_within(tolerance), self.space.comm
+        found = locator.evaluate_anywhere([pair.read() for pair in self.data], points, comm)
+        outside, asked = (int(n) for n in comm.sum(np.array([np.isnan(found[0]).sum(), found.shape[1]])))
+        if outside and comm.rank == 0:
+            warn(
+                f"{outside} of {asked} points are outside the mesh, where values are NaN; tolerance=0.01 takes the"
+                " closest cell up to 0.01 of its size away"
+            )
         return found[0] if self.components == 1 else found
 
     def plot(

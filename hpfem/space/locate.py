@@ -50,6 +50,7 @@ _MAX_STEPS = 50
 _QUICK_STEPS = 12
 _STALE = 1e-3  # what part of the way a step may leave before the Jacobian is made anew
 _SMALLEST_STEP = 1.0 / 32
+_SLID = 1e-6  # by what part a step along facets must bring a point closer
 _POINTS_AT_A_TIME = 100_000
 _POINTS_OF_A_BOX = 16  # at most
 _POINTS_OF_A_GROUP = 16  # at most
@@ -126,14 +127,19 @@ class Locator:
         ArgumentError
             If the points are not [n, D] finite numbers.
         """
+        return self._located(points)[:3]
+
+    def _located(self, points: ArrayLike) -> tuple[Indices, Indices, Array, Array]:
+        """As `find`, and how far off the cell each point is."""
         x = self._checked(points)
         dim = self._maps[0].geometry.dim if self._maps else 0
         cell, xi = np.full(len(x), -1, dtype=np.int64), np.full((len(x), dim), np.nan)
+        best = np.full(len(x), np.inf)
         for part in chunks(len(x), 1, most=_POINTS_AT_A_TIME):
-            self._find_part(x[part], cell[part], xi[part])
+            self._find_part(x[part], cell[part], xi[part], best[part])
         block = np.where(cell >= 0, np.searchsorted(self._first, cell, side="right") - 1, -1)
         element = np.where(cell >= 0, cell - self._first[block], -1)
-        return block, element, xi
+        return block, element, xi, best
 
     def evaluate(self, arrays: Sequence[NDArray[Any]], points: ArrayLike) -> Array:
         """Evaluate a field at points.
@@ -155,7 +161,11 @@ class Locator:
         ArgumentError
             If the points are not [n, D] finite numbers, or the arrays not those of the blocks.
         """
-        block, element, xi = self.find(points)
+        return self._evaluated(arrays, points)[:-1]
+
+    def _evaluated(self, arrays: Sequence[NDArray[Any]], points: ArrayLike) -> Array:
+        """As `evaluate`, with a row more: how far off the cell each point is."""
+        block, element, xi, best = self._located(points)
         wanted = [(len(own.lower), basis.n_modes) for own, basis in zip(self._maps, self._bases, strict=True)]
         given = isinstance(arrays, (list, tuple)) and [np.shape(as_array(a, "coefficients")) for a in arrays]
         if not given or [shape[1:] for shape in given] != wanted or len({shape[0] for shape in given}) > 1:
@@ -170,7 +180,7 @@ class Locator:
                 modes = np.ascontiguousarray(modes_at(basis, basis.shape.inverse_collapse(xi[part])).T)
                 for own, found in zip(coefficients, values, strict=True):
                     found[part] = np.einsum("nm,nm->n", np.asarray(own).take(element[part], axis=0), modes)
-        return values
+        return np.concatenate([values, best[None]])
 
     def evaluate_anywhere(self, arrays: Sequence[NDArray[Any]], points: ArrayLike, comm: Communicator) -> Array:
         """Evaluate a field that processes share at points of this one, in cells of any of them; collective.
@@ -185,7 +195,7 @@ class Locator:
         Returns
         -------
         ndarray, [components, n]
-            As of `evaluate`; at a point that cells of several processes share, the value of the first of them.
+            As of `evaluate`, in the closest cell; of equally close ones the first process' counts.
         """
         if comm.size == 1:
             return self.evaluate(arrays, points)
@@ -199,12 +209,13 @@ class Locator:
                 asked[rank] = near
         others = comm.swapped({rank: x[near] for rank, near in asked.items()})
         with comm.together():
-            answers = {rank: self.evaluate(arrays, own) for rank, own in others.items()}
-        found = np.full((len(arrays[0]), len(x)), np.nan)
-        for rank, values in comm.swapped(answers).items():
+            answers = {rank: self._evaluated(arrays, own) for rank, own in others.items()}
+        found = np.full((len(arrays[0]) + 1, len(x)), np.nan)
+        found[-1] = np.inf
+        for rank, values in sorted(comm.swapped(answers).items()):
             near = asked[rank]
-            found[:, near] = np.where(np.isnan(found[:, near]), values, found[:, near])
-        return found
+            found[:, near] = np.where(values[-1] < found[-1, near], values, found[:, near])
+        return found[:-1]
 
     def _checked(self, points: ArrayLike) -> Array:
         x = reals(points, "points")
@@ -217,7 +228,7 @@ class Locator:
             raise ArgumentError(f"point {bad[0]} is not finite: {x[bad[0]].tolist()}; {len(bad)} point(s) are not")
         return x
 
-    def _find_part(self, x: Array, cell: Indices, xi: Array) -> None:
+    def _find_part(self, x: Array, cell: Indices, xi: Array, best: Array) -> None:
         """Fill in the cell (over all blocks) and the local coordinates of each point that is in one."""
         point, candidate = self._tree.pairs(x)
         block = np.searchsorted(self._first, candidate, side="right") - 1
@@ -230,7 +241,6 @@ class Locator:
                 excess[pairs] = np.where(found <= own.departure[elements], found, np.inf)
         near = np.flatnonzero(excess < np.inf)
         point, candidate, block, excess = point[near], candidate[near], block[near], excess[near]
-        best = np.full(len(x), np.inf)
         # Most points are in the first cell tried, so that candidates are sorted for the others only.
         left = np.ones(len(point), dtype=bool)
         least = np.full(len(x), np.inf)
@@ -367,7 +377,7 @@ class _BlockMap:
             apart = geometry.positions(from_affine, part)
             away[:, part] = np.abs(np.einsum("aie,ieq->aeq", to_local, apart)).max(axis=2)
         size = (self.upper - self.lower).max(axis=1)
-        self.reach = tolerance * size
+        self.reach, self.tolerance = tolerance * size, tolerance
         self.rounding = _EPS * np.maximum(np.abs(self.lower), np.abs(self.upper)).max(axis=1)
         blurred = self.reach + _ROUNDINGS * self.rounding
         # How far outside the reference shape the guess for a point of the element may lie: each facet's inequality is
@@ -531,8 +541,31 @@ class _BlockMap:
             length[active] = np.where(better, np.minimum(1.0, 2 * length[active]), length[active] / 2)
             stuck = ~moved | (~better & ((now.distance <= rounding[active]) | (length[active] < _SMALLEST_STEP)))
             active = active[~stuck & (state.distance[active] > goal[active])]
+        if self.tolerance > TOLERANCE:
+            self._slide(elements, x, state, np.flatnonzero(state.distance > goal))
         distance = np.maximum(state.distance - rounding, 0.0)
         return distance, self.shape.collapse(state.eta)
+
+    def _slide(self, elements: Indices, x: Array, state: _Iterate, active: Indices) -> None:
+        """Move from where Newton's method was stopped by facets along these, as long as points come closer."""
+        length = np.ones(len(active))
+        for _ in range(_MAX_STEPS):
+            if not len(active):
+                return
+            eta, residual, distance = (array[active] for array in state)
+            below = np.where(self.collapsed, np.minimum(eta, 1 - _BELOW_COLLAPSE), eta)
+            J = _combined(self.geometry.coefficients, elements[active], gradients_at(self.basis, below), 1).T
+            held = (np.abs(eta) >= 1) & (np.einsum("nDa,nD->na", J, residual) * eta > 0)
+            step = np.einsum("naD,nD->na", np.linalg.pinv(np.where(held[:, None], 0.0, J)), residual)
+            step *= length[:, None]
+            trial = self._at(elements[active], x[active], np.clip(eta + step, -1.0, 1.0))
+            # At a collapsed vertex or edge it has to turn first.
+            turned = ((trial.eta != eta) & (self.collapsed & (eta == 1)).any(axis=1)[:, None]).any(axis=1)
+            better = trial.distance < np.where(turned, 1 + _SLID, 1 - _SLID) * distance
+            for array, new in zip(state, trial, strict=True):
+                array[active[better]] = new[better]
+            length = np.where(better, np.minimum(1.0, 2 * length), length / 2)
+            active, length = active[length >= _SMALLEST_STEP], length[length >= _SMALLEST_STEP]
 
 
 class _BoxTree:

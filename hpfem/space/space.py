@@ -161,9 +161,7 @@ class Space(Immutable):
         return f"Space({self.n_cells} cells, order={self.orders}, basis={self.basis!r}, dofs={self.n_dofs})"
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        state.pop("locator", None)
-        return state
+        return {name: own for name, own in self.__dict__.items() if name not in ("locator", "_locators")}
 
     def _make_blocks(self) -> list[Block]:
         blocks = []
@@ -257,6 +255,29 @@ class Space(Immutable):
     def locator(self) -> Locator:
         """Finds the cells and local coordinates of points."""
         return Locator(self)
+
+    @cached_property
+    def _locators(self) -> dict[float, Locator]:
+        return {}
+
+    def locator_within(self, tolerance: float) -> Locator:
+        """The locator of a tolerance; the last one of another tolerance than the default is kept.
+
+        Parameters
+        ----------
+        tolerance : float
+
+        Returns
+        -------
+        Locator
+        """
+        tolerance = real(tolerance, "the tolerance", least=0)
+        if tolerance == TOLERANCE:
+            return self.locator
+        found = self._locators.get(tolerance) or Locator(self, tolerance)
+        self._locators.clear()
+        self._locators[tolerance] = found
+        return found
 
     def empty(self, state: str, components: int = 1) -> Field:
         """Make a field that has to be written before it is read.
@@ -403,8 +424,8 @@ class Space(Immutable):
         check_state(field, "coeff", "interpolate")
         if field.space.dim != self.dim:
             raise ArgumentError(f"a field in {field.space.dim}-D cannot be interpolated on a mesh in {self.dim}-D")
-        other, tolerance = field.space, real(tolerance, "the tolerance", least=0)
-        locator = other.locator if tolerance == TOLERANCE else Locator(other, tolerance)
+        other = field.space
+        locator = other.locator_within(tolerance)
         coefficients = [pair.read() for pair in field.data]
         inner = self.at(quadrature="gauss")
         values = [np.empty((field.components, block.n_elements, block.n_points)) for block in inner.blocks]

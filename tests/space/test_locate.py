@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+import warnings
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -407,3 +408,60 @@ def test_a_pickled_space_finds_points_again():
     x = space.mesh.points
     expected = u.at(x)
     assert np.array_equal(pickle.loads(pickle.dumps(u)).at(x), expected)
+
+
+def disc(order, n=16):
+    """Triangles around a centre, with straight sides or of order 2, whose corners are on the unit circle."""
+    angles = np.linspace(0, 2 * np.pi, n, endpoint=False)
+    points = np.concatenate([[[0.0, 0.0]], np.column_stack([np.cos(angles), np.sin(angles)])])
+    rows = np.column_stack([np.zeros(n, int), 1 + np.arange(n), 1 + (1 + np.arange(n)) % n])
+    return hp.Space(hp.Mesh.from_cells(points, [("tri", 1, rows)]), order, backend="numpy")
+
+
+@pytest.mark.parametrize(
+    "call", [lambda u, x, **o: u(x, **o), lambda u, x, **o: u(*x.T, **o), lambda u, x, **o: u.at(x, **o)]
+)
+def test_points_beside_the_domain_take_the_closest_cell(call):
+    """On the true circle around a polygon: counted in one warning, or the value at the closest point of the polygon."""
+    u, n = disc(2).project(lambda x, y: 1 + x + y), 200
+    angles = np.linspace(0, 2 * np.pi, n, endpoint=False)
+    x = np.column_stack([np.cos(angles), np.sin(angles)])
+    with pytest.warns(hp.HpfemWarning, match=r"192 of 200 points are outside the mesh") as said:
+        found = call(u, x)
+    assert np.isnan(found).sum() == 192 and len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = call(u, x, tolerance=0.05)
+    sagitta = 1 - np.cos(np.pi / 16)
+    assert np.abs(found - (1 + x.sum(axis=1))).max() < np.sqrt(2) * sagitta * (1 + 1e-9)
+    # The value is that of the closest point of all sides.
+    ends = np.column_stack([np.cos(np.arange(17) * np.pi / 8), np.sin(np.arange(17) * np.pi / 8)])
+    t = np.clip(
+        np.einsum("nsd,sd->ns", x[:, None] - ends[:-1], np.diff(ends, axis=0)) / (2 * np.sin(np.pi / 16)) ** 2, 0, 1
+    )
+    near = ends[:-1] + t[..., None] * np.diff(ends, axis=0)
+    side = np.argmin(((x[:, None] - near) ** 2).sum(axis=2), axis=1)
+    assert np.abs(found - 1 - near[np.arange(n), side].sum(axis=1)).max() < 1e-9
+    assert np.isnan(call(u, 1.2 * x[1:2], tolerance=0.05)).all()
+
+
+@pytest.mark.parametrize("name", ["tri", "quad", "tet", "hex", "prism", "pyramid"])
+def test_the_closest_point_is_found_in_sheared_cells(name, rng):
+    """Points around a mesh of curved, sheared cells are as far from it as the closest of many points of its cells."""
+    mesh = samples.curved(name, 2, 0.15)
+    mesh = mesh.transformed(lambda p: p @ (np.eye(mesh.dim) + 0.9 * np.eye(mesh.dim, k=-1)))
+    space = hp.Space(mesh, 1, backend="numpy")
+    lower, upper = mesh.points.min(axis=0) - 0.1, mesh.points.max(axis=0) + 0.1
+    x = rng.uniform(lower, upper, (150, mesh.dim))
+    locator = Locator(space, 0.05)
+    block, _, _, away = locator._located(x)
+    least, size = np.full(len(x), np.inf), np.inf
+    for own, known in zip(space.blocks, locator._maps, strict=True):
+        lattice = np.stack(np.meshgrid(*[np.linspace(-1, 1, 13)] * mesh.dim), axis=-1).reshape(-1, mesh.dim)
+        nodes = own.geometry.positions(own.geometry.basis.evaluate(own.shape.collapse(lattice)), slice(None))
+        gaps = x[:, :, None, None] - nodes[None]
+        least = np.minimum(least, np.sqrt((gaps**2).sum(axis=1)).min(axis=(1, 2)))
+        size = min(size, known.reach.min())
+    outside = space.locator.find(x)[0] < 0
+    assert (block[least < size] >= 0).all() and (outside & (block >= 0)).sum() > 5
+    assert (away[block >= 0] <= least[block >= 0] + 1e-9).all()
