@@ -174,8 +174,10 @@ class BoundaryConditions(Printed):
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
             self._flux.append((name, facets, *pair))
         with comm.together():
-            for flux_of in self._flux:
-                self._integrate(*flux_of)
+            for what, facets, alpha, g in self._flux:
+                held = np.stack([np.isin(facets, self._held(c)) for c in range(self.components)])
+                for pattern in np.unique(held, axis=1).T:
+                    self._integrate(what, facets[(held.T == pattern).all(axis=1)], alpha, g, pattern)
         self.load = c0.vectors_on(HOST).summed(self.load)
         self.positive = comm.each(self.positive)
 
@@ -270,8 +272,12 @@ class BoundaryConditions(Printed):
         other.constrained = self.fixed(self.components)[number]
         other.values, other.load = self.values[number], self.load[number]
         other._fixed = {name: given for name, given in self._fixed.items() if not _is_free(given[1], number)}
-        other.dirichlet_facets = self._facets_of(other._fixed)
+        other.dirichlet_facets = self._held(number)
         return other
+
+    def _held(self, number: int) -> Indices:
+        """Facets with Dirichlet values of a component."""
+        return self._facets_of({name: own for name, own in self._fixed.items() if not _is_free(own[1], number)})
 
     @staticmethod
     def _facets_of(fixed: Named) -> Indices:
@@ -317,13 +323,19 @@ class BoundaryConditions(Printed):
         Raises
         ------
         ArgumentError
-            If there is no such boundary, or not all of it has Dirichlet values.
+            If there is no such boundary, not all of it has Dirichlet values, or a Robin condition is there, too.
         """
         mesh = self.c0.space.mesh
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
         comm, given = mesh.comm, np.isin(own, self.dirichlet_facets).all()
         if not comm.each(bool(given)) or not comm.any(len(own) > 0):
             raise ArgumentError(f"boundary {name!r} has Dirichlet values on a part of it only, or none")
+        if comm.any(
+            any(
+                alpha is not None and np.isin(facets, self.dirichlet_facets).any() for _, facets, alpha, _ in self._flux
+            )
+        ):
+            raise ArgumentError(f"boundary {name!r} has Dirichlet values and, for other components, a Robin condition")
         numbering = self.c0.numbering
 
         def closed(facets: Indices) -> Mask:
@@ -437,11 +449,11 @@ class BoundaryConditions(Printed):
                 masks[dim][cells.ids(dim)[rows, place]] = True
         return [numbering.common(dim, own, np.logical_or) for dim, own in enumerate(masks)]
 
-    def _integrate(self, what: str, facets: Indices, alpha: Any, g: Any) -> None:
+    def _integrate(self, what: str, facets: Indices, alpha: Any, g: Any, held: Mask) -> None:
         for side, matrix, modes in sides_with_traces(self.c0, facets):
             flux = _side_values(_per_component(g, self.components, what), side, what, self.components)
-            for row, own in zip(self.load.reshape(self.components, -1), flux, strict=True):
-                row += matrix.T @ ((own * side.weights) @ modes.T).ravel()
+            for row, own, fixed in zip(self.load.reshape(self.components, -1), flux, held, strict=True):
+                row += 0.0 if fixed else matrix.T @ ((own * side.weights) @ modes.T).ravel()
             if alpha is None:
                 continue
             (scale,) = _side_values(alpha, side, what, 1)

@@ -16,6 +16,10 @@ class OutOfIterations(SolverError):
     """The maximum number of iterations is reached, but not the tolerance."""
 
 
+class BadPreconditioner(SolverError):
+    """The preconditioner is not positive definite, or its result is no number."""
+
+
 def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIterations:
     """Say that there were too many iterations.
 
@@ -37,7 +41,7 @@ def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIt
     )
 
 
-def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
+def bad_preconditioner(name: str, rho: float, done: int) -> BadPreconditioner:
     """Say that the residual's norm in the preconditioner is not positive, or no number.
 
     Parameters
@@ -50,11 +54,13 @@ def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
 
     Returns
     -------
-    SolverError
+    BadPreconditioner
     """
     if not np.isfinite(rho):
-        return SolverError(f"{name}: the preconditioner's result is not finite (r.z = {rho} after {done} iterations)")
-    return SolverError(
+        return BadPreconditioner(
+            f"{name}: the preconditioner's result is not finite (r.z = {rho} after {done} iterations)"
+        )
+    return BadPreconditioner(
         f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} after {done} iterations);"
         " a preconditioner made from an indefinite operator (lam < 0) is indefinite too"
     )

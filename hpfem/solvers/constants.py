@@ -27,10 +27,11 @@ from hpfem.shapes.cached import cached_property
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.vectors import VectorSpace
+from ..errors import SolverError
 from ..memory import HOST
 from ..mesh.sorting import unique
 from ..support.log import warn
-from .breakdown import bad_operator
+from .breakdown import ROUNDING, bad_operator
 from .norms import load
 
 Array = NDArray[np.float64]
@@ -67,8 +68,8 @@ class Constants:
     vectors: VectorSpace
     owned: Mask
 
-    def split(self, rhs: Any) -> tuple[Any, Array]:
-        """The right-hand side of w, and the constants c.
+    def split(self, rhs: Any) -> tuple[Any, Array, Any]:
+        """The right-hand side of w, the constants c, and P b + c g E: b without what no u gives.
 
         Parameters
         ----------
@@ -78,6 +79,7 @@ class Constants:
         -------
         array, [size]
         ndarray, [parts]
+        array, [size]
         """
         ones, _, _, means_t = self._float64
         total = self.vectors.total
@@ -88,7 +90,8 @@ class Constants:
         if norm(rest) <= 100 * np.finfo(np.float64).eps * norm(rhs):
             rest = 0 * rest
         seen = self.energies > 0
-        return rest, np.where(seen, sums / np.where(seen, self.energies, 1.0), 0.0)
+        amounts = np.where(seen, sums / np.where(seen, self.energies, 1.0), 0.0)
+        return rest, amounts, rest + means_t @ self.vectors.from_host(np.where(seen, sums, 0.0))
 
     def join(self, rest: Any, constants: Array) -> Any:
         """Make the solution u = c 1 + w.
@@ -216,18 +219,15 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
         functional = functional + vectors.summed(matrix @ one)
     fixed = comm.sum(fixed) > 0
 
-    def sums(vector: Array) -> Array:
-        return comm.sum(np.bincount(parts.of_unknowns, vector * c0.owned, parts.count))
-
-    energies = np.where(fixed, sums(one * functional), 0.0)
+    energies = np.where(fixed, _sums(c0, one * functional), 0.0)
     if np.any(energies[fixed & ~held] <= 0):
         raise bad_operator("Helmholtz", float(energies[fixed & ~held].min()), 0)
     probe = vectors.agreed(np.random.default_rng(0).standard_normal(c0.size))
     image = A.apply(probe.astype(A.dtype)).astype(np.float64)
-    hidden = ~held & (energies <= np.sqrt(np.finfo(A.dtype).eps) * sums(probe * image))
+    hidden = ~held & (energies <= np.sqrt(np.finfo(A.dtype).eps) * _sums(c0, probe * image))
     if not hidden.any():
         return None
-    volumes = sums(one * integral)
+    volumes = _sums(c0, one * integral)
     mean = np.where(fixed[parts.of_unknowns], functional, integral)
     mean = mean / np.where(fixed, energies, volumes)[parts.of_unknowns]
     columns = np.flatnonzero(hidden[parts.of_unknowns])
@@ -236,6 +236,73 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     ones, means = (csr_array((part[columns], (rows, columns)), shape=shape) for part in (one, mean))
     names = [parts.name(int(number), c0.space.mesh) for number in np.flatnonzero(hidden)]
     return Constants(ones, means, energies[hidden], names, A.vectors, c0.owned)
+
+
+def check_solvable(
+    A: GlobalOperator, rhs: Any, vectors: VectorSpace, tol: float, name: str, failure: SolverError | None = None
+) -> None:
+    """Check that the constants that an operator maps to zero, up to rounding, leave a solution; collective.
+
+    Parameters
+    ----------
+    A : GlobalOperator
+    rhs : array, [components * size]
+    vectors : VectorSpace
+        Where that is.
+    tol : float
+        Wanted ratio of the residual's norm to that of the right-hand side.
+    name : str
+        Of the solve, for messages.
+    failure : SolverError, optional
+        Why a solve failed.
+
+    Raises
+    ------
+    SolverError
+        If the operator is symmetric and no residual is that small, or it is not symmetric and a solve failed.
+    """
+    c0, n = A.c0, A.components
+    parts, mesh = c0.parts, c0.space.mesh
+    held = np.zeros((n, parts.count), dtype=bool) if A.bc is None else _sums(c0, A.bc.fixed(n)) > 0
+    if held.all():
+        return
+    one = np.where(held[:, parts.of_unknowns], 0.0, c0.project(1.0))
+
+    def sizes(vector: Array) -> Array:
+        """Squared norms of the image, by part."""
+        image = A.apply(vector.ravel().astype(A.dtype)).astype(np.float64)
+        return _sums(c0, image.reshape(n, -1) ** 2).sum(axis=0)
+
+    host = c0.vectors_on(HOST)
+    mixed = host.agreed(np.copysign(one.ravel(), host.random_pair(one.size, np.float64)[0]))
+    lost = (ROUNDING * np.finfo(A.dtype).eps) ** 2 * sizes(mixed)
+    unseen = ~held & [sizes(own[:, None] * one) <= lost for own in np.eye(n)]
+    if not unseen.any():
+        return
+    rhs = vectors.to_host(rhs)
+    rows = one * rhs.reshape(n, -1)
+    absolute, squared, along = (_sums(c0, own) for own in (abs(rows), one**2, rows))
+    missed = float(np.sqrt((along[unseen] ** 2 / squared[unseen]).sum()))
+    possible = missed <= max(tol, _SUM_ROUNDING * np.finfo(A.dtype).eps) * host.norm(rhs)
+    if possible if A.symmetric else failure is None:
+        return
+    found = []
+    for c, part in np.argwhere(unseen)[:5]:
+        of = "" if n == 1 else f", component {c}"
+        ratio = f" ({abs(along[c, part]) / (absolute[c, part] or 1.0):.1e})" if A.symmetric else ""
+        found.append(parts.name(int(part), mesh) + of + ratio)
+    rule = ", where the data must sum to 0; the sum is, relative to their size, in brackets" if A.symmetric else ""
+    raise SolverError(
+        f"{name}: the operator is singular: it maps constants to zero on {', '.join(found)}{rule}; give Dirichlet"
+        " values, a Robin condition or a reaction, or data that fit: hpfem.Problem takes the mean out of them"
+    ) from failure
+
+
+def _sums(c0: C0Space, rows: NDArray[Any]) -> Array:
+    """Sums of rows [..., size] over the unknowns of each part, [..., parts]; collective."""
+    parts, every = c0.parts, rows[None] if rows.ndim == 1 else rows
+    found = np.array([np.bincount(parts.of_unknowns, row * c0.owned, parts.count) for row in every])
+    return np.asarray(c0.space.mesh.comm.sum(found if rows.ndim > 1 else found[0]))
 
 
 def _reaction(A: GlobalOperator, c0: C0Space) -> tuple[Array, Array, Mask]:

@@ -28,6 +28,7 @@ from ..memory import HOST
 from ..support.progress import progress
 from .arguments import Doubted, Iteration, checked_functions, checked_limits, checked_vector, name_of_preconditioner
 from .breakdown import ROUNDING, limited_by_rounding, not_symmetric, untrue_residual
+from .constants import check_solvable
 from .info import SolveInfo
 from .scaling import default_tolerance, unscaled
 
@@ -138,9 +139,8 @@ def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
     float
         A norm.
     """
-    mixed = x * 1
-    mixed[::2] *= -1
-    vectors.agreed(mixed)
+    # Random: alternating signs would leave out the couplings of unknowns whose numbers differ by 2.
+    mixed = vectors.agreed(vectors.xp.copysign(x, vectors.random_pair(len(x), x.dtype)[0]))
     return float(np.finfo(x.dtype).eps) * vectors.norm(A(mixed))
 
 
@@ -252,6 +252,8 @@ def iterated(
             residual = vectors.norm(r) / scale
             if residual <= wanted:
                 break
+            if operator is not None:
+                check_solvable(operator, b, vectors, wanted, name, failure)
             lost = rounding(vectors, A, x) / scale
             # After a breakdown, or far from a solution, x and its rounding errors may be arbitrarily large.
             eps = float(np.finfo(x.dtype).eps)

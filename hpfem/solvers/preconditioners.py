@@ -13,7 +13,9 @@ from ..assembly import C0Space, GlobalOperator
 from ..backends import choose_backend
 from ..backends.vectors import VectorSpace
 from ..errors import NotSuitable, SolverError
+from ..support.communicator import Communicator
 from ..support.log import report_once, warn
+from .breakdown import BadPreconditioner
 from .multigrid import Multigrid
 
 Preconditioner = Callable[[Any], Any]
@@ -188,3 +190,40 @@ def make_preconditioner(name: str, A: GlobalOperator, *, definite: bool = True) 
                 raise
             report_once(f"preconditioner/{reason}", f"preconditioner: jacobi instead of multigrid: {reason}")
     return jacobi(A, definite), "jacobi"
+
+
+def instead_of_multigrid(solve: Callable[[], Any], used: str, make: Callable[[str], None], comm: Communicator) -> Any:
+    """Solve; again with the diagonal where multigrid is found not to be positive definite, as all processes find.
+
+    It is not where the operator's condition is beyond the type inside the cycle.
+
+    Parameters
+    ----------
+    solve : callable
+        With the preconditioner that was made last.
+    used : str
+        Its name.
+    make : callable
+        Makes another one by its name.
+    comm : Communicator
+
+    Returns
+    -------
+    object
+        What `solve` returns.
+
+    Warns
+    -----
+    HpfemWarning
+        If it is the diagonal instead of multigrid.
+    """
+    try:
+        return solve()
+    except BadPreconditioner as reason:
+        if used != "multigrid":
+            raise
+        found = str(reason).partition(";")[0]
+    if comm.rank == 0:
+        warn(f"{found}: multigrid does not suit these coefficients, the Jacobi preconditioner is used instead")
+    make("jacobi")
+    return solve()

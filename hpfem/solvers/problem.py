@@ -19,13 +19,14 @@ from hpfem.shapes.arguments import flag, instance, integer, name_of, real, reals
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
 from ..backends.vectors import VectorSpace, scaled
-from ..errors import ArgumentError, SolverError
+from ..errors import ArgumentError, SolverError, StateError
 from ..memory import Device, PairArray
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
 from ..space.arguments import MAX_COMPONENTS
-from ..space.field import Field
+from ..space.field import Field, check_state
 from ..space.space import Space
+from ..support.log import warn
 from ..support.progress import progress, silent
 from .arguments import checked_limits
 from .cg import cg_of_any_size
@@ -36,8 +37,8 @@ from .info import SolveInfo
 from .l2_projection import domain_boundary_values
 from .needs import Needs
 from .norms import Loads, Source
-from .preconditioners import checked_preconditioner, make_preconditioner
-from .scaling import unscaled
+from .preconditioners import checked_preconditioner, instead_of_multigrid, make_preconditioner
+from .scaling import default_tolerance, unscaled
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,8 @@ class Solution(Field):
     pair: PairArray
     c0: C0Space
     info: SolveInfo
+    # What its Dirichlet values take, and its problem's conditions; without operators, whose memory is large.
+    _reactions: tuple[_Fluxes, Any] | None = None
 
     @classmethod
     def of(cls, vector: Any, device: Device, c0: C0Space, info: SolveInfo) -> Solution:
@@ -85,6 +88,78 @@ class Solution(Field):
     def vector(self) -> NDArray[Any]:
         """Its global coefficients on the host, [size] or [components, size]."""
         return np.asarray(self.pair.read())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reactions": None}
+
+    def _coefficients(self) -> Any:
+        """Those that were solved for, where they are; None if its values were written since. Collective."""
+        device = self.pair.home
+        solved = self.c0.scatter(self.pair.read(device), device=device)
+        same = (bool((a.read(device) == b.read(device)).all()) for a, b in zip(self.data, solved.data, strict=True))
+        return self.pair.read(device) if self.space.comm.each(all(same)) else None
+
+    def flux(self, boundary: str) -> float | Array:
+        """Flux of k du/dn out through a boundary, with the f, coefficients and conditions that it was solved with.
+
+        Parameters
+        ----------
+        boundary : str
+            Name in ``mesh.boundaries``; see `Problem.flux`.
+
+        Returns
+        -------
+        float, or ndarray [components] with more than one component
+
+        Raises
+        ------
+        ArgumentError
+            If only a part of the boundary has Dirichlet values.
+        StateError
+            If it is a copy, its values were changed, or no Problem made it.
+        """
+        if self._reactions is None or self._coefficients() is None:
+            raise StateError(
+                "this field does not know its problem: it was copied, changed or unpickled since it was solved for, or"
+                " not made by a Problem; Problem.flux(u, boundary, f) takes it with its f"
+            )
+        fluxes, reactions = self._reactions
+        return fluxes.through(boundary, self.pair, reactions)
+
+
+class _Fluxes:
+    """Fluxes through the boundaries of a problem."""
+
+    def __init__(self, conditions: BoundaryConditions, vectors: VectorSpace) -> None:
+        self.conditions, self.vectors, self.n = conditions, vectors, conditions.components
+        self._held = vectors.xp.asarray(np.flatnonzero(conditions.fixed(self.n).any(axis=0)))
+        self._sharing: dict[str, tuple[list[bool], Any]] = {}
+
+    def reactions(self, residual: Any) -> Any:
+        """The residual without Dirichlet conditions at the unknowns with such values, [components, held]."""
+        return residual.reshape(self.n, -1)[:, self._held]
+
+    def through(self, boundary: str, u: PairArray, reactions: Any) -> float | Array:
+        """Flux of a function of these coefficients."""
+        fixed, shares = self._shares(boundary)
+        found = np.zeros(self.n)
+        if not all(fixed):
+            found += np.where(fixed, 0.0, self.conditions.prescribed_flux(boundary, u.read().astype(np.float64)))
+        if any(fixed):
+            here = np.array(self.vectors.numbers((shares * reactions).sum(axis=1)))
+            found += self.conditions.c0.space.mesh.comm.sum(here)
+        return float(found[0]) if self.n == 1 else found
+
+    def _shares(self, boundary: str) -> tuple[list[bool], Any]:
+        """Which components have Dirichlet values on a boundary, and `BoundaryConditions.shares` of them; made once."""
+        c0, mesh = self.conditions.c0, self.conditions.c0.space.mesh
+        if name_of(boundary, mesh.boundaries, "boundary") not in self._sharing:
+            own = mesh.boundaries[boundary]
+            of_each = [self.conditions.of_component(c) for c in range(self.n)]
+            fixed = [mesh.comm.any(bool(np.isin(own, bc.dirichlet_facets).any())) for bc in of_each]
+            rows = [bc.shares(boundary) if there else 0 * bc.values for bc, there in zip(of_each, fixed, strict=True)]
+            self._sharing[boundary] = fixed, self.reactions(self.vectors.from_host(np.stack(rows) * c0.owned))
+        return self._sharing[boundary]
 
 
 class Problem:
@@ -208,7 +283,7 @@ class Problem:
             self._loads = Loads(c0, self.components)
             self._values, self._load = self._on_device(values), self._on_device(bc.load)
             self._constrained = self.operator.vectors.xp.asarray(bc.constrained)
-            self._sharing: dict[str, tuple[list[bool], Any]] = {}
+            self._fluxes = _Fluxes(bc, self.operator.vectors)
         self._lift: tuple[dict[str, float], Any] = {}, None
         self.update()
 
@@ -282,12 +357,15 @@ class Problem:
                 self.preconditioner: Callable[[Any], Any] | None = self._asked
                 self._used = "user"
             else:
-                together = self.conditions.differ
-                made, self._used = make_preconditioner(self._asked, self.operator if together else self._single)
-                copies = 1 if together else self.components
-                self.preconditioner = made and by_component(made, copies, self.operator.vectors)
+                self._make_preconditioner(self._asked)
         with self._phase("constants"):
             self._constants: list[Any] = self._hidden_constants()
+
+    def _make_preconditioner(self, name: str) -> None:
+        together = self.conditions.differ
+        made, self._used = make_preconditioner(name, self.operator if together else self._single)
+        copies = 1 if together else self.components
+        self.preconditioner = made and by_component(made, copies, self.operator.vectors)
 
     def _hidden_constants(self) -> list[Constants | None]:
         """Of each component."""
@@ -337,70 +415,92 @@ class Problem:
         began = perf_counter()
         A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
         apply: Callable[[Any], Any] | GlobalOperator = A
-        precondition, constants, n, xp = self.preconditioner, self._constants, self.components, A.vectors.xp
+        constants, n, xp = self._constants, self.components, A.vectors.xp
         with self._phase("right-hand side", phases):
             values = self._values
             if dirichlet is not None:
                 values = self._other_values(dirichlet)
-            rhs, guess = self._right_hand_side(f, values), None if start is None else self._guess(start, values)
+            data = self._functional(f)
+            rhs = self._freed(data if values is None else data - self._lifted(values))
+            guess, possible = None if start is None else self._guess(start, values), rhs
             if any(constants):
-                rows: list[tuple[Any, Any]] = []
+                rows: list[tuple[Any, Any, Any]] = []
                 for c, (row, own) in enumerate(zip(rhs.reshape(n, -1), constants, strict=True)):
                     of = "" if n == 1 else f", component {c}"
                     found = {} if own is None else own.incompatibility(row, space.dtype, self._data_tol)
                     incompatibility |= {name + of: ratio for name, ratio in found.items()}
-                    rows.append((row, None) if own is None else own.split(row))
-                rhs = xp.stack([rest for rest, _ in rows]).reshape(rhs.shape)
+                    rows.append((row, None, row) if own is None else own.split(row))
+                possible = xp.stack([fits for _, _, fits in rows]).reshape(rhs.shape)
+                missing, rhs = rhs - possible, xp.stack([rest for rest, _, _ in rows]).reshape(rhs.shape)
                 functional, function = _projections(constants, space.dtype, A.vectors)
                 apply = _chain(partial(A.apply, device=A.device), functional)
-                precondition = _chain(precondition or (lambda r: r), function)
+
+        def solved() -> tuple[Any, SolveInfo]:
+            precondition = self.preconditioner
+            if any(constants):
+                precondition = _chain(precondition or _same, function)
+            return cg_of_any_size(
+                apply,
+                rhs.reshape(-1),
+                A.vectors,
+                space.dtype,
+                precondition,
+                start=None if guess is None else guess.reshape(-1),
+                tol=self._tol,
+                max_iterations=self._most,
+                name="Helmholtz",
+                bar=self._bar,
+            )
+
         set_up = perf_counter() - began
-        vector, info = cg_of_any_size(
-            apply,
-            rhs.reshape(-1),
-            A.vectors,
-            space.dtype,
-            precondition,
-            start=None if guess is None else guess.reshape(-1),
-            tol=self._tol,
-            max_iterations=self._most,
-            name="Helmholtz",
-            bar=self._bar,
-        )
+        vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, A.vectors.comm)
         vector = vector.reshape(rhs.shape)
         if any(constants):
             parts = zip(constants, vector.reshape(n, -1), rows, strict=True)
-            joined = [row if own is None else own.join(row, amounts) for own, row, (_, amounts) in parts]
+            joined = [row if own is None else own.join(row, amounts) for own, row, (_, amounts, _) in parts]
             vector = xp.stack(joined).reshape(vector.shape)
         if values is not None:
             vector = vector + values
         if not isfinite(A.vectors.max_norm(vector.reshape(-1))):
             raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
         vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", A.vectors).reshape(vector.shape)
-        solution = Solution.of(vector.astype(space.dtype, copy=False), A.device, self.c0, info)
-        solution.info = replace(
+        vector = vector.astype(space.dtype, copy=False)
+        residual = self._applied(vector.astype(np.float64, copy=False)) - data
+        missed = self._freed(residual) + (missing if any(constants) else 0.0)
+        info = replace(
             info,
             time=perf_counter() - began,
             set_up_time=set_up,
             preconditioner=self._used,
+            residual=self._checked_residual(missed, possible, info.residual),
             incompatibility=incompatibility,
             phases=phases,
         )
+        solution = Solution.of(vector, A.device, self.c0, info)
+        solution._reactions = self._fluxes, self._fluxes.reactions(residual)
         return solution
+
+    def _checked_residual(self, missed: Any, rhs: Any, iterated: float) -> float:
+        """The true residual's norm over that of the right-hand side; warns if constants and boundary values cost it."""
+        vectors, wanted = self.operator.vectors, self._tol or default_tolerance(self.space.dtype)
+        size = vectors.norm(rhs.reshape(-1))
+        residual = vectors.norm(missed.reshape(-1)) / size if size else 0.0
+        if residual > (wanted if self._tol else 100 * wanted) and residual > 2 * iterated and vectors.comm.rank == 0:
+            warn(
+                f"Helmholtz: the solution stands at rounding: its residual is {residual:.1e}, wanted {wanted:.1e};"
+                " where lam and alpha are small, a large constant in u leaves the rest fewer digits"
+            )
+        return residual
 
     def _on_device(self, values: Array) -> Any:
         """Global numbers where the operator computes; None if all are zero."""
         there = self.space.mesh.comm.any(bool(values.any()))
         return self.operator.vectors.from_host(values, np.float64) if there else None
 
-    def _right_hand_side(self, f: Source, values: Any) -> Any:
-        """The right-hand side, with boundary values taken to it."""
-        rhs = self._loads(f)
-        if self._load is not None:
-            rhs = rhs + self._load
-        if values is not None:
-            rhs = rhs - self._lifted(values)
-        return self._freed(rhs)
+    def _functional(self, f: Source) -> Any:
+        """The functional of f and of the boundary data."""
+        found = self._loads(f)
+        return found if self._load is None else found + self._load
 
     def _lifted(self, values: Any) -> Any:
         """The operator's product with boundary values; of those of the problem it is kept while coefficients stay.
@@ -455,8 +555,8 @@ class Problem:
         rows = [self._whole.apply(row, self.operator.device) for row in near.reshape(self.components, -1)]
         return scaled(xp.stack(rows).reshape(values.shape).astype(np.float64), unit)
 
-    def flux(self, u: Solution, boundary: str, f: Source = 0.0) -> float | Array:
-        """Flux of k du/dn out through a boundary.
+    def flux(self, u: Field, boundary: str, f: Source | None = None) -> float | Array:
+        """Flux of k du/dn out through a boundary; collective.
 
         Where u is prescribed, the flux comes from the residual of the weak form: it is as accurate as the solution's
         energy, unlike the integral of a derivative. If two such boundaries meet, the residual at their common unknowns
@@ -467,12 +567,12 @@ class Problem:
 
         Parameters
         ----------
-        u : Solution
-            Of this problem.
+        u : Field
+            A solution of this problem; or with f, any field in state "coeff" on its space.
         boundary : str
             Name in ``mesh.boundaries``.
-        f : callable, float, sequence of float, mapping or Field
-            The right-hand side that belongs to the solution.
+        f : callable, float, sequence of float, mapping or Field, optional
+            The right-hand side. When left out, f and the coefficients are those with which u was solved for.
 
         Returns
         -------
@@ -481,33 +581,20 @@ class Problem:
         Raises
         ------
         ArgumentError
-            If only a part of the boundary has Dirichlet values, or u is not a solution of this problem.
+            If only a part of the boundary has Dirichlet values, or u is not a solution of this problem and there is no
+            f.
+        StateError
+            For a field in another state, or a solution that was changed.
         """
-        if not isinstance(u, Solution) or u.c0 is not self.c0:
-            raise ArgumentError("flux takes a solution of this problem")
-        conditions, n, vectors = self.conditions, self.components, self.operator.vectors
-        fixed, shares = self._shares(boundary)
-        found = np.zeros(n)
-        if not all(fixed):
-            found += np.where(fixed, 0.0, conditions.prescribed_flux(boundary, u.vector.astype(np.float64)))
-        if any(fixed):
-            residual = self._applied(u.pair.read(vectors.device).astype(np.float64)) - self._loads(f)
-            if self._load is not None:
-                residual = residual - self._load
-            here = np.array(vectors.numbers((shares * residual.reshape(shares.shape)).sum(axis=1)))
-            found += self.space.mesh.comm.sum(here)
-        return float(found[0]) if n == 1 else found
-
-    def _shares(self, boundary: str) -> tuple[list[bool], Any]:
-        """Which components have Dirichlet values on a boundary, and `BoundaryConditions.shares` of them; made once."""
-        boundaries = self.space.mesh.boundaries
-        if name_of(boundary, boundaries, "boundary") not in self._sharing:
-            own = boundaries[boundary]
-            of_each = [self.conditions.of_component(c) for c in range(self.components)]
-            fixed = [self.space.mesh.comm.any(bool(np.isin(own, bc.dirichlet_facets).any())) for bc in of_each]
-            rows = [bc.shares(boundary) if there else 0 * bc.values for bc, there in zip(of_each, fixed, strict=True)]
-            self._sharing[boundary] = fixed, self.operator.vectors.from_host(np.stack(rows) * self.c0.owned)
-        return self._sharing[boundary]
+        if f is None and isinstance(u, Solution) and u._reactions and u._reactions[0] is self._fluxes:
+            return u.flux(boundary)
+        if f is None or not isinstance(u, Field) or u.space is not self.space or u.components != self.components:
+            raise ArgumentError("flux takes a solution of this problem; another field on its space, with its f")
+        check_state(u, "coeff", "flux")
+        values = u._coefficients() if isinstance(u, Solution) and u.c0 is self.c0 else None
+        values = self._coefficients(self.c0.average(u) if values is None else values, "u")
+        reactions = self._fluxes.reactions(self._applied(values) - self._functional(f))
+        return self._fluxes.through(boundary, PairArray.of(values, self.operator.device), reactions)
 
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:

@@ -20,14 +20,23 @@ from ..errors import ArgumentError, NotSuitable, SolverError, StateError
 from ..memory import HOST, Device, PairArray
 from ..operators.arrays import same_kind
 from ..space.field import Field, check_state
-from .arguments import checked_functions, name_of_preconditioner
+from .arguments import checked_functions, checked_limits, name_of_preconditioner
 from .cg import cg
+from .constants import check_solvable
 from .frame import Timed
 from .gmres import RESTART, gmres
 from .info import SolveInfo
 from .minres import minres
-from .preconditioners import Jacobi, Preconditioner, checked_preconditioner, make_preconditioner, without_zeros
+from .preconditioners import (
+    Jacobi,
+    Preconditioner,
+    checked_preconditioner,
+    instead_of_multigrid,
+    make_preconditioner,
+    without_zeros,
+)
 from .problem import Solution
+from .scaling import default_tolerance
 
 
 def solve(
@@ -92,7 +101,8 @@ def solve(
     ------
     SolverError
         If it does not converge, A is not symmetric or definite as stated, the preconditioner does not fit, x is out of
-        the type's range, or A is a GlobalOperator of a form that is not linear.
+        the type's range, or A is a GlobalOperator of a form that is not linear, or maps constants to zero and b does
+        not fit.
     NotSuitable
         If "multigrid" is asked for and not possible.
     ArgumentError
@@ -103,7 +113,8 @@ def solve(
     Warns
     -----
     HpfemWarning
-        If rounding keeps the true residual above the tolerance.
+        If rounding keeps the true residual above the tolerance, or the diagonal serves instead of multigrid, which is
+        not positive definite.
 
     Examples
     --------
@@ -119,6 +130,7 @@ def solve(
     if symmetric is False and definite:
         raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
     name, restart = instance(name, str, "name"), integer(restart, 1, "restart")
+    tol, max_iterations = checked_limits(tol, max_iterations, name)
     given = _Given(A, b, f"the right-hand side of {name}")
     guess = None if start is None else given.like(start, f"the first guess of {name}")
     vectors, rhs, phases = vectors_on(given.device), given.vector, dict[str, float]()
@@ -129,21 +141,28 @@ def solve(
         symmetric = bool(definite) or _is_symmetric(A, Timed(f"{name}: the operator", apply, rhs), vectors, rhs)
     if definite is None:
         definite = isinstance(A, GlobalOperator) and symmetric and A.is_positive()
+    if isinstance(A, GlobalOperator) and A.symmetric:
+        check_solvable(A, rhs, vectors, default_tolerance(rhs.dtype) if tol is None else tol, name)
     phases["symmetry"] = perf_counter() - began
     precondition: Preconditioner | None
     if callable(preconditioner):
         precondition, used = preconditioner, name_of_preconditioner(preconditioner)
     else:
         asked = checked_preconditioner("none" if preconditioner is None else preconditioner)
-        make = make_preconditioner if isinstance(A, GlobalOperator) else partial(_of_matrix, vectors, rhs.dtype)
-        precondition, used = make(asked, A, definite=definite)
+        maker = make_preconditioner if isinstance(A, GlobalOperator) else partial(_of_matrix, vectors, rhs.dtype)
+        precondition, used = maker(asked, A, definite=definite)
+
+    def make(name: str) -> None:
+        nonlocal precondition, used
+        precondition, used = maker(name, A, definite=definite)
+
     set_up = perf_counter() - began
     phases["preconditioner"] = set_up - phases["symmetry"]
     options: dict[str, Any] = {"tol": tol, "max_iterations": max_iterations, "start": guess, "name": name, "bar": bar}
-    if not symmetric:
-        x, info = gmres(apply, rhs, precondition, restart=restart, **options)
-    else:
-        x, info = (cg if definite else minres)(apply, rhs, precondition, **options)
+    method: Any = partial(gmres, restart=restart) if not symmetric else cg if definite else minres
+    x, info = instead_of_multigrid(
+        lambda: method(apply, rhs, precondition, **options), "user" if user else used, make, vectors.comm
+    )
     info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used, phases=phases)
     return given.back(x, info), info
 

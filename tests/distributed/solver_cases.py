@@ -246,9 +246,11 @@ def sums(comm):
         numbers += [space.integrate_boundary(lambda x, y, z, nx, ny, nz: x * nx, "xmax")]
         numbers += [hp.l2_error(u, exact), hp.l2_error(u, exact, relative=False), hp.h1_error(u, exact, gradient)]
         numbers += [problem.flux(u, name, source) for name in ("xmin", "xmax", "ymin", "zmin")]
+        numbers += [u.flux(name) - problem.flux(u, name, source) for name in own.boundaries]
         points = np.random.default_rng(0).random((20, 3)) * 1.1
         x = points.T
         numbers += [*np.nan_to_num(u(points)), *np.nan_to_num(u(*x)), *np.nan_to_num(two(points)).ravel()]
+        numbers += [*np.nan_to_num(u(points, tolerance=0.1))]
         numbers += [problem.c0.whole_size, hp.l2_project(problem.c0, exact)[:0].sum()]
         found.append(np.array(numbers))
     assert np.abs(found[0] - found[1]).max() < 1e-10, np.abs(found[0] - found[1])
@@ -278,6 +280,28 @@ def other_methods(comm):
             assert difference(found[0][0], found[1][0]) < 1e-6
     x, info = hp.cg(A.elliptic_part().apply, b, make_preconditioner("jacobi", A.elliptic_part())[0], shared=A.vectors)
     assert A.vectors.norm(A.elliptic_part().apply(x) - b) < 1e-11 * A.vectors.norm(b)
+
+
+def found_by_all(comm):
+    """Processes, one of them without cells, find the same: a singular system, and that multigrid does not suit."""
+    mesh = hp.box("quad", (4, 2), comm=hp.ALONE)
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 1, range(comm.size - 1)))
+    space = hp.Space(part, 1, backend="numpy")
+    c0 = hp.C0Space(space)
+    b = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda x, y: 1 + x)))
+    with pytest.raises(hp.SolverError, match="singular: it maps constants to zero on the mesh"):
+        hp.solve(hp.GlobalOperator(hp.Laplacian(space), c0), b, bar=False)
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 1))
+    space = hp.Space(part, 1, backend="numpy")
+    c0 = hp.C0Space(space)
+    b = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda x, y: 1 + x)))
+    A = hp.GlobalOperator(hp.Helmholtz(space, 1e-3, [1e3, 1.0]), c0)
+    x, info = hp.solve(A, b, "multigrid", bar=False)
+    u = hp.solve_helmholtz(space, 1e-3, lambda x, y: 1 + x, diffusivity=[1e3, 1.0], preconditioner="multigrid")
+    assert info.preconditioner == u.info.preconditioner == "jacobi"
+    assert np.abs(u.vector - x).max(initial=0.0) < 1e-6 * A.vectors.max_norm(x)
+    tiny = hp.solve_helmholtz(hp.Space(part, 2, backend="numpy"), 1e-12, lambda x, y: 1 + x, bar=False)
+    assert 1e-8 < tiny.info.residual < 1e-1 and len(set(comm.all(tiny.info.residual))) == 1
 
 
 def failing(comm):

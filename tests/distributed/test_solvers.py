@@ -9,6 +9,7 @@ CASES = [
     ("hidden", 2),
     ("other_methods", 2),
     ("failing", 2),
+    ("found_by_all", 3),
     ("stretched", 4),
     ("classes", 3),
     ("start", 3),

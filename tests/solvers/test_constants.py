@@ -203,3 +203,45 @@ def test_constants_on_a_gpu(parts):
         found += [hp.solve_helmholtz(space, lam, lambda x, y, z: np.cos(np.pi * x)).vector for lam in (0.0, 1e-3)]
     for gpu, cpu in zip(found[:2], found[2:], strict=True):
         assert np.abs(gpu - cpu).max() < 1e-9
+
+
+@pytest.mark.parametrize("preconditioner", ["none", "jacobi", "multigrid", "auto"])
+@pytest.mark.parametrize("kind", [{}, {"definite": True}, {"definite": False}, {"symmetric": False}])
+def test_a_singular_system_says_so_in_every_method(preconditioner, kind):
+    """One part of two has no Dirichlet values: the data must sum to zero there; where they do, there is a solution."""
+    mesh = apart(box("quad", (2, 2)), box("tri", (2, 2)))
+    c0 = hp.C0Space(hp.Space(mesh, 2, backend="numpy"))
+    bc = hp.BoundaryConditions(c0, {"0 xmin": 1.0})
+    A, test = hp.GlobalOperator(hp.Laplacian(c0.space), c0, bc), hp.IProductWRTBase(c0.space)
+    options = {"tol": 1e-8, "bar": False, **kind}
+    b = A.right_hand_side(c0.gather(test(c0.space.evaluate(lambda x, y: 1.0 + x))))
+    with pytest.raises(
+        hp.SolverError, match=r"singular: .* zero on part 2 of 2 \(1, .*\) \(1.0e\+00\), where the data"
+    ):
+        hp.solve(A, b, preconditioner, **options)
+    b = A.right_hand_side(c0.gather(test(c0.space.evaluate(lambda x, y: np.where(x < 1.5, 1.0, np.cos(np.pi * x))))))
+    x, info = hp.solve(A, b, preconditioner, **options)
+    assert info.residual <= 1e-8 and np.linalg.norm(A @ x - b) <= 1.1e-8 * np.linalg.norm(b)
+
+
+def test_other_singular_operators_say_so():
+    """Components, each by itself; operators that are not symmetric; CG called by the user; not where others fix it."""
+    space = hp.Space(box("quad", (3, 3)), 2, backend="numpy")
+    c0 = hp.C0Space(space)
+    A = hp.GlobalOperator(hp.Laplacian(space), c0, hp.BoundaryConditions(c0, {"xmin": [0.0, None]}, components=2), 2)
+    b = np.concatenate([np.ones(c0.size), c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda x, y: x)))])
+    b = A.right_hand_side(b)
+    with pytest.raises(hp.SolverError, match=r"singular: .* zero on the mesh, component 1 \(1.0e\+00\)"):
+        hp.solve(A, b, bar=False)
+    flow = hp.AdvectionDiffusionReaction(space, velocity=[1.0, 0.5], diffusivity=1.0, reaction=0.0)
+    b = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda x, y: 1.0 + x)))
+    with pytest.raises(hp.SolverError, match="singular: it maps constants to zero on the mesh; give"):
+        hp.solve(hp.GlobalOperator(flow, c0), b, bar=False)
+    with pytest.raises(hp.SolverError, match="singular: it maps constants to zero on the mesh"):
+        hp.cg(hp.GlobalOperator(hp.Laplacian(space), c0), b, bar=False)
+    for A in (hp.GlobalOperator(hp.Mass(space), c0), hp.GlobalOperator(hp.Helmholtz(space, 1e-6), c0)):
+        assert hp.solve(A, b, bar=False)[1].residual < 1e-8
+    # Too few iterations are no sign of it where the data fit.
+    b = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda x, y: np.cos(np.pi * x) * np.cos(2 * np.pi * y))))
+    with pytest.raises(hp.SolverError, match="did not converge"):
+        hp.solve(hp.GlobalOperator(hp.Laplacian(space), c0), b, "none", max_iterations=2, bar=False)

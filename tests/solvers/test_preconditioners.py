@@ -45,3 +45,25 @@ def test_the_old_name_is_accepted_with_a_warning():
     with pytest.warns(hp.HpfemWarning, match="now 'multigrid'"):
         M, used = make_preconditioner("multilevel", operator(box("hex", (2, 2, 2)), 3))
     assert used == "multigrid" and isinstance(M, Multigrid)
+
+
+def test_multigrid_falls_back_where_it_is_not_definite():
+    """A problem of order 1 whose condition is beyond float32: once, for all solves of a Problem, and in hp.solve."""
+    space = hp.Space(hp.box("quad", (4, 2)), 1, backend="numpy")
+    problem = hp.Problem(space, 1e-3, diffusivity=[1e3, 1.0], preconditioner="multigrid", bar=False)
+    f = lambda x, y: 1.0 + x  # noqa: E731
+    with pytest.warns(hp.HpfemWarning, match="the Jacobi preconditioner is used instead"):
+        u = problem.solve(f)
+    with pytest.warns(hp.HpfemWarning) as said:  # of rounding
+        problem.solve(f)
+    assert not any("Jacobi" in str(own.message) for own in said) and u.info.preconditioner == "jacobi"
+    A = problem.operator.assemble().toarray()
+    b = np.asarray(problem._loads(f))
+    assert np.abs(u.vector - np.linalg.solve(A, b)).max() < 1e-7 * np.abs(u.vector).max()
+    for method, how in (("cg", {}), ("minres", {"definite": False})):
+        with pytest.warns(hp.HpfemWarning, match="the Jacobi preconditioner is used instead"):
+            x, info = hp.solve(problem.operator, b, "multigrid", bar=False, **how)
+        assert (info.method, info.preconditioner) == (method, "jacobi")
+        assert np.abs(x - np.linalg.solve(A, b)).max() < 1e-7 * np.abs(x).max()
+    with pytest.raises(hp.SolverError, match="the preconditioner is not positive definite"):
+        hp.cg(problem.operator, b, make_preconditioner("multigrid", problem.operator)[0])

@@ -154,3 +154,25 @@ def test_norms_of_all_sizes():
         assert norm(np.array([3.0, -4.0]) * size) == pytest.approx(5 * size)
     assert norm(np.zeros(3)) == 0 and np.isnan(norm(np.array([1, np.nan]))) and norm(np.array([1, -np.inf])) == np.inf
     assert norm(np.full(4, 1e-40, np.float32)) == pytest.approx(2e-40, rel=1e-4)
+
+
+@pytest.mark.parametrize("preconditioner", ["multigrid", "jacobi", "none"])
+@pytest.mark.parametrize(("lam", "robin"), [(1e-12, None), (1e-10, None), (0.0, (1e-12, 1.0))])
+@pytest.mark.parametrize("f", [1.0, lambda x, y, z: 1.0 + x])
+def test_the_residual_is_that_of_the_whole_solution(preconditioner, lam, robin, f):
+    """A tiny lam or alpha gives a large constant, at whose rounding the solution stands: 1e-6 to 1e-2, in words too."""
+    space = hp.Space(hp.box("hex", 2), 2, backend="numpy")
+    problem = hp.Problem(space, lam, robin=robin, preconditioner=preconditioner, bar=False)
+    with pytest.warns(hp.HpfemWarning, match="the solution stands at rounding: its residual is .*, wanted 1.0e-12"):
+        u = problem.solve(f)
+    b = np.asarray(problem._loads(f)) + problem.conditions.load
+    true = np.linalg.norm(b - problem.operator.apply(u.vector)) / np.linalg.norm(b)
+    assert u.info.residual == pytest.approx(true, rel=0.5) and 1e-7 < true < 1e-2
+    assert u.info.residuals[-1] <= 1e-12
+
+
+def test_valid_problems_of_order_1_are_not_called_nonlinear():
+    """Where terms that cancel are between unknowns whose numbers differ by 2, these are rounding, too."""
+    space = hp.Space(hp.box("quad", (4, 1)), 1, backend="numpy")
+    u = hp.solve_helmholtz(space, 1.5e-3, lambda x, y: 1.0 + x, diffusivity=[468.0, 0.0095], bar=False)
+    assert u.info.residual < 1e-7

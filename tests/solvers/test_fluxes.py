@@ -1,0 +1,99 @@
+"""A solution knows the f, coefficients and conditions that it was solved with; other fields do not, and say so."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import pytest
+
+import hpfem as hp
+from tests.solvers.test_components import space_on
+
+SHAPES = ["tri", "quad", "tet", "hex", "prism", "pyramid", "mixed"]
+
+
+def space_of(name, order=2):
+    return (
+        hp.Space(hp.box(name, 2), order, backend="numpy") if name in ("tri", "quad") else space_on(name, "numpy", order)
+    )
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_flux_takes_what_the_solution_was_solved_with(name):
+    """-u'' = 1 + x between walls at 0: -5/6 and -2/3 leave through them, on every shape."""
+    space = space_of(name, 3)
+    problem = hp.Problem(space, 0.0, {"xmin": 0.0, "xmax": 0.0}, tol=1e-13, bar=False)
+    u = problem.solve(lambda *x: 1.0 + x[0])
+    names, wanted = ("xmin", "xmax", "ymin"), pytest.approx([-2 / 3, -5 / 6, 0.0], abs=1e-9)
+    assert [u.flux(own) for own in names] == [problem.flux(u, own) for own in names] == wanted
+    # Nothing of the problem is alive, or has to be.
+    v = hp.solve_helmholtz(space, 0.0, 1.0, {"xmin": 0.0, "xmax": 0.0}, bar=False)
+    assert v.flux("xmin") == pytest.approx(-0.5, abs=1e-9)
+    gone = weakref.ref(problem)
+    del problem
+    gc.collect()
+    assert gone() is None and u.flux("xmin") == pytest.approx(-2 / 3, abs=1e-9)
+
+
+def test_later_changes_do_not_matter():
+    """Of the right-hand side's and the coefficient's fields, of numbers, and of other solves."""
+    space = space_of("hex")
+    f, lam = space.evaluate(lambda *x: 1.0 + x[0]), space.evaluate(lambda *x: 2.0 + x[1])
+    problem = hp.Problem(space, lam, {"xmin": 1.0}, robin={"xmax": (2.0, 1.0)}, diffusivity=3.0, bar=False)
+    u = problem.solve(f)
+    before = [u.flux(name) for name in space.mesh.boundaries]
+    assert problem.flux(u, "xmin", f) == pytest.approx(before[0], rel=1e-10)
+    for array in (*f.arrays, *lam.arrays):
+        array *= 7
+    problem.update(diffusivity=1.0)
+    problem.solve(5.0)
+    assert [problem.flux(u, name) for name in space.mesh.boundaries] == before
+
+
+def test_components_have_their_own():
+    space = space_of("quad")
+    given = {"xmin": [0.0, None], "xmax": [0.0, 0.0]}
+    problem = hp.Problem(space, 0.0, given, neumann={"xmin": 2.0}, components=2, bar=False)
+    u = problem.solve([1.0, -3.0])
+    assert u.flux("xmax") == pytest.approx([-0.5, 1.0], abs=1e-9)
+    assert u.flux("xmin") == pytest.approx([-0.5, 2.0], abs=1e-9)
+
+
+def test_what_is_no_solution_says_so():
+    space = space_of("tri")
+    problem = hp.Problem(space, 0.0, {"xmin": 0.0, "xmax": 0.0}, bar=False)
+    u = problem.solve(1.0)
+    twin = hp.Problem(space, 0.0, {"xmin": 0.0, "xmax": 0.0}, diffusivity=2.0, c0=problem.c0, bar=False)
+    for other in (2 * u, u.copy(), u[0], copy.copy(u), pickle.loads(pickle.dumps(u))):
+        with pytest.raises(hp.ArgumentError, match="a solution of this problem"):
+            problem.flux(other, "xmin")
+    with pytest.raises(hp.ArgumentError, match="a solution of this problem"):
+        twin.flux(u, "xmin")
+    with pytest.raises(hp.StateError, match="does not know its problem"):
+        copy.copy(u).flux("xmin")
+    b = hp.IProductWRTBase(space)(space.evaluate(lambda x, y: 1.0 + 0 * x))
+    x, _ = hp.solve(problem.operator, b, bar=False)
+    with pytest.raises(hp.StateError, match="does not know its problem"):
+        x.flux("xmin")
+    # With f it is a field like any other: twice the solution has twice the flux.
+    assert problem.flux(2 * u, "xmin", 2.0) == pytest.approx(-1.0, abs=1e-9)
+    assert twin.flux(u, "xmin", 2.0) == pytest.approx(-1.0, abs=1e-9)
+    other = hp.Space(space.mesh, 3, backend="numpy").zeros("coeff")
+    for wrong in (other, space.zeros("coeff", 2), u.vector):
+        with pytest.raises(hp.ArgumentError, match="a solution of this problem"):
+            problem.flux(wrong, "xmin", 1.0)
+    with pytest.raises(hp.StateError, match="takes a 'coeff' field"):
+        problem.flux(space.zeros("phys"), "xmin", 1.0)
+    u.axpy(1.0, u)
+    with pytest.raises(hp.StateError, match="changed"):
+        problem.flux(u, "xmin")
+    assert problem.flux(u, "xmin", 2.0) == pytest.approx(-1.0, abs=1e-9)
+
+
+def test_a_robin_condition_of_another_component_is_refused():
+    """It is in the residual of the component with Dirichlet values, too, which has no such condition."""
+    given, robin = {"xmin": [0.0, None], "xmax": [0.0, 0.0]}, {"xmin": (1.0, 2.0)}
+    u = hp.Problem(space_of("quad"), 0.0, given, robin=robin, components=2, bar=False).solve(1.0)
+    with pytest.raises(hp.ArgumentError, match="for other components, a Robin condition"):
+        u.flux("xmin")
