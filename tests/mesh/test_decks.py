@@ -1,4 +1,4 @@
-"""Abaqus and Nastran files: right values of cases, and generated meshes of an independent writer."""
+"""Abaqus, Nastran and SU2 files: right values of cases, and generated meshes of an independent writer."""
 
 from __future__ import annotations
 
@@ -218,3 +218,57 @@ def test_generated_nastran_files(name: str, order: int, tmp_path: Path) -> None:
     assert set(found.regions) == {region for region, cells in want.items() if cells}
     for region, cells in found.regions.items():
         np.testing.assert_allclose(decks.centres_of(found, cells), decks.centres(deck, want[region]), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_generated_su2_files(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng([len(name), 2])
+    deck = decks.numbered(sample(name), 1, rng)
+    (tmp_path / "x.su2").write_text(decks.su2(deck, rng))
+    found = read_mesh(tmp_path / "x.su2")
+    compare(found, deck, 1)
+    assert (found.regions, set(found.boundaries)) == ({}, {"hot", "COLD"})
+    for side, facets in found.boundaries.items():
+        np.testing.assert_allclose(decks.side_centres_of(found, facets), decks.side_centres(deck, side), atol=1e-6)
+
+
+def test_markers_of_su2() -> None:
+    mesh = read_mesh(CASES / "su2" / "duct.su2")
+    assert {name: len(facets) for name, facets in mesh.boundaries.items()} == {"wall": 2, "inlet": 1, "outlet": 1}
+    assert mesh.summary().volume == pytest.approx(3)
+
+
+@pytest.mark.parametrize(("name", "volume"), [("hex20", 8), ("prism15", 1.0333333333), ("quad8", 4)])
+def test_serendipity_cells_of_su2(name: str, volume: float) -> None:
+    summary = read_mesh(CASES / "su2" / f"{name}.su2").summary()
+    assert summary.volume == pytest.approx(volume, abs=1e-9)
+    assert list(summary.orders.values()) == [(2,)]
+
+
+def test_a_pyramid_of_13_nodes_under_the_number_of_linear_ones() -> None:
+    with pytest.raises(MeshError, match="element 1 of VTK type 14 has 14 numbers, not its nodes"):
+        read_mesh(CASES / "su2" / "pyramid13.su2")
+
+
+SQUARE = "NDIME= 2\nNELEM= 1\n9 0 1 2 3\nNPOIN= 4\n0 0\n1 0\n1 1\n0 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("NZONE= 2\n" + SQUARE, "several zones are not read"),
+        (SQUARE + SQUARE, "several zones are not read"),
+        (SQUARE.replace("NPOIN= 4", "NPOIN= 5"), "NPOIN= 5, but 4 lines follow"),
+        (SQUARE.replace("NELEM= 1", "NELEM= 2"), "NELEM= 2, but 1 lines follow"),
+        (SQUARE.replace("9 0 1 2 3", "7 0 1 2 3"), "element 1 of VTK type 7 has 4 numbers, not its nodes"),
+        (SQUARE.replace("9 0 1 2 3", "9 0 1 2"), "element 1 of VTK type 9 has 3 numbers, not its nodes"),
+        (SQUARE.replace("NDIME= 2", "NDIME= 3"), r"points of 3 coordinates \(NDIME\) were expected"),
+        (SQUARE.replace("1 1\n", "1 1 7\n"), "points of 2 coordinates"),
+        ("NDIME= 2\nNELEM= 1\n9 0 1 2 3\nNPOIN= 4\n0 0 3\n1 0 2\n1 1 1\n0 1 0\n", "do not count from 0"),
+        ("NDIME= 2\nNELEM= 1\n9 0 1 2 3\n", "the file has no points"),
+    ],
+)
+def test_what_su2_files_cannot_have_is_named(text: str, match: str, tmp_path: Path) -> None:
+    (tmp_path / "x.su2").write_text(text)
+    with pytest.raises(MeshError, match=match):
+        read_mesh(tmp_path / "x.su2")

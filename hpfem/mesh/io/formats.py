@@ -12,6 +12,7 @@ from .mfem_mesh import read_mfem
 from .msh import read_msh
 from .nastran import read_nastran
 from .netgen_vol import read_vol
+from .su2 import read_su2
 from .vtk_legacy import read_vtk
 from .vtk_xml import read_vtu
 
@@ -26,13 +27,13 @@ class Format:
         Suffix of its files.
     beginning : bytes
         A regular expression that the first 4 KiB of its files match, and no other format's.
-    read : callable
-        Makes a `MeshFile` of a whole file; raises `MeshError`, whose message does not name the file.
+    read : callable or None
+        Makes a `MeshFile` of a whole file; raises `MeshError`, whose message does not name the file. None: meshio does.
     """
 
     suffix: str
     beginning: bytes
-    read: Callable[[bytes], MeshFile]
+    read: Callable[[bytes], MeshFile] | None
 
 
 _NASTRAN = rb"(?i)(\$[^\n]*\n\s*)*(BEGIN\s+BULK|SOL\s+\d|CEND)"
@@ -41,8 +42,10 @@ FORMATS = [
     Format(".vtk", rb"# vtk DataFile", read_vtk),
     Format(".inp", rb"(?i)\*(?!KEYWORD)", read_abaqus),
     *(Format(suffix, _NASTRAN, read_nastran) for suffix in (".bdf", ".nas", ".fem")),
+    Format(".su2", rb"(%[^\n]*\n\s*)*(NDIME|NZONE)[ \t]*=", read_su2),
     Format(".vtu", rb"(<\?xml.*)?<VTKFile", read_vtu),
     Format("MFEM's .mesh", rb"MFEM ", read_mfem),  # Medit has the same suffix
+    Format(".avs", rb"(#[^\n]*\n\s*)*(\d+[ \t]+){4}\d+[ \t]*\r?\n", None),
     Format(".vol", rb"(#[^\n]*\n\s*)*mesh3d", read_vol),
 ]
 

@@ -5,7 +5,9 @@ for, and some never end on a damaged file. In the caller's process such a reader
 a thread, and a signal reaches the main thread only), its memory could not be limited, and its output could not be
 separated from the caller's.
 
-Usage: python library_process.py FORMAT FILE BYTES, with one of meshio's formats, "gmsh" or "vtk"
+What they print goes to the standard error; its last line is the reason of a failure.
+
+Usage: python library_process.py FORMAT FILE BYTES SECONDS, with one of meshio's formats, "gmsh" or "vtk"
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import os
 import pickle
 import re
 import sys
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,15 +39,29 @@ def plain(mesh: Any) -> dict[str, Any]:
     dict
         Its attributes as arrays by name.
     """
+    sets = {
+        str(name): [np.empty(0, dtype=np.int64) if own is None else np.asarray(own) for own in members]
+        for name, members in mesh.cell_sets.items()
+    }
+    point_sets = {str(name): np.asarray(own) for name, own in mesh.point_sets.items()}
+    cell_data = {str(name): [np.asarray(own) for own in data] for name, data in mesh.cell_data.items()}
+    # Families of MED: numbers of cells and points, each with the names of groups.
+    families = [(name, number) for number, names in getattr(mesh, "cell_tags", {}).items() for name in names]
+    tags = cell_data.pop("cell_tags", []) if hasattr(mesh, "cell_tags") else []
+    for name, number in families if tags else ():
+        old = sets.get(name, [np.empty(0, dtype=np.int64)] * len(tags))
+        sets[name] = [np.append(rows, np.flatnonzero(own == number)) for rows, own in zip(old, tags, strict=True)]
+    for number, names in getattr(mesh, "point_tags", {}).items():
+        for name in names:
+            rows = np.flatnonzero(mesh.point_data["point_tags"] == number)
+            point_sets[name] = np.append(point_sets.get(name, rows[:0]), rows)
     return {
         "points": np.asarray(mesh.points, dtype=np.float64),
         "cells": [(str(cells.type), np.asarray(cells.data)) for cells in mesh.cells],
-        "cell_data": {str(name): [np.asarray(own) for own in data] for name, data in mesh.cell_data.items()},
+        "cell_data": cell_data,
         "field_data": {str(name): np.asarray(data) for name, data in mesh.field_data.items()},
-        "cell_sets": {
-            str(name): [np.empty(0, dtype=np.int64) if own is None else np.asarray(own) for own in members]
-            for name, members in mesh.cell_sets.items()
-        },
+        "cell_sets": sets,
+        "point_sets": point_sets,
     }
 
 
@@ -121,15 +139,27 @@ def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
 _READERS: dict[str, Callable[[str], Any]] = {"gmsh": _by_gmsh, "vtk": _by_vtk}
 
 
-def _main(kind: str, file: str, n_bytes: str) -> None:
-    """Read `file` as format `kind`, within so much memory, and write pickled arrays; what the reader prints is lost."""
+def _main(kind: str, file: str, n_bytes: str, seconds: str) -> None:
+    """Read `file` as format `kind`, within so much memory and time, and write pickled arrays."""
     result = os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if importlib.util.find_spec("resource"):  # on systems that can limit memory
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    warnings.filterwarnings("error", message=".*could not be read to its end")  # NumPy stops at what is no number
+    if importlib.util.find_spec("resource"):  # on systems that can limit memory, and time whatever else runs
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (int(n_bytes), int(n_bytes)))
-    content = pickle.dumps(_READERS[kind](file) if kind in _READERS else _by_meshio(kind, file))
+        end = int(time.process_time()) + int(seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (end, end + 1))
+    try:
+        content = pickle.dumps(_READERS[kind](file) if kind in _READERS else _by_meshio(kind, file))
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"it needs the package {error.name}; pip install {error.name}") from None
+    except KeyError as error:
+        raise SystemExit(f"its reader does not know {error}") from None
+    except Exception as error:
+        reason = " ".join(str(error).split()) or "no reason is given; is the file complete, and of that format?"
+        raise SystemExit(f"{type(error).__name__}: {reason}") from error
     with os.fdopen(result, "wb") as stream:
         stream.write(content)
 

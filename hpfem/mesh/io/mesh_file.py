@@ -167,9 +167,28 @@ def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
         Names, each with the rows that have it.
     """
     result: dict[str, list[Indices]] = {}
-    for tag in np.unique(tags[tags != 0]):
-        result.setdefault(names.get(int(tag), str(tag)), []).append(np.flatnonzero(tags == tag))
-    return {name: np.sort(np.concatenate(rows)) for name, rows in result.items()}
+    for tag, rows in grouped(tags).items():
+        if tag:
+            result.setdefault(names.get(tag, str(tag)), []).append(rows)
+    return {name: np.sort(np.concatenate(parts)) for name, parts in result.items()}
+
+
+def grouped(numbers: NDArray[np.generic]) -> dict[int, Indices]:
+    """Group elements by a number.
+
+    Parameters
+    ----------
+    numbers : ndarray, [E]
+        Integers of any type, one per element.
+
+    Returns
+    -------
+    dict of int to ndarray of int
+        The rows that have each number.
+    """
+    order = np.argsort(numbers, kind="stable")
+    found, first = np.unique(numbers[order], return_index=True)
+    return dict(zip(map(int, found), np.split(order, first[1:]), strict=False))
 
 
 def count_in(text: str) -> int | None:

@@ -15,7 +15,7 @@ from hpfem.shapes.arguments import shown
 
 from ..cells import Array
 from ..symmetry import Indices
-from .mesh_file import MeshFile, joined
+from .mesh_file import MeshFile, grouped, joined
 from .numbered import numbered_mesh
 
 # Dimension and possible numbers of nodes of element cards.
@@ -69,10 +69,8 @@ def read_nastran(data: bytes) -> MeshFile:
             table = _integers([text for own in rows for text in (own[0], own[1].strip() or "0", *own[2:])])
             table = table.reshape(len(rows), width + 2)
             blocks.append((dim, table[:, 0], table[:, 2:][:, columns.get(width, slice(None))]))
-            ascending = table[np.argsort(table[:, 1], kind="stable"), :2]
-            numbers, first = np.unique(ascending[:, 1], return_index=True)
-            for number, ids in zip(numbers, np.split(ascending[:, 0], first[1:]), strict=True):
-                sets.setdefault(str(number), []).append(ids)
+            for number, members in grouped(table[:, 1]).items():
+                sets.setdefault(str(number), []).append(table[members, 0])
     sets.pop("0", None)
     unknown = sorted(name for name in cards.keys() - _CELLS.keys() if re.fullmatch(r"C(?!ORD)\w+|RBE\d|RBAR|MPC", name))
     told = [f"cards that are no cells and are not read: {', '.join(unknown)}"] if unknown else []

@@ -21,13 +21,15 @@ import numpy as np
 
 from hpfem.errors import MeshError
 
+from ...support.files import read_file
 from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
 from ..symmetry import Indices
 from .library_process import plain
-from .mesh_file import ForLibrary, MeshFile, canonical, shape_named, tagged
+from .mesh_file import ForLibrary, MeshFile, canonical, grouped, shape_named, tagged
 from .msh import read_msh
+from .text_counts import check_counts
 from .vtk_xml import read_vtu
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ _SERENDIPITY = {"quad8": "quad", "hexahedron20": "hex", "wedge15": "prism", "pyr
 _IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
 
 # Formats that we read ourselves; or, in meshio 5.3.5, a reader that never ends (ansys) or has no cells (neuroglancer).
-_NOT_HERE = {"gmsh", "vtk", "vtu", "abaqus", "nastran", "ansys", "neuroglancer"}
+_NOT_HERE = {"gmsh", "vtk", "vtu", "abaqus", "nastran", "su2", "ansys", "neuroglancer"}
 
 # What gmsh and VTK read, and meshio not or not whole.
 _LIBRARIES = {".unv": "gmsh", ".cgns": "gmsh"} | dict.fromkeys((".e", ".ex2", ".exo", ".exii"), "vtk")
@@ -64,8 +66,10 @@ _BOOKS = "gmsh:"
 # Meshio's names of integer cell data that group cells, by format.
 _SET_NAMES = "gmsh:physical medit:ref su2:tag cell_tags avsucd:material nastran:ref flac3d:group ref".split()
 
-# Limits of a reader: some seconds and gigabytes, and more for larger files.
-_SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
+# Limits of a reader: some seconds of its own and gigabytes, and more for larger files; other programs may slow it.
+_SLOWER, _OUT_OF_TIME = 15.0, 24
+_SECONDS, _SECONDS_PER_BYTE = 2.0, 1e-5
+_SECONDS_OF = {"gmsh": 30.0, "vtk": 30.0}
 _BYTES, _BYTES_PER_BYTE = 4 << 30, 100
 
 
@@ -80,13 +84,15 @@ def _kinds() -> dict[str, list[str]]:
     return {suffix: own for suffix, kinds in extension_to_filetypes.items() if (own := ours(kinds))}
 
 
-def read_other(file: Path, ours: list[str]) -> MeshFile:
-    """Read a file by meshio, in the format of its suffix.
+def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
+    """Read a file by meshio, in the format of a suffix.
 
     Parameters
     ----------
     file : Path
         An existing file.
+    suffix : str
+        In lower case.
     ours : list of str
         Suffixes of formats that do not need meshio, for messages.
 
@@ -99,10 +105,10 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
     MeshError
         If it cannot be read; the message does not name the file.
     """
-    library = _LIBRARIES.get(file.suffix.lower())
+    library = _LIBRARIES.get(suffix)
     if library is not None:
-        return read_by_library(file, ForLibrary(f"a file {file.suffix.lower()}", library))
-    kinds = _kinds().get(file.suffix.lower())
+        return read_by_library(file, ForLibrary(f"a file {suffix}", library))
+    kinds = _kinds().get(suffix)
     if kinds is None:
         can = f"{', '.join(ours[:-1])} and {ours[-1]} can"
         theirs = ", ".join(sorted(_kinds()))
@@ -111,7 +117,11 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
     for kind in kinds:
         content, reason = _run(kind, file)
         if content is not None:
-            return replace(_converted(content), by_piece=kind in _BY_PIECE)
+            n_cells = sum(len(nodes) for _, nodes in content["cells"])
+            names = check_counts(kind, read_file(file), len(content["points"]), n_cells)
+            told = [f"meshio says: {reason}"] if reason else []
+            told += [f"names that are not read: {', '.join(names)}"] if names else []
+            return replace(_converted(content), by_piece=kind in _BY_PIECE, warnings=told)
         reasons.append(f"as {kind}: {reason}")
     raise MeshError("meshio cannot read it " + "; ".join(reasons))
 
@@ -183,26 +193,33 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
 
 
 def _run(kind: str, file: Path) -> tuple[Any, str]:
-    """The result of a reader of meshio, gmsh or VTK, or the reason why there is none."""
+    """The result of a reader of meshio, gmsh or VTK, and what it has said; or None, and the reason."""
     size = file.stat().st_size
     room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
+    seconds = _SECONDS_OF.get(kind, _SECONDS) + _SECONDS_PER_BYTE * size
     script = Path(__file__).with_name("library_process.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+    environment["COLUMNS"] = "1000"  # for lines that are not broken
     try:
         process = subprocess.run(
-            [sys.executable, str(script), kind, str(file.absolute()), str(int(room))],
+            [sys.executable, str(script), kind, str(file.absolute()), str(int(room)), f"{seconds:.0f}"],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_SECONDS + _SECONDS_PER_BYTE * size,
+            timeout=_SLOWER * seconds,
             check=False,
         )
-    except subprocess.TimeoutExpired as error:
-        return None, f"its reader did not end within {error.timeout:.0f} s"
-    if process.stdout and process.returncode == 0:
-        return pickle.loads(process.stdout), ""
-    lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
-    return None, lines[-1].strip()[:200] if lines else f"its reader ended with status {process.returncode}"
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        status = -_OUT_OF_TIME
+    if status in (-_OUT_OF_TIME, 128 + _OUT_OF_TIME):
+        return None, f"its reader did not end within {seconds:.0f} s"
+    said = [line.strip() for line in process.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    if process.stdout and status == 0:
+        return pickle.loads(process.stdout), "; ".join(dict.fromkeys(line.removeprefix("Warning: ") for line in said))[
+            :300
+        ]
+    return None, said[-1][:200] if said else f"its reader ended with status {status}"
 
 
 def _converted(content: dict[str, Any]) -> MeshFile:
@@ -231,9 +248,13 @@ def _converted(content: dict[str, Any]) -> MeshFile:
         members = {name: own[position] for name, own in named.items() if position < len(own)}
         sets = _sets(members, None if tags is None else tags[position], len(nodes), tag_names[shape.dim])
         numbers = np.arange(number, number + len(nodes))
-        elements.append(canonical(shape, order, reference, nodes.astype(np.int64), numbers, sets))
+        data = {name: own[position] for name, own in content["cell_data"].items() if len(own[position]) == len(nodes)}
+        elements.append(canonical(shape, order, reference, nodes.astype(np.int64), numbers, sets, data))
         number += len(nodes)
-    return MeshFile(points, elements)
+    point_sets = {
+        name: rows.astype(np.int64) for name, rows in content["point_sets"].items() if rows.dtype.kind in "iu"
+    }
+    return MeshFile(points, elements, point_sets=point_sets)
 
 
 def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
@@ -244,5 +265,5 @@ def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: 
         if rows.dtype.kind in "iu" and rows.ndim == 1 and len(rows) and rows.min() >= 0 and rows.max() < count
     }
     if not sets and tags is not None and tags.dtype.kind in "iu" and tags.shape == (count,):
-        sets = {names.get(int(tag), str(tag)): np.flatnonzero(tags == tag) for tag in np.unique(tags)}
+        sets = {names.get(tag, str(tag)): rows for tag, rows in grouped(tags).items()}
     return sets

@@ -31,6 +31,7 @@ from ..sorting import unique
 from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
+from .element_data import regions_by_number
 from .mesh_file import Elements, ForLibrary, MeshFile, joined
 from .msh import Bytes, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_by_library, read_other
@@ -42,7 +43,14 @@ if TYPE_CHECKING:
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = None, *, join: bool | None = None) -> Mesh:
+def read_mesh(
+    path: str | PathLike[str],
+    periodic: bool = False,
+    comm: Any = None,
+    *,
+    join: bool | None = None,
+    regions: str | None = None,
+) -> Mesh:
     """Read a mesh of any of the shapes from a file.
 
     gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, quadratic and Lagrange cells;
@@ -67,6 +75,9 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
         Whether coincident points become one point. By default those of VTK's and XDMF's formats do, which have points
         of each cell or piece, and nodes with numbers of their own stay apart, as along a crack. False also says that
         cells are meant to be apart there, and spaces do not warn of it.
+    regions : str, optional
+        Name of integer data of the file's elements: their values name the regions and boundaries, instead of the groups
+        of elements. What nothing uses is told.
 
     Returns
     -------
@@ -75,12 +86,12 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
     Raises
     ------
     ArgumentError
-        If `path` is not a path.
+        If `path` is not a path, or the file has no integer data named `regions`.
     MeshError
         If the file cannot be read (as pipes and devices), or its mesh is unusable; the message names the file, the
         element and the reason.
     """
-    comm, given = communicator(comm), (path, periodic, join)
+    comm, given = communicator(comm), (path, periodic, join, regions)
     found = None
     with comm.together():
         if comm.rank == 0:
@@ -92,12 +103,14 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
             join = None if join is None else flag(join, "join")
             if flag(periodic, "periodic"):
                 raise MeshError(f"{path_text(path)}: periodic nodes of partitioned files are not read")
+            if regions is not None:
+                raise MeshError(f"{path_text(path)}: regions={regions!r} of partitioned files are not read")
         if file_path(path).suffix.lower() == ".pvtu":
             return _read_pieces(file_path(path), files, join, comm)
         return _read_partitions(file_path(path), files, count, comm)
 
     def make() -> Mesh:
-        return _read(file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join"))
+        return _read(file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join"), regions)
 
     return made_on_first(comm, make, given, "the file")
 
@@ -246,10 +259,10 @@ def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, 
     return ids, points, elements
 
 
-def _read(file: Path, periodic: bool, join: bool | None) -> Mesh:
+def _read(file: Path, periodic: bool, join: bool | None, regions: str | None) -> Mesh:
     """The whole mesh of a file."""
     with _naming(file):
-        content = _content(file)
+        content = regions_by_number(_content(file), regions)
         for sentence in content.warnings:
             warn(f"{path_text(file)}: {sentence}")
         return _mesh(content, str(file), periodic, join)
@@ -267,13 +280,15 @@ def _naming(file: Path) -> Iterator[None]:
         raise MeshError(f"{path_text(file)}: there is not enough memory to read it") from None
 
 
-def from_meshio(mesh: meshio.Mesh) -> Mesh:
+def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
     """Make a mesh from a mesh of meshio, with the checks of `read_mesh`.
 
     Parameters
     ----------
     mesh : meshio.Mesh
         Linear and second-order cells.
+    regions : str, optional
+        Name of integer cell data, as for `read_mesh`.
 
     Returns
     -------
@@ -282,7 +297,7 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
     Raises
     ------
     ArgumentError
-        If it is no `meshio.Mesh`.
+        If it is no `meshio.Mesh`, or has no integer data named `regions`.
     MeshError
         If it is unusable; the message names the element and the reason.
     """
@@ -290,7 +305,10 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
 
     if not isinstance(mesh, meshio.Mesh):
         raise ArgumentError(f"from_meshio takes a meshio.Mesh, got {type(mesh).__name__}; files go to read_mesh")
-    return _mesh(converted(mesh), "", periodic=False)
+    content = regions_by_number(converted(mesh), regions)
+    for sentence in content.warnings:
+        warn(f"from_meshio: {sentence}")
+    return _mesh(content, "", periodic=False)
 
 
 def _content(file: Path) -> MeshFile:
@@ -301,8 +319,9 @@ def _content(file: Path) -> MeshFile:
         if not beginning:
             raise MeshError("the file is empty")
         known = formats.format_of(beginning, file.suffix.lower())
-        if known is None:
-            return read_other(file, [own.suffix for own in formats.FORMATS])
+        if known is None or known.read is None:
+            suffix = file.suffix.lower() if known is None else known.suffix
+            return read_other(file, suffix, [own.suffix for own in formats.FORMATS if own.read])
     except OSError as error:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
     try:

@@ -1,0 +1,83 @@
+"""Points, cells and names in the text of files that meshio reads, to compare with what it has read.
+
+None of: tetgen (two files, whose headers its reader checks), and formats that are not text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hpfem.errors import MeshError
+from hpfem.shapes.arguments import shown
+
+_START = rb"\A(?:\s*(?:OFF|#[^\n]*\n))*\s*"
+_DOLFIN = rb"<(?:interval|triangle|quadrilateral|tetrahedron|hexahedron)\s"
+_MEDIT = rb"(?:Edges|Triangles|Quadrilaterals|Tetrahedra|Prisms|Pyramids|Hexahedra|Hexaedra)"
+_MDPA = rb"(?ms)^[ \t]*Begin %s[^\n]*\n(.*?)^[ \t]*End %s"
+_PERMAS = rb"(?ms)^\$%s[^\n]*\n(.*?)(?=^\$|\Z)"
+_ROW = rb"(?m)^[ \t]*\d+\s"
+# Regular expressions of points and of cells: of the part of the text, if two; matches count 1, or the numbers in them.
+_COUNTS: dict[str, tuple[tuple[bytes, ...], tuple[bytes, ...]]] = {
+    "avsucd": ((_START + rb"(\d+)",), (_START + rb"\d+\s+(\d+)",)),
+    "dolfin-xml": ((rb"<vertex\s",), (_DOLFIN,)),
+    "flac3d": ((rb"(?m)^[ \t]*G\s",), (rb"(?m)^[ \t]*[ZF]\s",)),
+    "mdpa": ((_MDPA % (b"Nodes", b"Nodes"), _ROW), (_MDPA % ((b"(?:Elements|Conditions)",) * 2), _ROW)),
+    "medit": ((rb"(?m)^[ \t]*Vertices\s+(\d+)",), (rb"(?m)^[ \t]*" + _MEDIT + rb"\w*\s+(\d+)",)),
+    "obj": ((rb"(?m)^[ \t]*v\s",), (rb"(?m)^[ \t]*f\s",)),
+    "off": ((_START + rb"(\d+)",), (_START + rb"\d+\s+(\d+)",)),
+    "permas": ((_PERMAS % b"COOR", _ROW), (_PERMAS % b"ELEMENT", _ROW)),
+    "ply": ((rb"(?m)^element vertex\s+(\d+)",), (rb"(?m)^element face\s+(\d+)",)),
+    "stl": ((), (rb"(?m)^[ \t]*facet\s",)),
+    "tecplot": ((rb"(?i)\bN(?:ODES)?\s*=\s*(\d+)",), (rb"(?i)\bE(?:LEMENTS)?\s*=\s*(\d+)",)),
+    "ugrid": ((rb"\A\s*(\d+)",), (rb"\A\s*\d+((?:\s+\d+){6})",)),
+    "wkt": ((), (rb"\(\s*\([^()]*\)\s*\)",)),
+}
+# Where meshio passes over the numbers of the nodes.
+_COUNTED = {"mdpa"}
+_NAMES = {
+    "mdpa": rb"(?m)^[ \t]*Begin SubModelPart\s+(\S+)",
+    "obj": rb"(?m)^[ \t]*[go]\s+(\S+)",
+    "permas": rb"(?m)^\$[NE]SET\b.*?=\s*(\S+)",
+    "stl": rb"(?m)^[ \t]*solid[ \t]+(\S+)",
+}
+
+
+def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[str]:
+    """Compare what meshio has read with the text of the file.
+
+    Parameters
+    ----------
+    kind : str
+        Meshio's name of the format.
+    text : bytes
+        The file; one that is not text is not checked.
+    n_points, n_cells : int
+        How many meshio has read.
+
+    Returns
+    -------
+    list of str
+        Names of sets in the file that meshio passes over.
+
+    Raises
+    ------
+    MeshError
+        If the numbers differ, or the nodes have numbers of their own where meshio counts them.
+    """
+    if b"\0" in text[:4096] or kind not in _COUNTS:
+        return []
+    for what, patterns, count in zip(("points", "cells"), _COUNTS[kind], (n_points, n_cells), strict=True):
+        part = text
+        for pattern in patterns[:-1]:
+            part = b"".join(re.findall(pattern, part))
+        for pattern in patterns[-1:]:
+            found = re.findall(pattern, part)
+            stated = re.compile(pattern).groups > 0
+            there = sum(int(word) for match in found for word in match.split()) if stated else len(found)
+            if there != count:
+                raise MeshError(f"meshio's reader of {kind} finds {count} {what}, but the file has {there}")
+            if kind in _COUNTED and what == "points" and list(map(int, found)) != list(range(1, count + 1)):
+                raise MeshError("the nodes do not count from 1, as meshio takes them")
+    return [
+        shown(name.decode("utf-8", "replace")) for name in dict.fromkeys(re.findall(_NAMES.get(kind, b"(?!)"), text))
+    ]
