@@ -26,10 +26,9 @@ FILES = [
     *(("flat", f"H1_2D_P{order}", 1) for order in (2, 3, 4)),
     *(("solid", f"H1_3D_P{order}", order % 2) for order in (1, 2, 3, 4)),
     ("hexes", "Cubic", 0),
+    ("prisms", "H1_3D_P3", 0),
+    ("tets", "Quadratic", 1),
     ("solid", "H1@U_3D_P3", 1),
-    ("flat", "L2_T1_2D_P3", 0),
-    ("prisms", "L2_T1_3D_P2", 1),
-    ("tets", "L2_T4_3D_P3", 1),
 ]
 
 

@@ -1,6 +1,6 @@
 """MFEM's text format .mesh, versions 1.0 and 1.3: cells of all shapes, straight or with `nodes` of any order.
 
-Nodes are values of the coordinates at Gauss-Lobatto points (or equispaced ones, "@U"). Continuous ones are numbered by
+Nodes are values of the coordinates at Gauss-Lobatto points (or equispaced ones, "@U"), numbered by
 entities: vertices, edges, faces, cells, each kind in the order in which the cells list them. The nodes inside an edge
 go from its lower vertex to the higher one, those inside a face as the first of its cells lists the corners.
 """
@@ -43,9 +43,7 @@ _ENTITIES = {
 _KINDS = {2: "segment", 3: "tri", 4: "quad"}
 # How many axes have points of a simplex; how many shrink along the next one.
 _SIMPLEX_AXES, _SHRINKING_AXES = {"tri": 2, "tet": 3, "prism": 2}, {"pyramid": 2}
-_COLLECTIONS = re.compile(
-    r"FiniteElementCollection: (?:(Linear|Quadratic|Cubic)|(H1|H1@[GU]|L2_T[14])_\dD_P([1-9]|10))"
-)
+_COLLECTIONS = re.compile(r"(Linear|Quadratic|Cubic)|(H1|H1@[GU])_\dD_P([1-9]|10)")
 
 # Positions, corners and names of the elements of a shape.
 _Block = tuple[Indices, Indices, dict[str, Indices]]
@@ -90,6 +88,8 @@ def read_mfem(data: bytes) -> MeshFile:
     if any(corners.min() < 0 or corners.max() >= n_vertices for corners in given):
         raise MeshError("an element refers to a vertex that does not exist")
     if "nodes" in sections:
+        if n_vertices > sum(corners.size for corners in given):
+            raise MeshError(f"there are {n_vertices} vertices, more than the elements have")
         cells, points = _curved(sections, blocks["elements"], n_vertices)
     else:
         points = vertices[2:]
@@ -104,15 +104,14 @@ def _blocks(sections: dict[str, bytes], name: str) -> dict[str, _Block]:
     """Positions, corners and names of elements by shape."""
     lengths = {float(geometry): 2 + len(FILE_VERTICES[shape]) for geometry, shape in enumerate(_GEOMETRIES)}
     blocks = {}
+    lists = sections.get("bdr_attribute_sets" if name == "boundary" else "attribute_sets", b"")
     for geometry, (rows, table) in counted_rows(parsed_numbers(sections[name])[0], 1, lengths).items():
         tags, corners = as_integers(table[:, 0]), as_integers(table[:, 2:])
         sets = tagged(tags, {})
-        lists = sections.get("bdr_attribute_sets" if name == "boundary" else "attribute_sets", b"")
         for title, members in re.findall(rb'"([^"\n]*)"\s+\d+((?:\s+\d{1,9}\b)*)', lists):
-            sets[title.decode("utf-8", "replace")] = np.flatnonzero(
-                np.isin(tags, [int(own) for own in members.split()])
-            )
-        blocks[_GEOMETRIES[int(geometry)]] = rows, corners, {own: rows for own, rows in sets.items() if len(rows)}
+            among = np.isin(tags, np.array(members.split(), dtype=np.int64))
+            sets |= {title.decode("utf-8", "replace"): np.flatnonzero(among)} if among.any() else {}
+        blocks[_GEOMETRIES[int(geometry)]] = rows, corners, sets
     return blocks
 
 
@@ -125,78 +124,43 @@ def _straight(blocks: dict[str, _Block]) -> list[Elements]:
 
 def _curved(sections: dict[str, bytes], blocks: dict[str, _Block], n_vertices: int) -> tuple[list[Elements], Array]:
     """Cells with nodes, and the points at equispaced nodes."""
-    title = next((name for name in sections if name.startswith("FiniteElementCollection:")), "")
+    title = next((name[25:] for name in sections if name.startswith("FiniteElementCollection: ")), "")
     found, width = _COLLECTIONS.fullmatch(title), next((n for n in (2, 3) if f"VDim: {n}" in sections), 0)
-    by_point = "Ordering: 1" in sections
     if not found:
         raise MeshError(
-            f"nodes of {title[25:60]!r} cannot be read; H1 and L2 at Gauss-Lobatto or equispaced points can"
+            f"nodes of {title[:40]!r} cannot be read: continuous ones (H1) at Gauss-Lobatto or equispaced points can, "
+            "but not separate ones (L2), which periodic meshes have"
         )
     order = ("Linear", "Quadratic", "Cubic").index(found[1]) + 1 if found[1] else int(found[3])
-    kind = found[2] or "H1@U"
-    knots = (1 + make_rule("lobatto", order + 1).points) / 2
-    if kind in ("H1@U", "L2_T4"):
-        knots = np.linspace(0, 1, order + 1)
-    dofs, count = _numbered(blocks, n_vertices, order)
+    even, by_point = np.linspace(0, 1, order + 1), "Ordering: 1" in sections
+    knots = (1 + make_rule("lobatto", order + 1).points) / 2 if found[2] in ("H1", "H1@G") else even
+    dofs, count = _numbered(blocks, n_vertices, even)
     if found[1] == "Cubic" and "hex" in dofs:  # inside it they go around
         dofs["hex"][:, [58, 59, 62, 63]] = dofs["hex"][:, [59, 58, 63, 62]]
-    separate = kind.startswith("L2")
-    given = sum(own.size for own in dofs.values()) if separate else count
     values = parsed_numbers(sections.get(f"Ordering: {int(by_point)}", b""))[0]
-    if not width or len(values) != given * width:
+    if not width or len(values) != count * width:
         raise MeshError(f"section nodes has {len(values)} numbers, which does not fit cells of order {order}")
     values = values.reshape(-1, width) if by_point else values.reshape(width, -1).T
-    if separate:
-        values = _joined(values, blocks, dofs, count, order)
-    points, cells = values.copy(), []
+    points, cells, size = values.copy(), [], np.ptp(values, axis=0).max()
     for name, (rows, _, sets) in blocks.items():
-        shape, own = SHAPES[name], dofs[name]
-        on_sides = [dim < shape.dim for dim, _ in node_entities(shape, order)]
-        nodes = 2 * _nodes(name, order, knots) - 1
-        lattice = 2 * _nodes(name, order, np.linspace(0, 1, order + 1)) - 1
-        # MFEM has more nodes inside a pyramid than we have.
-        n_sides, ours = sum(on_sides), equispaced_nodes(shape, order)
-        lattice = np.concatenate([lattice[:n_sides], ours[~np.array(on_sides)]])
-        basis = make_basis("orthogonal", shape, order)
-        functions = basis.evaluate(nodes).T
-        inverse = np.linalg.pinv(functions)
-        if len(nodes) > len(lattice):
-            rest = values[own] - np.einsum("ij,ejc->eic", functions @ inverse, values[own])
-            if np.abs(rest).max() > 1e-9 * np.ptp(values, axis=0).max():
-                raise MeshError(f"MFEM's functions on a {name} of order {order} are not ours, and its nodes need them")
-        if order > 2 or len(nodes) > len(lattice):
-            points[own[:, : len(lattice)]] = np.einsum("ij,ejc->eic", basis.evaluate(lattice).T @ inverse, values[own])
-        cells.append(canonical(shape, order, lattice, own[:, : len(lattice)], rows + 1, sets))
+        shape, basis = SHAPES[name], make_basis("orthogonal", SHAPES[name], order)
+        # MFEM has more nodes inside a pyramid than we have; elsewhere, for those on the sides, the places are the same.
+        inside = np.array([dim == shape.dim for dim, _ in node_entities(shape, order)])
+        places = np.concatenate([_nodes(name, even)[: np.sum(~inside)] * 2 - 1, equispaced_nodes(shape, order)[inside]])
+        functions, given = basis.evaluate(2 * _nodes(name, knots) - 1).T, values[dofs[name]]
+        modes = np.einsum("ij,ejc->eic", np.linalg.pinv(functions), given)
+        if np.abs(np.einsum("ij,ejc->eic", functions, modes) - given).max() > 1e-9 * size:
+            raise MeshError(f"MFEM's functions on a {name} of order {order} are not ours, and its nodes need them")
+        nodes = dofs[name][:, : len(places)]
+        if order > 2:
+            points[nodes] = np.einsum("ij,ejc->eic", basis.evaluate(places).T, modes)
+        cells.append(canonical(shape, order, places, nodes, rows + 1, sets))
     return cells, points
 
 
-def _joined(values: Array, blocks: dict[str, _Block], dofs: dict[str, Indices], count: int, order: int) -> Array:
-    """Values at continuous nodes, from those of cells that have nodes of their own, the first axis fastest."""
-    result = np.full((count, values.shape[1]), np.nan)
-    starts, _ = _starts(blocks, {name: own.shape[1] for name, own in dofs.items()})
-    parts = {}
-    for name, own in dofs.items():
-        index = np.rint(order * _nodes(name, order, np.linspace(0, 1, order + 1)))
-        parts[name] = values[starts[name][:, None] + np.argsort(np.lexsort(index.T))]
-        result[own] = parts[name]
-    if any(np.abs(result[own] - parts[name]).max() > 1e-8 * np.ptp(values, axis=0).max() for name, own in dofs.items()):
-        raise MeshError("cells that share a vertex have it at different places: periodic meshes of MFEM are not read")
-    return result
-
-
-def _starts(blocks: dict[str, _Block], sizes: dict[str, int]) -> tuple[dict[str, Indices], int]:
-    """Where each cell starts if cells of a shape have so many numbers, and where the last one ends."""
-    each = np.zeros(sum(len(rows) for rows, _, _ in blocks.values()), dtype=np.int64)
-    for name, (rows, _, _) in blocks.items():
-        each[rows] = sizes[name]
-    starts = np.cumsum(each) - each
-    return {name: starts[rows] for name, (rows, _, _) in blocks.items()}, int(each.sum())
-
-
-def _numbered(blocks: dict[str, _Block], n_vertices: int, order: int) -> tuple[dict[str, Indices], int]:
+def _numbered(blocks: dict[str, _Block], n_vertices: int, even: Array) -> tuple[dict[str, Indices], int]:
     """Numbers of the nodes of each cell, and how many there are."""
     dofs, total = {name: [corners] for name, (_, corners, _) in blocks.items()}, n_vertices
-    even = np.linspace(0, 1, order + 1)
     for of_faces in (False, True):
         # Shape and corners of the entities of all cells, and their places in the order of the file.
         found = [
@@ -216,7 +180,7 @@ def _numbered(blocks: dict[str, _Block], n_vertices: int, order: int) -> tuple[d
         frames = np.concatenate(padded)[first]
         if not of_faces:
             frames.sort(axis=1)
-        sizes = np.array([0, 0, *(len(_inside(_KINDS[n], order, even)) for n in (2, 3, 4))])[(frames >= 0).sum(axis=1)]
+        sizes = np.array([0, 0, *(len(_inside(_KINDS[n], even)) for n in (2, 3, 4))])[(frames >= 0).sum(axis=1)]
         order_of = np.argsort(places[first])
         starts = np.empty(index.count, dtype=np.int64)
         starts[order_of] = total + np.cumsum(sizes[order_of]) - sizes[order_of]
@@ -224,21 +188,22 @@ def _numbered(blocks: dict[str, _Block], n_vertices: int, order: int) -> tuple[d
         ends = np.cumsum([len(rows) for _, rows, _ in found])
         for (name, rows, _), ids in zip(found, np.split(index.ids, ends[:-1]), strict=True):
             at = np.argmax(frames[ids, None, -rows.shape[1] :] == rows[:, :, None], axis=2)
-            dofs[name].append(starts[ids, None] + _turned(at, order))
-    insides = {name: len(_inside(name, order, even)) for name in blocks}
-    cells, n_inside = _starts(blocks, insides)
-    numbers = {
-        name: np.concatenate([*parts, total + cells[name][:, None] + np.arange(insides[name])], axis=1)
-        for name, parts in dofs.items()
-    }
-    return numbers, total + n_inside
+            dofs[name].append(starts[ids, None] + _turned(at, even))
+    # Inside cells, in the order of the file.
+    sizes = np.zeros(sum(len(rows) for rows, _, _ in blocks.values()), dtype=np.int64)
+    for name, (rows, _, _) in blocks.items():
+        sizes[rows] = len(_inside(name, even))
+    starts = total + np.cumsum(sizes) - sizes
+    for name, (rows, _, _) in blocks.items():
+        dofs[name].append(starts[rows, None] + np.arange(len(_inside(name, even))))
+    return {name: np.concatenate(parts, axis=1) for name, parts in dofs.items()}, total + int(sizes.sum())
 
 
-def _turned(at: Indices, order: int) -> Indices:
+def _turned(at: Indices, even: Array) -> Indices:
     """Positions of the nodes inside entities among those of their frame, from the positions there of their corners."""
     name = _KINDS[at.shape[1]]
     corners = np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
-    inside = np.rint(order * _inside(name, order, np.linspace(0, 1, order + 1))).astype(np.int64)
+    order, inside = len(even) - 1, np.rint((len(even) - 1) * _inside(name, even)).astype(np.int64)
     kinds, which = np.unique(at @ 4 ** np.arange(at.shape[1]), return_inverse=True)
     tables = []
     for turn in kinds[:, None] // 4 ** np.arange(at.shape[1]) % 4:
@@ -248,15 +213,15 @@ def _turned(at: Indices, order: int) -> Indices:
     return np.array(tables, dtype=np.int64)[which]
 
 
-def _nodes(name: str, order: int, knots: Array) -> Array:
+def _nodes(name: str, knots: Array) -> Array:
     """Nodes of a cell of [0, 1]^d: corners, those inside edges, inside faces, inside the cell."""
     corners = (SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2
     parts = [corners]
     for entity in _entities(name):
-        inside = _inside(_KINDS[len(entity)], order, knots)
+        inside = _inside(_KINDS[len(entity)], knots)
         axes = corners[[entity[1], entity[-1]]] - corners[entity[0]]
         parts.append(corners[entity[0]] + inside @ axes[: inside.shape[1]])
-    return np.concatenate([*parts, _inside(name, order, knots)])
+    return np.concatenate([*parts, _inside(name, knots)])
 
 
 def _entities(name: str) -> list[list[int]]:
@@ -264,8 +229,9 @@ def _entities(name: str) -> list[list[int]]:
     return [[int(digit) for digit in word] for word in _ENTITIES[name].split()]
 
 
-def _inside(name: str, order: int, knots: Array) -> Array:
+def _inside(name: str, knots: Array) -> Array:
     """Nodes inside a cell of [0, 1]^d, the first axis fastest."""
+    order = len(knots) - 1
     grids = np.meshgrid(*[np.arange(1, order)] * SHAPES[name].dim, indexing="ij")
     index = np.stack([grid.ravel() for grid in grids[::-1]], axis=1)
     axes = _SIMPLEX_AXES.get(name, 0)
