@@ -46,7 +46,7 @@ from .version import __version__
 _FORMAT = "hpfem checkpoint 2"
 # Options of a space and the attributes that hold them; attributes of a mesh that are numbers or texts.
 _OPTIONS = {"order": "orders", "basis": "basis", "quadrature": "quadrature", "dtype": "dtype"}
-_PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic")
+_PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic", "apart")
 
 
 def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None:
@@ -307,6 +307,7 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
         int(group.attrs["n_stray"]),
         bool(group.attrs["periodic"]),
         part,
+        bool(group.attrs.get("apart", False)),
     )
 
 

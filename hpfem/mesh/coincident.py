@@ -8,7 +8,7 @@ without a neighbour can be at the place of others, as other points have cells al
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -28,25 +28,6 @@ _CLOSE = 1e-6
 _UNITS, _MOST = 4, 1e-3
 # Points are sorted by their coordinate in a direction in which those of regular meshes differ.
 _DIRECTION = np.array([0.5479, 0.6132, 0.5691])
-
-
-@dataclass(frozen=True)
-class Facing:
-    """Sides of cells that lie on each other without having their corners in common.
-
-    Attributes
-    ----------
-    count : int
-        Number of pairs.
-    place : str
-        Coordinates of the middle of one of them; empty without any.
-    """
-
-    count: int
-    place: str
-
-    def __str__(self) -> str:
-        return f"sides of cells lie on each other without common vertices: {self.count}, one at ({self.place})"
 
 
 def first_points(
@@ -122,7 +103,7 @@ def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: C
     return len(unique(np.concatenate(comm.all(own[found != own]))))
 
 
-def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) -> Facing:
+def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) -> tuple[int, str]:
     """Find sides without a neighbour that lie on each other; collective.
 
     Parameters
@@ -136,8 +117,10 @@ def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) 
 
     Returns
     -------
-    Facing
-        Of the whole mesh.
+    count : int
+        Number of pairs of such sides in the whole mesh.
+    place : str
+        Coordinates of the middle of one of them; empty without any.
     """
     sides = open_sides(topology)
     n = int(sum(map(len, sides)))
@@ -160,7 +143,7 @@ def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) 
     # Two processes count the same pair.
     count = comm.sum(np.where((one[same] < n) & (other[same] < n), 1.0, 0.5).sum())
     place = ", ".join(f"{c:.6g}" for c in middles[one[same[0]]]) if len(same) else ""
-    return Facing(round(float(count)), next(filter(None, comm.all(place)), ""))
+    return round(float(count)), next(filter(None, comm.all(place)), "")
 
 
 def _rounding(points: Array) -> float:

@@ -33,7 +33,7 @@ from ..support.views import VIEWS
 from . import checks
 from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, is_flat, merged, ordered, used_points
-from .coincident import JOINED, Facing, coincident_vertices, facing_sides, first_points
+from .coincident import JOINED, coincident_vertices, facing_sides, first_points
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
@@ -313,19 +313,20 @@ class Mesh(Immutable, Printed):
         return hanging_vertices(self.points, self.topology, self._labels)
 
     @cached_property
-    def facing(self) -> Facing:
-        """Sides that lie on each other without common vertices; the first use is collective if processes share it."""
+    def facing(self) -> tuple[int, str]:
+        """Pairs of sides that lie on each other without common vertices, and where one is; see `facing_sides`."""
         return facing_sides(self.points, self.topology, self.comm)
 
     def warn_of_facing(self) -> None:
         """Warn of sides that lie on each other without common vertices, once and if not meant; collective."""
-        if self.apart or self.__dict__.setdefault("_warned", False):
+        if self.apart or "facing" in self.__dict__:
             return
-        self.__dict__["_warned"] = True
-        if self.facing.count and self.comm.rank == 0:
+        count, place = self.facing
+        if count and self.comm.rank == 0:
             say(
-                f"{self.name}: {self.facing}; functions may jump there. read_mesh and Mesh.from_cells join them with"
-                " join=True; with join=False, these and C0Space take them as meant"
+                f"{self.name}: sides of cells lie on each other without common vertices: {count}, one at ({place});"
+                " functions may jump there. read_mesh and Mesh.from_cells join them with join=True; with join=False,"
+                " these and C0Space take them as meant"
             )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import meshio
 import numpy as np
 import pytest
 import vtk
@@ -102,6 +103,18 @@ def test_recorded_files(name):
     else:
         u = hp.solve_helmholtz(hp.Space(mesh, 4), f=1.0, lam=0.0, dirichlet=0.0, bar=False)
         assert float(u([[0.5, 0.5]])[0]) == pytest.approx(0.0737, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tri", "hex", "2-D mixed"])
+def test_xdmf(name, tmp_path):
+    mesh = hp.box(*BOXES[name])
+    points, cells = taken_apart(mesh)
+    kinds = {"tri": "triangle", "quad": "quad", "hex": "hexahedron"}
+    content = meshio.Mesh(points, [(kinds[shape], nodes) for shape, _, nodes in cells])
+    meshio.write(tmp_path / "apart.xdmf", content, data_format="XML")
+    with pytest.warns(hp.HpfemWarning, match="joined"):
+        assert hp.read_mesh(tmp_path / "apart.xdmf").n_vertices == mesh.n_vertices
+    assert hp.read_mesh(tmp_path / "apart.xdmf", join=False).n_vertices == len(points)
 
 
 def test_own_output_read_back(tmp_path):
