@@ -29,7 +29,7 @@ from .preconditioners import taken
 # Bytes of a local coefficient for right-hand sides and solutions, and such arrays of the space's type.
 _LOCAL_BYTES, _LOCAL_ARRAYS = 43, 1
 # Global vectors of float64 and of the space's type where the iterations are; values and fluxes that the host makes.
-_VECTORS64, _VECTORS, _DATA = 3, 3, 2
+_VECTORS64, _VECTORS, _DATA = 4, 3, 2
 # Arrays of the size of a chunk's Jacobians: where factors are made from these, and where they are constant.
 _CHUNKS, _AFFINE_CHUNKS = 1.5, 0.4
 # Arrays of the size of a function's values.

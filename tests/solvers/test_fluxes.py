@@ -13,10 +13,9 @@ from tests.solvers.test_components import space_on
 SHAPES = ["tri", "quad", "tet", "hex", "prism", "pyramid", "mixed"]
 
 
-def space_of(name, order=2):
-    return (
-        hp.Space(hp.box(name, 2), order, backend="numpy") if name in ("tri", "quad") else space_on(name, "numpy", order)
-    )
+def space_of(name, order=2, backend="numpy"):
+    plane = name in ("tri", "quad")
+    return hp.Space(hp.box(name, 2), order, backend=backend) if plane else space_on(name, backend, order)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -36,9 +35,9 @@ def test_a_flux_takes_what_the_solution_was_solved_with(name):
     assert gone() is None and u.flux("xmin") == pytest.approx(-2 / 3, abs=1e-9)
 
 
-def test_later_changes_do_not_matter():
+def test_later_changes_do_not_matter(backend):
     """Of the right-hand side's and the coefficient's fields, of numbers, and of other solves."""
-    space = space_of("hex")
+    space = space_of("hex", 2, backend)
     f, lam = space.evaluate(lambda *x: 1.0 + x[0]), space.evaluate(lambda *x: 2.0 + x[1])
     problem = hp.Problem(space, lam, {"xmin": 1.0}, robin={"xmax": (2.0, 1.0)}, diffusivity=3.0, bar=False)
     u = problem.solve(f)
@@ -51,8 +50,8 @@ def test_later_changes_do_not_matter():
     assert [problem.flux(u, name) for name in space.mesh.boundaries] == before
 
 
-def test_components_have_their_own():
-    space = space_of("quad")
+def test_components_have_their_own(backend):
+    space = space_of("quad", 2, backend)
     given = {"xmin": [0.0, None], "xmax": [0.0, 0.0]}
     problem = hp.Problem(space, 0.0, given, neumann={"xmin": 2.0}, components=2, bar=False)
     u = problem.solve([1.0, -3.0])
