@@ -777,7 +777,8 @@ def mesh_of(
     topology, vertex_of = numbered(arrays, len(points))
     n_joined = 0
     if join:
-        corners = [rows for _, blocks in sets(boundaries, "boundaries") for rows in blocks]
+        named = [blocks for _, blocks in sets(boundaries, "boundaries") if isinstance(blocks, (list, tuple))]
+        corners = [rows_of_integers(rows, "corners of boundaries", (2, 3, 4)) for blocks in named for rows in blocks]
         number, new_number = _joined(points, topology, given, new_number, corners, keys)
         n_joined = int(np.count_nonzero(number != np.arange(len(points))))
         if n_joined:
@@ -820,7 +821,7 @@ def _joined(
     topology: Topology,
     given: Array,
     new_number: Indices,
-    corners: Sequence[ArrayLike],
+    corners: Sequence[Indices],
     keys: Indices | None,
 ) -> tuple[Indices, Indices]:
     """The first point at the place of each point of cells, and of each given one, which elements of sides may have."""
@@ -828,7 +829,7 @@ def _joined(
     every = np.concatenate([points, given[loose, : points.shape[1]]])
     row = new_number.copy()
     row[loose] = len(points) + np.arange(len(loose))
-    others = [own for rows in corners if (own := looked_up(row, np.asarray(rows))).min(initial=0) >= 0]
+    others = [own for rows in corners if (own := looked_up(row, rows)).min(initial=0) >= 0]
     if keys is not None:
         keys = np.append(keys, np.zeros(len(given) - len(keys), dtype=np.int64))[np.argsort(row)]
     first, _ = first_points(every, topology, others, np.arange(len(every)), keys)

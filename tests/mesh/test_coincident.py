@@ -233,6 +233,15 @@ def test_cells_that_cannot_be_joined_are_refused(tmp_path):
     assert hp.read_mesh(tmp_path / "three.vtu", join=False).n_vertices == 12
 
 
+@pytest.mark.parametrize("wrong", [{"a": 3}, {"a": ["x"]}, {"a": [[0.5, 1.0]]}, 3])
+def test_bad_boundaries_are_refused_where_points_are_joined(wrong):
+    with pytest.raises(hp.ArgumentError, match="boundar"):
+        hp.Mesh.from_cells([[0, 0], [1, 0], [0, 1.0]], [("tri", 1, [[0, 1, 2]])], boundaries=wrong, join=True)
+    for join in ("no", 3):
+        with pytest.raises(hp.ArgumentError, match="join must be True or False"):
+            hp.read_mesh(CASES / "vtu-unjoined" / "apart.vtu", join=join)
+
+
 GHOSTS = {1: "a copy", 2: None, 8: "refined", 32: "hidden", 33: "a hidden copy"}
 
 
