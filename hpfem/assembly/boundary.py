@@ -126,6 +126,7 @@ class BoundaryConditions(Printed):
         The part of the right-hand side from Neumann and Robin data.
     matrix : csr_array or None, [size, size]
         The part of the operator from Robin conditions; if processes share the mesh, from the facets of this process.
+        None if there is no such condition, which all processes know.
     positive : bool
         Whether no alpha of a Robin condition is negative anywhere.
 
@@ -167,7 +168,8 @@ class BoundaryConditions(Printed):
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
-        self.matrix: csr_array | None = None
+        # Processes without facets have one of zeros: what is exchanged depends on whether there is one.
+        self.matrix: csr_array | None = csr_array((c0.size, c0.size)) if mixed else None
         self.positive = True
         for name, (facets, pair) in mixed.items():
             if not isinstance(pair, Sequence) or len(pair) != 2:
@@ -303,7 +305,7 @@ class BoundaryConditions(Printed):
         named = self._named(dirichlet, "dirichlet", self._taken)
         given = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in named.items()}
         constrained, values = self._dirichlet(given)
-        if not np.array_equal(constrained, self.constrained):
+        if not self.c0.space.comm.each(np.array_equal(constrained, self.constrained)):
             raise ArgumentError("dirichlet names other boundaries than the problem; make another problem")
         return values
 
@@ -420,7 +422,8 @@ class BoundaryConditions(Printed):
             constrained, values = self._interpolated(own, 1)
             found.append((constrained, values[0]))
         masks = np.stack([constrained for constrained, _ in found])
-        return masks[0] if (masks == masks[:1]).all() else masks, np.stack([values for _, values in found])
+        alike = self.c0.space.comm.each(bool((masks == masks[:1]).all()))
+        return masks[0] if alike else masks, np.stack([values for _, values in found])
 
     def _interpolated(self, fixed: Named, components: int) -> tuple[Mask, Array]:
         """Where functions are prescribed, [size], and their coefficients, [components, size]."""
@@ -432,10 +435,12 @@ class BoundaryConditions(Printed):
             pieces.append(Piece(_per_component(function, components, name), masks))
             found = numbering.of_unknowns(masks)
             constrained[: len(found)] |= found
-        values = self.c0.vectors_on(HOST).agreed(interpolate(numbering, pieces, components))
-        if len(values) != components:
-            wanted = "one component" if components == 1 else f"{components} components, not {len(values)}"
-            raise ArgumentError(f"dirichlet functions have {wanted}")
+        with numbering.mesh.comm.together():
+            values = interpolate(numbering, pieces, components)
+            if len(values) != components:
+                wanted = "one component" if components == 1 else f"{components} components, not {len(values)}"
+                raise ArgumentError(f"dirichlet functions have {wanted}")
+        values = self.c0.vectors_on(HOST).agreed(values)
         warn_of_conflicts(numbering.mesh, list(fixed), pieces)
         return constrained, values
 
@@ -459,8 +464,7 @@ class BoundaryConditions(Printed):
             (scale,) = _side_values(alpha, side, what, 1)
             self.positive &= bool((scale >= 0).all())
             mass = np.einsum("mq,eq,nq->emn", modes, scale * side.weights, modes, optimize=True)
-            added = csr_array(matrix.T @ block_diagonal(mass) @ matrix)
-            self.matrix = added if self.matrix is None else self.matrix + added
+            self.matrix = self.matrix + csr_array(matrix.T @ block_diagonal(mass) @ matrix)
 
 
 def component_numbers(data: Any, components: int, what: str) -> list[float]:

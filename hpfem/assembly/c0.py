@@ -473,7 +473,8 @@ class C0Space(Immutable):
         StateError
             If the field is on another space, or in state "phys".
         """
-        out = self.vectors_on(device).summed(self.restriction(device).gather(self._local(field, device)))
+        found = self.restriction(device).gather(self._local(field, device))
+        out = self.vectors_on(device).summed(found.reshape(field.components, self.size))
         return out[0] if len(out) == 1 else out
 
     def gathered(self, local: Sequence[Any], device: Device) -> Any:
@@ -545,5 +546,9 @@ class C0Space(Immutable):
         ndarray, [size] or [components, size] with more than one component
             Its error falls like that of the best approximation. A continuous function of the space is reproduced.
         """
-        values = self.vectors_on(HOST).agreed(interpolate(self.numbering, [Piece(function)]))
+        comm = self.space.comm
+        with comm.together():
+            found = interpolate(self.numbering, [Piece(function)])
+        components = int(comm.max(len(found)))  # a process without cells does not know
+        values = self.vectors_on(HOST).agreed(found if self.size else np.zeros((components, 0)))
         return values[0] if len(values) == 1 else values

@@ -38,10 +38,11 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
     for cells in mesh.cells:
         place[cells.vertices] = cells.nodes[:, vertex_positions(cells.shape, cells.order)]
     vertices = [np.flatnonzero(piece.masks[0]) if piece.masks else np.arange(len(place)) for piece in pieces]
-    found = [
-        values_of(piece.function, mesh.points[place[ids]].T, name)
-        for piece, ids, name in zip(pieces, vertices, names, strict=True)
-    ]
+    with mesh.comm.together():
+        found = [
+            values_of(piece.function, mesh.points[place[ids]].T, name)
+            for piece, ids, name in zip(pieces, vertices, names, strict=True)
+        ]
     # The largest value of all pieces: a function may be zero where boundaries meet, but its rounding errors are not.
     largest = max((float(np.abs(values).max()) for values in found if values.size), default=0.0)
     least = _ROUNDING * mesh.comm.max(largest)

@@ -181,7 +181,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     @cached_property
     def symmetric(self) -> bool:
         """Whether it is symmetric: by its form, else on random vectors (`VectorSpace.seems_symmetric`); collective."""
-        by_form = is_symmetric(self.operator.form.trace)
+        by_form = self.c0.space.comm.each(is_symmetric(self.operator.form.trace))  # tensors may differ by process
         return by_form or self.vectors.seems_symmetric(self.product_on(self.device), self.shape[0], self.dtype)
 
     def is_positive(self) -> bool:

@@ -104,7 +104,8 @@ class BoundaryForm(FieldMap):
 
         own = inspect.Parameter(_MEASURE, inspect.Parameter.KEYWORD_ONLY)
         weighted.__signature__ = inspect.Signature([*taken.values(), own])  # type: ignore[attr-defined]
-        return make(space, weighted, given)
+        with self.space.comm.together():
+            return make(space, weighted, given)
 
     def _restricted(self, name: str, value: Any, space: Space) -> Any:
         """A coefficient in the form that the space of the sides takes."""

@@ -105,6 +105,8 @@ def sample_components(function: Callable[..., Any], mesh: Mesh, cell: int = 0) -
     -------
     int
     """
+    if cell >= mesh.n_cells:  # on this process
+        return len(evaluated(function, list(mesh.points[:0].T), (0,)))
     group, row = (int(where[cell]) for where in mesh.locations)
     corner = mesh.points[mesh.cells[group].nodes[row, :1]]
     return len(evaluated(function, list(corner.T), (1,)))
@@ -139,7 +141,7 @@ def kept_components(given: Any, mesh: Mesh) -> int:
 
 def _counted(given: ByRegion) -> list[int]:
     """Components of each part, of functions in one of its cells."""
-    cells = [int(np.argmax(given.of_cells == number)) for number in range(len(given.values))]
+    cells = [int(np.argmax(np.append(given.of_cells == number, True))) for number in range(len(given.values))]
     return [
         sample_components(value, given.mesh, cell) if callable(value) else len(value)
         for value, cell in zip(given.values, cells, strict=True)

@@ -14,7 +14,7 @@ from ..operators.tensors import entries
 
 
 def check_positive(operator: Operator, key: str, name: str, *, zero: bool = False) -> None:
-    """Check the sign of a coefficient at every point where the operator takes it; tensors are positive definite.
+    """Check the sign of a coefficient at all points of the operator; tensors are positive definite; collective.
 
     Parameters
     ----------
@@ -39,18 +39,21 @@ def check_positive(operator: Operator, key: str, name: str, *, zero: bool = Fals
         raise ArgumentError(f"{name} must be {wanted}, got {value:g}")
     if key not in operator.fields:
         return
-    for pair, block in zip(operator.fields[key].data, operator.space.blocks, strict=True):
-        values = pair.read(pair.home)
-        scalar, xp = len(values) == 1, vectors_on(pair.home).xp
-        least = values[0] if scalar else _least_pivot(values, operator.space.dim, zero, xp)
-        element, point = np.unravel_index(int(least.argmin()), least.shape)
-        found = float(least[element, point])
-        if not (found > 0 or (scalar and zero and found == 0)):
-            said = f"{found:g}" if scalar else "not"
-            x = block.geometry.coordinates(slice(element, element + 1))[:, 0, point]
-            place = ", ".join(f"{c:.6g}" for c in x)
-            cell = operator.space.mesh.describe_cell(int(block.elements[element]))
-            raise ArgumentError(f"{name} must be {wanted} everywhere, it is {said} at ({place}) in {cell}")
+    with operator.space.comm.together():
+        for pair, block in zip(operator.fields[key].data, operator.space.blocks, strict=True):
+            values = pair.read(pair.home)
+            scalar, xp = len(values) == 1, vectors_on(pair.home).xp
+            least = values[0] if scalar else _least_pivot(values, operator.space.dim, zero, xp)
+            if not least.size:
+                continue
+            element, point = np.unravel_index(int(least.argmin()), least.shape)
+            found = float(least[element, point])
+            if not (found > 0 or (scalar and zero and found == 0)):
+                said = f"{found:g}" if scalar else "not"
+                x = block.geometry.coordinates(slice(element, element + 1))[:, 0, point]
+                place = ", ".join(f"{c:.6g}" for c in x)
+                cell = operator.space.mesh.describe_cell(int(block.elements[element]))
+                raise ArgumentError(f"{name} must be {wanted} everywhere, it is {said} at ({place}) in {cell}")
 
 
 def _least_pivot(components: Any, dim: int, zero: bool, xp: Any) -> Any:

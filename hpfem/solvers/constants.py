@@ -213,10 +213,9 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     fixed = np.zeros(parts.count, dtype=bool)
     fixed[parts.of_cells[reacting]] = True
     one = c0.project(1.0)
-    if comm.any(bc.matrix is not None):
-        matrix = csr_array((c0.size, c0.size)) if bc.matrix is None else bc.matrix
-        fixed[parts.of_unknowns[unique(matrix.nonzero()[0])]] = True
-        functional = functional + vectors.summed(matrix @ one)
+    if bc.matrix is not None:
+        fixed[parts.of_unknowns[unique(bc.matrix.nonzero()[0])]] = True
+        functional = functional + vectors.summed(bc.matrix @ one)
     fixed = comm.sum(fixed) > 0
 
     energies = np.where(fixed, _sums(c0, one * functional), 0.0)

@@ -86,12 +86,13 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     comm = c0.space.mesh.comm
     unit = -c0.vectors_on(HOST).exponent(given)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
-    for side, matrix, modes in sides_with_traces(c0, bc.dirichlet_facets):
-        exact = scaled(values_of(function, side.coordinates, "dirichlet")[0], unit)
-        norm += float(np.sum(side.weights * exact**2))
-        for i, own in enumerate((values, given)):
-            found = (matrix @ scaled(own, unit)).reshape(len(exact), -1) @ modes
-            misfit[i] += float(np.sum(side.weights * (found - exact) ** 2))
+    with comm.together():
+        for side, matrix, modes in sides_with_traces(c0, bc.dirichlet_facets):
+            exact = scaled(values_of(function, side.coordinates, "dirichlet")[0], unit)
+            norm += float(np.sum(side.weights * exact**2))
+            for i, own in enumerate((values, given)):
+                found = (matrix @ scaled(own, unit)).reshape(len(exact), -1) @ modes
+                misfit[i] += float(np.sum(side.weights * (found - exact) ** 2))
     *misfit, norm = comm.sum([*misfit, norm]).tolist()
     meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
     return values if meant else given

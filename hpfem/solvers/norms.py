@@ -288,17 +288,18 @@ def l2_error(
     wanted = regional(exact, field.space.mesh)
     misfit, norm = _Squares(), _Squares()
     compiled = compiled_function(wanted, blocks, backend) if callable(wanted) else None
-    for block, pair in zip(blocks, field.data, strict=True):
-        evaluate, coefficients = _Reference(BWD_TRANS, block, backend).runner(), pair.read(device)
-        weights = xp.asarray(block.rule.weights)
-        for chunk, values in values_by_chunk(wanted, block, np.dtype(np.float64), xp, compiled):
-            if len(values) != field.components:
-                raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
-            measure = weights * block.geometry.volume_factors(chunk, xp)
-            for own, exactly in zip(coefficients, values, strict=True):
-                misfit.add(evaluate(own[chunk]) - exactly, measure)
-                norm.add(exactly, measure)
     comm = field.space.mesh.comm
+    with comm.together():
+        for block, pair in zip(blocks, field.data, strict=True):
+            evaluate, coefficients = _Reference(BWD_TRANS, block, backend).runner(), pair.read(device)
+            weights = xp.asarray(block.rule.weights)
+            for chunk, values in values_by_chunk(wanted, block, np.dtype(np.float64), xp, compiled):
+                if len(values) != field.components:
+                    raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
+                measure = weights * block.geometry.volume_factors(chunk, xp)
+                for own, exactly in zip(coefficients, values, strict=True):
+                    misfit.add(evaluate(own[chunk]) - exactly, measure)
+                    norm.add(exactly, measure)
     return _ratio(misfit.root(comm), norm.root(comm), relative)
 
 
@@ -346,7 +347,8 @@ def h1_error(
     values = BwdTrans(space)(space.field("coeff", arrays))
     misfit = norm = 0.0
     for found, function in ((values, exact), (PhysDeriv(space)(values), gradient)):
-        exactly = space.evaluate(function)
+        with space.comm.together():
+            exactly = space.evaluate(function)
         if exactly.components != found.components:
             raise ArgumentError(
                 f"the function has {field.components} component(s) and {found.components} values or derivatives are"

@@ -268,13 +268,15 @@ class Problem:
         self.space, self.c0, self._asked = space, c0, preconditioner
         coefficients = {"lam": lam, "diffusivity": diffusivity}
         named = preconditioner if isinstance(preconditioner, str) else "user"
-        self.needs = Needs(c0, coefficients, named, self.components)
-        self.needs.check()
+        with space.comm.together():
+            self.needs = Needs(c0, coefficients, named, self.components)
+            self.needs.check()
         with self._phase("conditions"):
             self.conditions = bc = BoundaryConditions(c0, dirichlet, neumann, robin, self.components)
             values = self._domain_values(dirichlet, bc.values)
         with self._phase("operator"):
-            self._local = Helmholtz(space, lam, diffusivity, precision=precision)
+            with space.comm.together():
+                self._local = Helmholtz(space, lam, diffusivity, precision=precision)
             # The operator of one component; of all components, with the conditions and without.
             self._single = GlobalOperator(self._local, c0, bc.natural if bc.differ else bc)
             several = self.components > 1
@@ -540,7 +542,8 @@ class Problem:
         else:
             found = vectors.from_host(reals(given, what), np.float64)
         wanted = self.conditions.load.shape
-        if found.shape != wanted or not bool(vectors.xp.isfinite(found).all()):
+        fits = found.shape == wanted and bool(vectors.xp.isfinite(found).all())
+        if not self.space.comm.each(fits):
             raise ArgumentError(
                 f"{what} is {shown(given)} of shape {found.shape}; give a finite vector of"
                 f" {' x '.join(map(str, wanted))} unknowns"

@@ -83,7 +83,9 @@ class AcousticWave:
         self.tol, _ = checked_limits(tol, None, "the mass")
         courant = real(courant, "courant", above=0)
         dt = None if dt is None else real(dt, "the time step", above=0)
-        self.K = GlobalOperator(Helmholtz(c0.space, 0.0, speed_squared), c0, bc)
+        with c0.space.comm.together():
+            stiffness = Helmholtz(c0.space, 0.0, speed_squared)
+        self.K = GlobalOperator(stiffness, c0, bc)
         check_positive(self.K.operator, "diffusivity", "speed_squared", zero=True)
         self.M = GlobalOperator(Mass(c0.space), c0, bc)
         self.device = self.K.device

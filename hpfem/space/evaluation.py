@@ -256,7 +256,7 @@ def _called(function: Callable[..., Any], x: Any, xp: Any) -> Any:
 def _by_region(values: ByRegion, x: Any, cells: NDArray[np.int64], xp: Any) -> Any:
     """Values in cells at their points x [D, E, Q]; each cell has the values of its region."""
     out: Any = None
-    for number, places in values.parts(cells):
+    for number, places in values.parts(cells) if len(cells) else ((0, slice(None)),):
         value, name = values.values[number], values.names[number]
         rows = places if isinstance(places, slice) else xp.asarray(places)
         try:

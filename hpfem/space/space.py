@@ -508,9 +508,10 @@ class Space(Immutable):
         sides = sides_of(self, boundary)
         if not isinstance(given, Field) and positional(given) == 2 * self.dim:
             check_outer(self.mesh, boundary)
-        for side in sides:
-            values = boundary_values(given, side, boundary)
-            total = total + np.einsum("ceq,eq->c", values, side.weights)
+        with self.comm.together():
+            for side in sides:
+                values = boundary_values(given, side, boundary)
+                total = total + np.einsum("ceq,eq->c", values, side.weights)
         components = int(self.mesh.comm.max(len(total)))  # of facets elsewhere
         total = self.mesh.comm.sum(np.broadcast_to(total, components))
         return float(total[0]) if len(total) == 1 else total

@@ -10,6 +10,7 @@ from hpfem.memory import count_transfers
 from hpfem.solvers.multigrid import Multigrid
 from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import jacobi
+from tests.distributed.lacking_cases import ITERATED, check
 from tests.distributed.meshes import BOXES, by_cell, by_first, difference, exact, random_owners, whole
 from tests.distributed.operator_cases import CLOSE, as_many, problem
 from tests.distributed.solver_cases import both
@@ -90,6 +91,17 @@ def multigrid(comm, backend="cuda"):
         assert moved.total == 0 or not M.on_devices
     u = hp.solve_helmholtz(c0.space, f=1.0, dirichlet={"ymin": 0.0}, preconditioner="multigrid", tol=1e-10, bar=False)
     assert u.info.iterations < 17
+
+
+def lacking(comm, backend="cuda"):
+    """Processes without cells, or without facets of a condition: all capture, and exchange, or none."""
+    for mesh in (hp.box("hex", (8, 4, 4)), hp.box("quad", 6), hp.box("hex", (1, 1, 1))):
+        space = hp.Space(mesh, 3 if mesh.dim == 3 else 1, backend=backend)
+        for preconditioner in ("jacobi", "none", "multigrid"):
+            given = {"robin": {"xmin": (2.0, 1.0)}, "dirichlet": {"xmax": 0.0}, "preconditioner": preconditioner}
+            assert np.isfinite(hp.solve_helmholtz(space, f=1.0, bar=False, **given).norm())
+    names, uses = ("one", "two", "strip", "curved", "thin"), [*ITERATED, "coefficients 1 jacobi", "functions", "wave"]
+    check(comm, [(names[i % 5], use) for i, use in enumerate(uses)], backend)
 
 
 def between(comm, backend="cuda"):

@@ -8,24 +8,24 @@ MODULE = "tests.distributed.device_cases"
 
 
 def gpus():
-    """How many GPUs there are."""
+    """How many GPUs there are; so many processes run, and two where there is one."""
     import cupy
 
-    return cupy.cuda.runtime.getDeviceCount()
+    return int(cupy.cuda.runtime.getDeviceCount())
 
 
 @needs_mpi
 @pytest.mark.cuda
-@pytest.mark.parametrize("case", ["operators", "iterations", "multigrid"])
+@pytest.mark.parametrize("case", ["operators", "iterations", "multigrid", "lacking"])
 def test_on_gpus(case):
-    run(2, MODULE, case)
+    run(max(2, gpus()), MODULE, case)
 
 
 @needs_mpi
 @pytest.mark.cuda
 def test_nccl():
     if gpus() > 1:
-        run(2, MODULE, "between")
+        run(gpus(), MODULE, "between")
 
 
 @needs_mpi
@@ -34,7 +34,7 @@ def test_nccl_over_sockets():
     """As between nodes: neither NVLink nor shared memory of the host."""
     if gpus() > 1:
         sockets = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"}
-        run(2, MODULE, "iterations", environment=sockets)
+        run(gpus(), MODULE, "iterations", environment=sockets)
 
 
 @needs_mpi

@@ -159,6 +159,8 @@ class CellMap:
         chosen : ndarray of int, [n]
         """
         chosen = np.flatnonzero(np.diff(R.indptr))
+        if not len(chosen):
+            return csr_array((0, R.shape[0])), chosen
         back = csr_array(csr_array(self._back.matrix)[:, chosen])
         local = np.flatnonzero(np.diff(back.indptr))
         Q, entries = self._Q, []

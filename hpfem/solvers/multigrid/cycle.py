@@ -211,11 +211,13 @@ class Multigrid:
             if space.basis != "modified":
                 first, self._change = _in_modes(A, top)
             else:
-                first = A if dtype == space.dtype and top is same else _truncated(A, top)[0]
+                kept = dtype == space.dtype and vectors.comm.each(top is same)
+                first = A if kept else _truncated(A, top)[0]
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
-                lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
+                with vectors.comm.together():
+                    lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
                 self.levels.append(Level(*_truncated(self.levels[-1].A, lower)))
                 self.levels[-2].keep(self.levels[-1].kept)
         last = self.levels[-1]
@@ -420,6 +422,8 @@ def _truncated(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
 
 def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]:
     """An operator between modes in place of nodes, and the change from modes to nodes."""
+    with A.vectors.comm.together():
+        operator = A.operator.at(space)
     c0 = A.c0.at(space)
     blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
     values = [[csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)] for block, own in blocks]
@@ -430,4 +434,4 @@ def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]
         if A.bc.matrix is not None:
             rows, chosen = change.congruent(A.bc.matrix)
             bc.matrix = csr_array(rows.T @ A.bc.matrix[chosen][:, chosen] @ rows)
-    return GlobalOperator(A.operator.at(space), c0, bc, A.components), change
+    return GlobalOperator(operator, c0, bc, A.components), change

@@ -430,7 +430,7 @@ class IndexedRestriction(ElementRestriction):
         slice_starts, codes = a.part(here, self._vectors.xp)
 
         def gather(local: Any) -> Any:
-            out = self._device.empty((local.size // len(a.codes), n), self._dtype)
+            out = self._device.empty((self._components(local), n), self._dtype)
             if n:
                 self._kernel(len(out))[1](
                     (a.gather_blocks(n),),
@@ -444,6 +444,10 @@ class IndexedRestriction(ElementRestriction):
             return out
 
         return gather
+
+    def _components(self, local: Any) -> int:
+        """Components of local numbers; 1 if there are no numbers."""
+        return max(1, local.size // max(1, len(self._tables.codes)))
 
     @property
     def n_blocks(self) -> int:
@@ -522,7 +526,7 @@ class IndexedRestriction(ElementRestriction):
         """
         none, a, blocks = np.uint64(0), self._tables, self._tables.gather_blocks(self.size)
         if out is None:
-            out = self._device.empty((local.size // len(a.codes), self.size), self._dtype)
+            out = self._device.empty((self._components(local), self.size), self._dtype)
         _, gather, fold = self._kernel(len(out))
         many = partials is not None and blocks > MOST_SUMS
         sums = self._sums.take(lambda: self._device.empty((blocks,), np.float64)) if many else partials
