@@ -19,6 +19,7 @@ import vtk
 
 from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import read_mesh
+from tests.mesh import decks
 from tests.mesh.examples import flux, sample
 from tests.mesh.test_vtk import LAGRANGE, LINEAR, grid_of
 
@@ -188,6 +189,18 @@ def test_damaged_files_of_vtk(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     read, refused = fuzz(vtk_files(tmp_path), tmp_path, MUTATIONS_EACH)
     assert read > 20
     assert refused > 100
+    assert capfd.readouterr() == ("", "")
+
+
+def test_damaged_decks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Abaqus's, Nastran's and SU2's files."""
+    rng, files = np.random.default_rng(0), {}
+    for suffix, write in ((".inp", decks.abaqus), (".bdf", decks.nastran), (".su2", decks.su2)):
+        for name in ("hex", "3-D mixed", "2-D mixed"):
+            files[f"{name}{suffix}"] = write(decks.numbered(sample(name), 1, rng), rng).encode()
+    read, refused = fuzz(files, tmp_path, 12)
+    assert read > 10
+    assert refused > 30
     assert capfd.readouterr() == ("", "")
 
 

@@ -25,7 +25,7 @@ _TYPES = {
     2: r"(?:CPS|CPEG?|CG?AX|DCC?2D|DCC?AX|AC2D|ACAX|M3D|SFM3D|R3D|WARP2D|D?S|STRI)([34689])[A-Z]*5?",
     1: r"(?:T2D|T3D|DC1D|AC1D|R2D|RAX|RB2D|RB3D|B2|B3|D?SAX|MAX|SFMAX)\d[A-Z]*",
 }
-_NO_CELLS = r"MASS|ROTARYI|HEATCAP|(?:SPRING|DASHPOT|CONN|GAP|DGAP|JOINT|PIPE|ELBOW|FRAME|IT[ST])\w*"
+_NO_CELLS = r"MASS|ROTARYI|HEATCAP|(?:SPRING|DASHPOT|CONN|GAP|DGAP|JOINT|PIPE|ELBOW|FRAME|DCOUP|IT[ST])\w*"
 # Keywords that make or move nodes and elements; and those that tie nodes together.
 _REFUSED = "INCLUDE SYSTEM NGEN NFILL NCOPY NMAP ELGEN ELCOPY IMPERFECTION PARAMETER".split()
 _TIES = ("TIE", "MPC", "EQUATION", "EMBEDDED ELEMENT", "SHELL TO SOLID COUPLING")
@@ -105,26 +105,26 @@ def read_abaqus(data: bytes) -> MeshFile:
                 told[f"the nodes that *NSET, ELSET={options['ELSET']} names are not read"] = None
             add(keyword, _members(keyword, "GENERATE" in options, body))
         elif keyword == "SURFACE" and options.get("TYPE", "ELEMENT").upper() == "ELEMENT":
-            parts = [line.upper().split(",") for line in _text(body).splitlines() if line.strip()]
-            surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in parts]
+            lines = [line.upper().split(",") for line in _text(body).splitlines() if line.strip()]
+            surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in lines]
         elif keyword == "SURFACE":
             told[f"*SURFACE {shown(options.get('NAME', ''))} of type {options['TYPE']} is not read"] = None
-    sides = []
+    if not nodes:
+        raise MeshError("the file has no nodes (*NODE); is it an Abaqus file?")
+    sides: dict[tuple[str, int], list[Indices]] = {}
     for name, word, side in surfaces:
         if re.fullmatch("[SE][1-6]", side):
-            sides.append((name, numbers_of("ELSET", word), int(side[1])))
+            sides.setdefault((name, int(side[1])), []).append(numbers_of("ELSET", word))
         elif side in ("SPOS", "SNEG"):
             sets.setdefault(("ELSET", name.upper()), []).append(numbers_of("ELSET", word))
             names["ELSET", name.upper()] = name
         else:
             told[f"*SURFACE {shown(name)}: {shown(word)} has no side (S1, S2, ...) and is not read"] = None
-    named = {
-        kind: {name: numbers_of(*key) for key, name in names.items() if key[0] == kind and name}
-        for kind in ("ELSET", "NSET")
-    }
-    return numbered_mesh(
-        joined(nodes), np.concatenate(points), blocks, named["ELSET"], named["NSET"], sides, list(told)
+    elements, pins = (
+        {name: numbers_of(*key) for key, name in names.items() if key[0] == kind and name} for kind in ("ELSET", "NSET")
     )
+    parts = [(name, joined(ids), side) for (name, side), ids in sides.items()]
+    return numbered_mesh(joined(nodes), np.concatenate(points), blocks, elements, pins, parts, list(told))
 
 
 def _text(data: bytes) -> str:
@@ -138,7 +138,7 @@ def _keywords(data: bytes) -> Iterator[tuple[str, dict[str, str], bytes]]:
     """Keywords, each with its options by name in upper case, and the lines of data below."""
     text = re.sub(rb"(?m)^[ \t]*\*\*.*\n?", b"", data.replace(b"\r\n", b"\n"))
     starts = [found.start() for found in re.finditer(rb"(?m)^[ \t]*\*", text)]
-    for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, stop in zip(starts, [*starts, len(text)][1:], strict=True):
         head, _, body = text[start:stop].partition(b"\n")
         while head.rstrip().endswith(b",") and body:
             more, _, body = body.partition(b"\n")

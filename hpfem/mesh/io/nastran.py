@@ -50,7 +50,7 @@ def read_nastran(data: bytes) -> MeshFile:
         If it is damaged, or has something that cannot be read: the message names the card.
     """
     cards = _cards(data.decode("latin-1"))
-    grid = cards.get("GRID", [])
+    grid = [own if len(own) > 4 else [*own, ""] for own in cards.get("GRID", [])]
     for own in [*grid, *cards.get("GRDSET", [])]:
         if own[1].strip() not in ("", "0"):
             who = f"GRID {own[0].strip()}" if own[0].strip() else "GRDSET"
@@ -64,6 +64,8 @@ def read_nastran(data: bytes) -> MeshFile:
         kinds: dict[int, list[list[str]]] = {}
         for own in cards[name]:
             width = widths[0] if len(widths) == 1 else _width(name, own, widths)
+            if len(own) < width + 2:
+                raise MeshError(f"element {own[0].strip()} ({name}) does not have all its nodes")
             kinds.setdefault(width, []).append(own[: width + 2])
         for width, rows in kinds.items():
             table = _integers([text for own in rows for text in (own[0], own[1].strip() or "0", *own[2:])])

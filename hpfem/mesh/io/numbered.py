@@ -120,12 +120,9 @@ def numbered_mesh(
             if len(rows) and not corners:
                 raise MeshError(f"element {ids[rows[0]]} of set {shown(name)} has no side {side}")
             if len(rows):
-                columns = [int(corner) for corner in corners[0]]
-                shape, members_of = (
-                    shape_named(("segment", "tri", "quad")[len(columns) - 2]),
-                    {name: np.arange(len(rows))},
-                )
+                columns, all_rows = [int(corner) for corner in corners[0]], {name: np.arange(len(rows))}
+                shape = shape_named(("segment", "tri", "quad")[len(columns) - 2])
                 ends = rows_of_nodes[rows][:, columns]
-                elements.append(canonical(shape, 1, vtk_nodes(shape, 1), ends, ids[rows], members_of))
+                elements.append(canonical(shape, 1, vtk_nodes(shape, 1), ends, ids[rows], all_rows))
     named = {name: found("nodes", name, row_of(ids)) for name, ids in point_sets.items()}
     return MeshFile(points, elements, point_sets=named, warnings=told)

@@ -60,6 +60,9 @@ _LIBRARIES = {".unv": "gmsh", ".cgns": "gmsh"} | dict.fromkeys((".e", ".ex2", ".
 # Formats that have points of each grid, zone or cell.
 _BY_PIECE = {"xdmf", "tecplot", "stl"}
 
+# What meshio passes over in every file of a format.
+_LOST = {"h5m": "sets of .h5m are not read", "tetgen": "faces and edges of tetgen (.face, .edge) are not read"}
+
 # Prefix of sets without cells, in which meshio keeps data for writing gmsh files.
 _BOOKS = "gmsh:"
 
@@ -120,6 +123,7 @@ def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
             n_cells = sum(len(nodes) for _, nodes in content["cells"])
             names = check_counts(kind, read_file(file), len(content["points"]), n_cells)
             told = [f"meshio says: {reason}"] if reason else []
+            told += [_LOST[kind]] if kind in _LOST else []
             told += [f"names that are not read: {', '.join(names)}"] if names else []
             return replace(_converted(content), by_piece=kind in _BY_PIECE, warnings=told)
         reasons.append(f"as {kind}: {reason}")

@@ -54,9 +54,9 @@ def read_mesh(
     """Read a mesh of any of the shapes from a file.
 
     gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, quadratic and Lagrange cells;
-    netgen's .vol; MFEM's .mesh of order 1 to 10; the linear and second-order cells of every other format that meshio
-    reads; where gmsh or VTK is installed, MSH 1 and 4.0, UNV, CGNS, Exodus and VTK's other grids. Serendipity cells get
-    the nodes that they lack from their own map (`completed`).
+    netgen's .vol; MFEM's .mesh of order 1 to 10; Abaqus, Nastran, SU2, and every other format that meshio reads, with
+    linear and second-order cells; where gmsh or VTK is installed, MSH 1 and 4.0, UNV, CGNS, Exodus and VTK's other
+    grids. Serendipity cells get the nodes that they lack from their own map (`completed`).
 
     Cells of the highest dimension make the mesh; those one dimension below name its boundaries, others are ignored.
     Groups of elements become `Mesh.regions` and `Mesh.boundaries` under their names, or their numbers where they have

@@ -70,7 +70,7 @@ def read_su2(data: bytes) -> MeshFile:
 
 def _points(numbers: Array, counts: Indices, dim: int) -> Array:
     """Coordinates, without the number of the point that may follow them."""
-    if dim not in (2, 3) or np.ptp(counts) or counts[0] not in (dim, dim + 1, dim + 2):
+    if dim not in (2, 3) or len(set(counts)) != 1 or counts[0] not in (dim, dim + 1, dim + 2):
         raise MeshError(f"points of {dim} coordinates (NDIME) were expected")
     table = numbers.reshape(len(counts), -1)
     if counts[0] > dim and not np.array_equal(table[:, dim], np.arange(len(table))):
@@ -82,8 +82,8 @@ def _cells(numbers: Indices, counts: Indices, first: int) -> list[Elements]:
     """Elements of lines of a type, nodes, and maybe a number."""
     start = np.cumsum(counts) - counts
     types = numbers[start]
-    widths = np.array([_WIDTHS.get(int(kind), -1) for kind in types])
-    if (wrong := (counts != widths + 1) & (counts != widths + 2)).any():
+    widths = np.array([_WIDTHS.get(int(kind), -1) for kind in types], dtype=np.int64)
+    if (wrong := (widths < 0) | ((counts != widths + 1) & (counts != widths + 2))).any():
         place = int(np.argmax(wrong))
         raise MeshError(
             f"element {first + place} of VTK type {types[place]} has {counts[place] - 1} numbers, not its nodes"
