@@ -14,7 +14,7 @@ from hpfem.shapes.arguments import MAX_ORDER, integer
 
 from ..errors import ArgumentError, StateError
 from ..mesh import Mesh
-from ..mesh.io.vtk_cells import LINEAR_TYPES
+from ..mesh.io.vtk_cells import CELL_FACTS, LINEAR_TYPES
 from ..mesh.node_order import permutation
 from ..space import Block, Field, Space
 from .pattern import Pattern, linear_pattern, vtk_pattern
@@ -226,7 +226,7 @@ def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArr
     data: dict[str, Any] = {"cell": owner if part is None else part.cells[owner]}
     if part is not None:
         data["process"] = np.full(len(owner), part.comm.rank, dtype=np.int32)
-    for column, name in enumerate(("shape", "order", "geometry_order", "block")):
+    for column, name in enumerate(CELL_FACTS):
         data[name] = np.ascontiguousarray(table[:, column])
     if len(space.mesh.regions):
         data["region"] = first_set(space.mesh.regions.values(), space.mesh.n_cells)[owner]

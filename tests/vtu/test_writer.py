@@ -286,6 +286,13 @@ def test_the_package_reads_its_own_files(name, tmp_path):
         assert again.summary().volume == pytest.approx(mesh.summary().volume, rel=0.02)
 
 
+def test_what_the_package_tells_of_cells_is_no_data_of_the_user(tmp_path):
+    write_vtu(tmp_path / "u.vtu", hp.Space(box(("tri", "quad"), (4, 2)), 2).zeros("coeff"))
+    with pytest.warns(hp.HpfemWarning) as told:
+        read_mesh(tmp_path / "u.vtu")
+    assert ["joined" in str(warning.message) for warning in told] == [True]
+
+
 def test_no_fields_are_refused(tmp_path):
     with pytest.raises(ArgumentError, match="there are no fields to write"):
         write_vtu(tmp_path / "u.vtu", {})

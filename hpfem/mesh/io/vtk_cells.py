@@ -51,8 +51,9 @@ NUMBER_TYPES = {
 
 # Bits of "vtkGhostType": cells that are copies (1), refined elsewhere (8) or hidden (32), and hidden points.
 _NOT_SEEN, _HIDDEN_POINT = 1 | 8 | 32, 2
-# Cell data that are no values of the user.
+# Cell data that are no values of the user; and those that `hpfem.write_vtu` writes, always together.
 _NO_DATA = {"vtkGhostType", "vtkGhostLevels", "HigherOrderDegrees"}
+CELL_FACTS = ("shape", "order", "geometry_order", "block")
 
 # Names, in files of several programs, of integer cell data for regions and boundaries.
 SET_NAMES = ("material", "attribute", "region", "cellentityids", "gmsh:physical", "physicalids", "elementid")
@@ -106,7 +107,8 @@ def cell_blocks(
     _same_degrees(data, types, first_number)
     tags = _tags(data, len(types))
     seen = _seen(data, point_data or {}, connectivity, sizes)
-    data = {name: own[:, 0] if own.shape[1:] == (1,) else own for name, own in data.items() if name not in _NO_DATA}
+    left_out = _NO_DATA | ({"cell", "process", *CELL_FACTS} if data.keys() >= set(CELL_FACTS) else set())
+    data = {name: own[:, 0] if own.shape[1:] == (1,) else own for name, own in data.items() if name not in left_out}
     breaks = np.flatnonzero((np.diff(types) != 0) | (np.diff(sizes) != 0)) + 1
     blocks = []
     for start, stop in zip([0, *breaks], [*breaks, len(types)], strict=True):
