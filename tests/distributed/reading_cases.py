@@ -12,6 +12,7 @@ from tests.distributed.meshes import BOXES, bent, exact, random_owners, whole
 from tests.distributed.operator_cases import check
 from tests.distributed.output_cases import folder
 from tests.mesh.examples import partitioned
+from tests.mesh.test_coincident import write_pieces
 
 DATA = Path(__file__).parent.parent / "mesh" / "data"
 
@@ -107,6 +108,15 @@ def pieces(comm):
             and apart.summary().n_coincident
             == hp.read_mesh(place / "u.pvtu", comm=hp.ALONE, join=False).summary().n_coincident
         )
+        # Pieces of serendipity cells, whose points have numbers that are the same in all pieces.
+        plate = hp.box("quad", (3, 2), comm=hp.ALONE).elevated(2)
+        if comm.rank == 0:
+            write_pieces(place / "plate.pvtu", plate, 3, lambda k, used: used, serendipity=True)
+        comm.all(None)
+        part = hp.read_mesh(place / "plate.pvtu", comm=comm)
+        found, whole_plate = part.summary(), plate.summary()
+        assert (found.n_cells, found.n_vertices, found.n_coincident) == (6, 12, 0) and found.volume == pytest.approx(1)
+        assert found.counts == whole_plate.counts and part.facing[0] == 0
     whole_mesh = hp.box("tet", (2, 2, 2), comm=hp.ALONE)
     nodes = whole_mesh.cells[0].nodes
     apart = hp.Mesh.from_cells(whole_mesh.points[nodes.ravel()], [("tet", 1, np.arange(nodes.size).reshape(-1, 4))])

@@ -206,7 +206,9 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, comm: Com
         found, places = own, points
         if join is not False:
             corners = [rows for blocks in boundaries.values() for rows in blocks]
-            found, places = first_points(points, numbered(arrays, len(points))[0], corners, own, keys, comm)
+            # Nodes that serendipity cells lack have no number.
+            all_keys = None if keys is None else np.append(keys, np.zeros(len(points) - len(keys), np.int64))
+            found, places = first_points(points, numbered(arrays, len(points))[0], corners, own, all_keys, comm)
             n_joined = int(comm.sum(np.count_nonzero(found != own)))
             if n_joined and comm.rank == 0:
                 warn(f"{path}: {n_joined} {JOINED}")
