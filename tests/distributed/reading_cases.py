@@ -69,6 +69,9 @@ def partitions(comm):
     assert part.summary().orders == alone.summary().orders == {"hex": (2,), "prism": (2,)}
     assert abs(part.summary().volume - 1) < 1e-12
     assert comm.sum(len(part.facets.boundary)) == comm.sum(len(alone.facets.boundary))
+    assert hp.read_mesh(DATA / "flat_split.msh", comm=comm, join=False).apart
+    with pytest.raises(hp.MeshError, match="coincident nodes of partitioned files are not joined"):
+        hp.read_mesh(DATA / "flat_split.msh", join=True, comm=comm)
     with pytest.raises(hp.MeshError, match="periodic nodes of partitioned files are not read"):
         hp.read_mesh(DATA / "flat_split.msh", periodic=True, comm=comm)
     with folder(comm) as place:
@@ -113,7 +116,8 @@ def pieces(comm):
         if comm.rank == 0:
             write_pieces(place / "plate.pvtu", plate, 3, lambda k, used: used, serendipity=True)
         comm.all(None)
-        part = hp.read_mesh(place / "plate.pvtu", comm=comm)
+        part = hp.read_mesh(place / "plate.pvtu", comm=comm, regions="owner")
+        assert {name: comm.sum(len(own)) for name, own in part.regions.items()} == {"0": 2, "1": 2, "2": 2}
         found, whole_plate = part.summary(), plate.summary()
         assert (found.n_cells, found.n_vertices, found.n_coincident) == (6, 12, 0) and found.volume == pytest.approx(1)
         assert found.counts == whole_plate.counts and part.facing[0] == 0

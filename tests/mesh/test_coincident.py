@@ -299,7 +299,7 @@ def write_pieces(path: Path, mesh: hp.Mesh, n: int, numbers=None, serendipity=Fa
             path.with_name(f"{path.stem}_{k}.vtu"),
             mesh.points[used],
             [("serendipity quad" if serendipity else name, order, nodes.reshape(len(rows), -1))],
-            of_cells=[("vtkGhostType", (owners[rows] == k + 1).astype(np.uint8))],
+            of_cells=[("vtkGhostType", (owners[rows] == k + 1).astype(np.uint8)), ("owner", owners[rows])],
             of_points=() if numbers is None else [("GlobalNodeIds", numbers(k, used))],
         )
     sources = "".join(f'<Piece Source="{path.stem}_{k}.vtu"/>' for k in range(n))
@@ -318,6 +318,7 @@ def test_pieces_are_read_whole(shape, tmp_path):
     assert poisson(found) == pytest.approx(poisson(mesh), rel=1e-9)
     assert len(np.unique(found.numbers)) == mesh.n_cells
     assert hp.read_mesh(path, join=False).n_vertices > mesh.n_vertices
+    assert hp.read_mesh(path, regions="owner").regions.keys() == {"0", "1", "2"}
     # Numbers of points that are the same in all pieces, and others that tell all pieces apart.
     write_pieces(path, mesh, 3, lambda k, used: used)
     assert hp.read_mesh(path).n_vertices == mesh.n_vertices

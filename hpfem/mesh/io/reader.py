@@ -105,11 +105,14 @@ def read_mesh(
             join = None if join is None else flag(join, "join")
             if flag(periodic, "periodic"):
                 raise MeshError(f"{path_text(path)}: periodic nodes of partitioned files are not read")
-            if regions is not None:
+            of_vtk = file_path(path).suffix.lower() == ".pvtu"
+            if regions is not None and not of_vtk:
                 raise MeshError(f"{path_text(path)}: regions={regions!r} of partitioned files are not read")
-        if file_path(path).suffix.lower() == ".pvtu":
-            return _read_pieces(file_path(path), files, join, comm)
-        return _read_partitions(file_path(path), files, count, comm)
+            if join and not of_vtk:
+                raise MeshError(f"{path_text(path)}: coincident nodes of partitioned files are not joined")
+        if of_vtk:
+            return _read_pieces(file_path(path), files, join, regions, comm)
+        return replace(_read_partitions(file_path(path), files, count, comm), apart=join is False)
 
     def make() -> Mesh:
         return _read(file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join"), regions)
@@ -180,7 +183,7 @@ def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Commun
     return mesh if comm.size <= count else distribute(mesh, comm)
 
 
-def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, comm: Communicator) -> Mesh:
+def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: str | None, comm: Communicator) -> Mesh:
     """The mesh of all files of pieces; each process reads some of them; collective."""
     parts = []
     with comm.together():
@@ -189,17 +192,21 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, comm: Com
                 with _naming(file):
                     parts.append(_content(file))
     known = join is None and comm.each(all(part.ids is not None for part in parts))
-    first = sum(comm.all(sum(own.indices.max(initial=0) for part in parts for own in part.elements[-1:]))[: comm.rank])
-    elements, n_points = [], 0
-    for part in parts:
+    n_cells = [max((int(own.indices.max(initial=0)) for own in part.elements), default=0) for part in parts]
+    first, n_points, elements = sum(comm.all(sum(n_cells))[: comm.rank]), 0, []
+    for part, n in zip(parts, n_cells, strict=True):
         elements += [replace(own, nodes=own.nodes + n_points, indices=own.indices + first) for own in part.elements]
-        first += max((own.indices.max(initial=0) for own in part.elements), default=0)
-        n_points += len(part.points)
+        first, n_points = first + n, n_points + len(part.points)
     points = np.concatenate([np.empty((0, 3)), *(part.points for part in parts)])
     keys = joined([part.ids for part in parts if part.ids is not None]) if known else None
+    content = MeshFile(points, elements, by_piece=True, ids=keys)
+    with comm.together(), _naming(path):
+        content = regions_by_number(content, regions) if elements else content
+    for sentence in content.warnings if comm.rank == 0 else ():
+        warn(f"{path_text(path)}: {sentence}")
     if comm.size == 1:
         with _naming(path):
-            return _mesh(MeshFile(points, elements, by_piece=True, ids=keys), str(path), False, join)
+            return _mesh(content, str(path), False, join)
 
     def met(points: Array, arrays: list[CellArray], boundaries: dict[str, list[Indices]]) -> tuple[Any, ...]:
         own = sum(comm.all(len(points))[: comm.rank]) + np.arange(len(points))
@@ -218,7 +225,9 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, comm: Com
         sides = {name: [new_number[row[rows]] for rows in blocks] for name, blocks in boundaries.items()}
         return places, found[new_number >= 0], arrays, sides
 
-    mesh = replace(_of_parts(path, points, [own for own in elements if len(own)], met, comm), apart=join is False)
+    mesh = replace(
+        _of_parts(path, points, [own for own in content.elements if len(own)], met, comm), apart=join is False
+    )
     return mesh if comm.size <= len(files) else distribute(mesh, comm)
 
 
