@@ -178,7 +178,7 @@ def test_groups_of_med_that_share_cells_and_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".vtk", ".vtu", ".xdmf"])
 def test_integer_data_of_any_name(suffix: str) -> None:
     path = DATA / "cases" / "integer-data" / f"bar{suffix}"
-    with pytest.warns(HpfemWarning, match="integer data of the cells that nothing uses: 'f'; regions='f' makes them"):
+    with pytest.warns(HpfemWarning, match="integer data of elements that nothing uses: 'f'; regions='f' makes them"):
         assert not read_mesh(path).regions
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -201,6 +201,11 @@ def test_integer_data_in_memory() -> None:
     with warnings.catch_warnings():  # two values of two cells number them
         warnings.simplefilter("error")
         assert set(from_meshio(mesh).regions) == {"8", "9"}
+    more = meshio.Mesh(
+        points, [*cells, ("line", np.array([[4, 5]]))], cell_data={"side": [np.zeros(2), *([[3, 4], [3]])]}
+    )
+    with pytest.warns(HpfemWarning, match="from_meshio: integer data of elements that nothing uses: 'side'"):
+        from_meshio(more)
     found = from_meshio(mesh, regions="material")
     assert {name: own.tolist() for name, own in found.regions.items()} == {"0": [1], "4": [0]}
     assert {name: len(own) for name, own in found.boundaries.items()} == {"1": 1, "2": 1}
@@ -225,7 +230,9 @@ TEXTS = {
     + "".join(f'<vertex index="{n}" x="{x}" y="{y}"/>' for n, (x, y, _) in enumerate(ROWS))
     + '</vertices><cells size="2"><triangle index="0" v0="0" v1="1" v2="2"/><triangle index="1" v0="0" v1="2" v2="3"/>'
     "</cells></mesh></dolfin>",
-    "x.f3grid": "".join(f"G {n} {x} {y} {z}\n" for n, (x, y, z) in enumerate(ROWS, 1)) + "F T3 1 1 2 3\nF T3 2 1 3 4\n",
+    "x.f3grid": "* GRIDPOINTS\n"
+    + "".join(f"G {n} {x} {y} {z}\n" for n, (x, y, z) in enumerate(ROWS, 1))
+    + "F T3 1 1 2 3\nF T3 2 1 3 4\n",
     "x.mdpa": "Begin Nodes\n"
     + "".join(f" {n} {x} {y} {z}\n" for n, (x, y, z) in enumerate(ROWS, 1))
     + "End Nodes\n\nBegin Elements Triangle2D3\n 1 0 1 2 3\n 2 0 1 3 4\nEnd Elements\n",

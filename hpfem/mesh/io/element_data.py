@@ -32,12 +32,11 @@ def regions_by_number(content: MeshFile, name: str | None) -> MeshFile:
     ArgumentError
         If there are no such data.
     """
-    groups = [{key: rows for key in own.data if (rows := _groups(own, key)) is not None} for own in content.elements]
     dim = max((own.shape.dim for own in content.elements), default=0)
-    cells = [(own, found) for own, found in zip(content.elements, groups, strict=True) if own.shape.dim == dim]
-    known = sorted(
-        {key for _, found in cells for key in found} - {key for own, found in cells for key in own.data.keys() - found}
-    )
+    groups = [{key: rows for key in own.data if (rows := _groups(own, key)) is not None} for own in content.elements]
+    able = [(own, found) for own, found in zip(content.elements, groups, strict=True) if own.shape.dim >= dim - 1]
+    mixed = {key for own, found in able for key in own.data.keys() - found}
+    known = sorted({key for _, found in able for key in found} - mixed)
     if name is not None:
         if name not in known:
             there = f"there are {', '.join(map(shown, known))}" if known else "there are none"
@@ -47,16 +46,10 @@ def regions_by_number(content: MeshFile, name: str | None) -> MeshFile:
             for own, found in zip(content.elements, groups, strict=True)
         ]
         return replace(content, elements=elements)
-    unused = []
-    for key in known:
-        parts = [(own, found[key]) for own, found in cells if key in found]
-        numbers = {number for _, rows in parts for number in rows}
-        splits = 1 < len(numbers) < sum(len(own) for own, _ in cells)  # neither one group, nor one of each cell
-        if splits and not all(_used(own, each) for own, rows in parts for each in rows.values()):
-            unused.append(shown(key))
+    unused = [shown(key) for key in known if any(_unused(able, key, level) for level in (dim, dim - 1))]
     if not unused:
         return content
-    told = f"integer data of the cells that nothing uses: {', '.join(unused)}; regions={unused[0]} makes them regions"
+    told = f"integer data of elements that nothing uses: {', '.join(unused)}; regions={unused[0]} makes them regions"
     return replace(content, warnings=[*content.warnings, told])
 
 
@@ -68,6 +61,12 @@ def _groups(own: Elements, name: str) -> dict[int, Indices] | None:
     return grouped(values.ravel()) if np.array_equal(values, np.rint(values)) else None
 
 
-def _used(own: Elements, rows: Indices) -> bool:
-    """Whether a set has just these elements."""
-    return any(np.array_equal(rows, members) for members in own.sets.values())
+def _unused(able: list[tuple[Elements, dict[str, dict[int, Indices]]]], name: str, dim: int) -> bool:
+    """Whether data group the elements of a dimension as no sets do: neither all in one group, nor each in its own."""
+    parts = [(own, found.get(name, {})) for own, found in able if own.shape.dim == dim]
+    numbers = {number for _, rows in parts for number in rows}
+    if not 1 < len(numbers) < sum(len(own) for own, _ in parts):
+        return False
+    return not all(
+        any(np.array_equal(rows, own.sets[key]) for key in own.sets) for own, found in parts for rows in found.values()
+    )

@@ -40,7 +40,7 @@ _NASTRAN = rb"(?i)(\$[^\n]*\n\s*)*(BEGIN\s+BULK|SOL\s+\d|CEND)"
 FORMATS = [
     Format(".msh", rb"\$(MeshFormat|Comments|NOD)", read_msh),
     Format(".vtk", rb"# vtk DataFile", read_vtk),
-    Format(".inp", rb"(?i)\*(?!KEYWORD)", read_abaqus),
+    Format(".inp", rb"(?i)(\*\*[^\n]*\n\s*)*\*(HEADING|PREPRINT|NODE|PART|INCLUDE)\b", read_abaqus),
     *(Format(suffix, _NASTRAN, read_nastran) for suffix in (".bdf", ".nas", ".fem")),
     Format(".su2", rb"(%[^\n]*\n\s*)*(NDIME|NZONE)[ \t]*=", read_su2),
     Format(".vtu", rb"(<\?xml.*)?<VTKFile", read_vtu),

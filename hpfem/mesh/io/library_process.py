@@ -59,7 +59,7 @@ def plain(mesh: Any) -> dict[str, Any]:
         "points": np.asarray(mesh.points, dtype=np.float64),
         "cells": [(str(cells.type), np.asarray(cells.data)) for cells in mesh.cells],
         "cell_data": cell_data,
-        "field_data": {str(name): np.asarray(data) for name, data in mesh.field_data.items()},
+        "field_data": {str(name): np.asarray(data) for name, data in mesh.field_data.items() if name != "med:nom"},
         "cell_sets": sets,
         "point_sets": point_sets,
     }

@@ -67,7 +67,8 @@ _LOST = {"h5m": "sets of .h5m are not read", "tetgen": "faces and edges of tetge
 _BOOKS = "gmsh:"
 
 # Meshio's names of integer cell data that group cells, by format.
-_SET_NAMES = "gmsh:physical medit:ref su2:tag cell_tags avsucd:material nastran:ref flac3d:group ref".split()
+_SET_NAMES = "gmsh:physical medit:ref su2:tag cell_tags avsucd:material nastran:ref flac3d:group".split()
+_SET_NAMES += ["ugrid:ref", "tetgen:ref", "ref"]
 
 # Limits of a reader: some seconds of its own and gigabytes, and more for larger files; other programs may slow it.
 _SLOWER, _OUT_OF_TIME = 15.0, 24
