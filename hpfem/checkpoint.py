@@ -1,7 +1,7 @@
 """Fields with their spaces and meshes in HDF5 files, exact to the last bit, to continue later or elsewhere.
 
 /                attributes "format" and "version"
-/meshes/i        points, regions, sides of boundaries; /cells/j: shape, order, nodes, numbers, vertices
+/meshes/i        points, regions, named sides, cell data; /cells/j: shape, order, nodes, numbers, vertices
 /spaces/i        mesh, orders, basis, quadrature, dtype; for each block what its coefficients refer to
 /fields/i        name, space, state; an array for each block
 
@@ -34,7 +34,7 @@ from .mesh import CellArray, Mesh, Topology
 from .mesh.distribute import new_owners
 from .mesh.gathered import moved, numbers_of, packed, unpacked
 from .mesh.hanging import Hanging
-from .mesh.mesh import groups_of
+from .mesh.mesh import groups_of, named_entities
 from .mesh.part import Part
 from .space import Block, Field, Space
 from .support.communicator import ALONE, Communicator, communicator
@@ -253,10 +253,11 @@ def _write_mesh(group: Any, mesh: Mesh) -> None:
         group.attrs[name] = getattr(mesh, name)
     if mesh.numbers is not None:
         group["numbers"] = mesh.numbers
-    for kind, sets in (("regions", mesh.regions), ("sides", mesh.boundary_sides)):
+    named: dict[str, Mapping[Any, NDArray[Any]]] = {"regions": mesh.regions, "data": mesh.cell_data}
+    for kind, sets in {**named, "sides": mesh.entity_sets}.items():
         for i, (name, members) in enumerate(sets.items()):
-            group[f"{kind}/{i}"] = members
-            group[f"{kind}/{i}"].attrs["name"] = name
+            own = group.create_dataset(f"{kind}/{i}", data=members)
+            own.attrs["dim"], own.attrs["name"] = name if isinstance(name, tuple) else (-1, name)
     for i, cells in enumerate(mesh.cells):
         own = group.create_group(f"cells/{i}")
         own.attrs["shape"], own.attrs["order"] = cells.shape.name, cells.order
@@ -289,25 +290,27 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
         shape, order = SHAPES[str(own.attrs["shape"])], int(own.attrs["order"])
         arrays.append(CellArray(shape, order, own["nodes"][()], own["indices"][()]))
         vertices.append(own["vertices"][()])
-    sets: dict[str, Mapping[str, NDArray[np.int64]]] = {}
-    for kind in ("regions", "sides"):
-        members = [group[f"{kind}/{i}"] for i in range(len(group[kind]))] if kind in group else []
-        sets[kind] = MappingProxyType({str(own.attrs["name"]): frozen(own[()]) for own in members})
     topology = Topology(arrays, vertices, int(group.attrs["n_vertices"]))
+    sets: dict[str, dict[tuple[int, str], NDArray[Any]]] = {}
+    for kind in ("regions", "sides", "data"):
+        members = [group[f"{kind}/{i}"] for i in range(len(group[kind]))] if kind in group else []
+        key = [(int(own.attrs.get("dim", topology.dim - 1)), str(own.attrs["name"])) for own in members]
+        sets[kind] = {key: frozen(own[()]) for key, own in zip(key, members, strict=True)}
     part = _read_part(group["part"], topology.dim, comm) if "part" in group else None
     return Mesh(
         frozen(group["points"][()]),
         groups_of(topology if part is None else topology.cut(part.beyond)),
-        sets["regions"],
-        sets["sides"],
-        int(group.attrs["n_vertices"]),
-        str(group.attrs["name"]),
-        frozen(group["numbers"][()]) if "numbers" in group else None,
-        int(group.attrs["n_mirrored"]),
-        int(group.attrs["n_stray"]),
-        bool(group.attrs["periodic"]),
-        part,
-        bool(group.attrs.get("apart", False)),
+        MappingProxyType({name: own for (_, name), own in sets["regions"].items()}),
+        n_vertices=topology.n_vertices,
+        name=str(group.attrs["name"]),
+        numbers=frozen(group["numbers"][()]) if "numbers" in group else None,
+        n_mirrored=int(group.attrs["n_mirrored"]),
+        n_stray=int(group.attrs["n_stray"]),
+        periodic=bool(group.attrs["periodic"]),
+        part=part,
+        apart=bool(group.attrs.get("apart", False)),
+        cell_data=MappingProxyType({name: own for (_, name), own in sets["data"].items()}),
+        **named_entities(topology.dim, sets["sides"]),
     )
 
 

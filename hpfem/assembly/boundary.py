@@ -41,7 +41,7 @@ Data = Function | Sequence[Function | None]
 Condition = Data | Mapping[str, Data]
 RobinCondition = tuple[Function, Data] | Mapping[str, tuple[Function, Data]]
 
-# Name of a condition -> its facets and its data.
+# Name of a condition -> its facets and its data. Facets, edges or vertices: dimension, and (cell, local number) [n, 2].
 Named = dict[str, tuple[Indices, Any]]
 
 
@@ -49,18 +49,17 @@ class _Parts(tuple[Any, ...]):
     """Dirichlet data of each component: a number, a function or None."""
 
 
-def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]:
-    """Facets by their place: the group of cells, the number of the facet in the cell, and the facets."""
+def _by_place(mesh: Mesh, pairs: Indices) -> Iterator[tuple[int, int, Indices]]:
+    """Entities of cells by their place: the group of cells, the number in the cell, and the rows of the cells."""
     group, row = mesh.locations
-    cells = mesh.facets.cells[facets, 0]
-    keys = group[cells] * 64 + mesh.facets.local[facets, 0]
+    keys = group[pairs[:, 0]] * 64 + pairs[:, 1]
     for key in unique(keys):
-        yield int(key // 64), int(key % 64), row[cells[keys == key]]
+        yield int(key // 64), int(key % 64), row[pairs[keys == key, 0]]
 
 
-def _entities_of(shape: Shape, facet: int) -> Iterator[tuple[int, int]]:
-    """Vertices, edges and faces of a facet: their dimension and number in the shape."""
-    corners = set(shape.facets[facet].vertices)
+def _entities_of(shape: Shape, of: int, place: int) -> Iterator[tuple[int, int]]:
+    """Vertices, edges and faces of a facet, edge or vertex: their dimension and number in the shape."""
+    corners = set(shape.entities[of][place].vertices)
     for dim in range(shape.dim):
         for number, entity in enumerate(shape.entities[dim]):
             if corners.issuperset(entity.vertices):
@@ -86,7 +85,9 @@ def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_
     """
     for side in facet_sides(c0.space, facets):
         basis = side.block.basis
-        modes = np.concatenate([entity_modes(basis, *place) for place in _entities_of(basis.shape, side.facet)])
+        modes = np.concatenate(
+            [entity_modes(basis, *place) for place in _entities_of(basis.shape, basis.shape.dim - 1, side.facet)]
+        )
         seen = [Seen(own.ids[side.rows], own.codes[side.rows]) for own in c0.seen(side.number)[:-1]]
         matrix = c0.numbering.local_to_global(basis, seen).matrix
         rows = np.arange(len(side.rows))[:, None] * basis.n_modes + modes
@@ -101,13 +102,15 @@ class BoundaryConditions(Printed):
     c0 : C0Space
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u. A function without a name is for all of the boundary that `neumann` and `robin` do not name. Where
-        named boundaries meet, the first one in `mesh.boundaries` counts, whatever the order here. For several
+        named boundaries meet, the first one in `mesh.boundaries` counts, whatever the order here. Names of
+        `mesh.edge_sets` and `mesh.point_sets`, which count after boundaries, prescribe edges and vertices. For several
         components, a sequence has a number, a function or None for each; a component with None is free, and `neumann`
         may name the boundary too.
     neumann : callable, float or {boundary name: callable or float}, optional
         Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
         components is a vector whose normal component is taken. On an interface, a boundary between cells, k du/dn is
-        the sum from both sides, each with its outward normal: the heat produced there. It has no single normal.
+        the sum from both sides, each with its outward normal: the heat produced there. It has no single normal. The
+        name of a set of points alone is a source of that strength in each of its vertices.
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g, with alpha and g functions as for `neumann`.
     components : int
@@ -152,6 +155,7 @@ class BoundaryConditions(Printed):
         self.c0 = instance(c0, C0Space, "c0")
         comm = c0.space.mesh.comm
         self.components = integer(components, 1, "components", MAX_COMPONENTS)
+        self._lower: dict[str, list[tuple[int, Indices]]] = {}
         flux = {} if neumann is None else self._named(neumann, "neumann", {})
         taken = {**flux}
         mixed = {} if robin is None else self._named(robin, "robin", taken)
@@ -175,11 +179,14 @@ class BoundaryConditions(Printed):
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
             self._flux.append((name, facets, *pair))
+        sources = self._sources()
         with comm.together():
             for what, facets, alpha, g in self._flux:
                 held = np.stack([np.isin(facets, self._held(c)) for c in range(self.components)])
                 for pattern in np.unique(held, axis=1).T:
                     self._integrate(what, facets[(held.T == pattern).all(axis=1)], alpha, g, pattern)
+            for name, pairs, g in sources:
+                self._add_source(name, pairs, g)
         self.load = c0.vectors_on(HOST).summed(self.load)
         self.positive = comm.each(self.positive)
 
@@ -230,6 +237,11 @@ class BoundaryConditions(Printed):
         other = copy(self)
         other.constrained = np.zeros(self.c0.size, dtype=bool)
         return other
+
+    @property
+    def below_facets(self) -> bool:
+        """Whether edges or vertices have Dirichlet values by a name of their own."""
+        return any(self._lower.get(name) for name in self._fixed)
 
     @property
     def differ(self) -> bool:
@@ -391,9 +403,15 @@ class BoundaryConditions(Printed):
     def _named(self, condition: Any, what: str, taken: Named) -> Named:
         mesh = self.c0.space.mesh
         if isinstance(condition, Mapping):
+            names = dict.fromkeys((*mesh.boundaries, *mesh.edge_sets, *mesh.point_sets))
             for name in condition:
-                name_of(name, mesh.boundaries, "boundary", f" in {what}")
-            return {f"{what} {n!r}": (facets, condition[n]) for n, facets in mesh.boundaries.items() if n in condition}
+                name_of(name, names, "boundary", f" in {what}")
+            found = {}
+            for n in (n for n in names if n in condition):
+                key, none = f"{what} {n!r}", np.empty(0, dtype=np.int64)
+                self._lower[key] = [(dim, pairs) for (dim, of), pairs in mesh.lower_sets.items() if of == n]
+                found[key] = mesh.boundaries.get(n, none), condition[n]
+            return found
         rest = mesh.facets.boundary
         for facets, _ in taken.values():
             rest = np.setdiff1d(rest, facets)
@@ -431,7 +449,7 @@ class BoundaryConditions(Printed):
         constrained = np.zeros(self.c0.size, dtype=bool)
         pieces = []
         for name, (facets, function) in fixed.items():
-            masks = self._closure(facets)
+            masks = self._closure(facets, self._lower.get(name, ()))
             pieces.append(Piece(_per_component(function, components, name), masks))
             found = numbering.of_unknowns(masks)
             constrained[: len(found)] |= found
@@ -444,14 +462,16 @@ class BoundaryConditions(Printed):
         warn_of_conflicts(numbering.mesh, list(fixed), pieces)
         return constrained, values
 
-    def _closure(self, facets: Indices) -> list[Mask]:
-        """Vertices, edges and faces of facets, as masks per dimension."""
+    def _closure(self, facets: Indices, lower: Sequence[tuple[int, Indices]] = ()) -> list[Mask]:
+        """Vertices, edges and faces of facets and of entities of lower dimensions, as masks per dimension."""
         numbering, mesh = self.c0.numbering, self.c0.space.mesh
         masks = [np.zeros(len(numbering.offsets[dim]), dtype=bool) for dim in range(mesh.dim)]
-        for own, number, rows in _by_place(mesh, facets):
-            cells = mesh.cells[own]
-            for dim, place in _entities_of(cells.shape, number):
-                masks[dim][cells.ids(dim)[rows, place]] = True
+        sides = np.column_stack([mesh.facets.cells[facets, 0], mesh.facets.local[facets, 0]])
+        for of, pairs in ((mesh.dim - 1, sides), *lower):
+            for own, number, rows in _by_place(mesh, pairs):
+                cells = mesh.cells[own]
+                for dim, place in _entities_of(cells.shape, of, number):
+                    masks[dim][cells.ids(dim)[rows, place]] = True
         return [numbering.common(dim, own, np.logical_or) for dim, own in enumerate(masks)]
 
     def _integrate(self, what: str, facets: Indices, alpha: Any, g: Any, held: Mask) -> None:
@@ -465,6 +485,31 @@ class BoundaryConditions(Printed):
             self.positive &= bool((scale >= 0).all())
             mass = np.einsum("mq,eq,nq->emn", modes, scale * side.weights, modes, optimize=True)
             self.matrix = self.matrix + csr_array(matrix.T @ block_diagonal(mass) @ matrix)
+
+    def _sources(self) -> list[tuple[str, Indices, Any]]:
+        """Fluxes with the name of a set of points alone: name, the points as (cell, local number), strength."""
+        mesh, found = self.c0.space.mesh, []
+        for name, facets, alpha, g in self._flux:
+            lower = dict(self._lower.get(name, ()))
+            on = self._closure(facets)
+            apart = mesh.comm.any(any(not on[d][mesh.entity_ids(d, pairs)].all() for d, pairs in lower.items()))
+            if alpha is None and lower.keys() == {0} and not mesh.comm.any(len(facets) > 0):
+                found.append((name, lower[0], g))
+            elif apart:
+                raise ArgumentError(
+                    f"{name}: it has edges or points away from facets; there are sources in points only"
+                )
+        return found
+
+    def _add_source(self, what: str, pairs: Indices, g: Any) -> None:
+        mesh, n = self.c0.space.mesh, self.components
+        for own, number, rows in _by_place(mesh, pairs):
+            cells = mesh.cells[own]
+            x = mesh.points[cells.corners[rows, number]].T
+            strength = values_of(_per_component(g, n, what), x, what)
+            if len(strength) != n:
+                raise ArgumentError(f"{what}: the function has {len(strength)} components, not {n}")
+            self.load.reshape(n, -1)[:, self.c0.numbering.offsets[0][cells.vertices[rows, number]]] += strength
 
 
 def component_numbers(data: Any, components: int, what: str) -> list[float]:

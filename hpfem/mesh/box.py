@@ -265,7 +265,11 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
         ids,
         np.concatenate(numbers),
         {name: np.concatenate(own) for name, own in regions.items()},
-        {name: np.concatenate(own) for name, own in sides.items() if "xyz".index(name[0]) not in joined},
+        {
+            (len(sizes) - 1, name): np.concatenate(own)
+            for name, own in sides.items()
+            if "xyz".index(name[0]) not in joined
+        },
         {"name": "box", "periodic": bool(joined)},
     )
 

@@ -19,6 +19,7 @@ from .cells import Array, CellArray
 from .gathered import mesh_of_part, moved, record_of
 from .hanging import Hanging
 from .mesh import Mesh
+from .named_sets import Sets
 from .part import Part, combined, shared_entities
 from .sorting import run_starts, unique
 from .symmetry import Indices
@@ -230,7 +231,7 @@ class _Piece:
     cells: list[CellArray]
     vertices_of: list[Indices]
     regions: dict[str, Indices]
-    sides: dict[str, Indices]
+    sides: Sets
     record: dict[str, Any]
     global_cells: Indices
     vertices: Indices
@@ -261,8 +262,8 @@ def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
     ]
     global_cells = np.flatnonzero(mine)
     numbers = global_cells + 1 if mesh.numbers is None else mesh.numbers[global_cells]
-    sides = {}
-    for name, pairs in mesh.boundary_sides.items():
+    sides: dict[tuple[int, str], Indices] = {}
+    for name, pairs in mesh.entity_sets.items():
         own = pairs[mine[pairs[:, 0]]]
         sides[name] = np.column_stack([number[own[:, 0]], own[:, 1]])
     return _Piece(
@@ -271,7 +272,7 @@ def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
         [new_vertex[own] for own in old],
         {name: number[own[mine[own]]] for name, own in mesh.regions.items()},
         sides,
-        record_of(mesh, numbers),
+        record_of(mesh, global_cells, numbers),
         global_cells,
         vertices,
         vertex_ranks(mesh.topology)[vertices],

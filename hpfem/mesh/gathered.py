@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES
@@ -20,7 +21,8 @@ from ..support.immutable import frozen
 from .aligned import vertex_ranks
 from .cells import Array, CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices
-from .mesh import Mesh, groups_of, mesh_of
+from .mesh import Mesh, groups_of, mesh_of, named_entities
+from .named_sets import Sets
 from .part import Part, combined, shared_entities, shared_vertices
 from .sorting import unique
 from .symmetry import Indices
@@ -45,8 +47,8 @@ class Cells:
         Numbers of the cells in the whole mesh.
     regions : dict of str to ndarray of int
         Cells of this process; the names are the same on every process.
-    sides : dict of str to ndarray of int, [n, 2]
-        Boundaries as (cell of this process, local facet); the names are the same on every process.
+    sides : dict of (int, str) to ndarray of int, [n, 2]
+        `Mesh.entity_sets`, of cells of this process; the names are the same on every process.
     record : dict
         Further arguments of `Mesh`. Without "numbers", cells are called by their numbers in the whole mesh, from 1.
     """
@@ -57,7 +59,7 @@ class Cells:
     ids: Indices
     numbers: Indices
     regions: dict[str, Indices]
-    sides: dict[str, Indices]
+    sides: Sets
     record: dict[str, Any]
 
     def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
@@ -106,7 +108,7 @@ def mesh_of_part(
     points: Array,
     topology: Topology,
     regions: Mapping[str, Indices],
-    sides: Mapping[str, Indices],
+    sides: Sets,
     part: Part | None,
     record: Mapping[str, Any],
 ) -> Mesh:
@@ -129,28 +131,32 @@ def mesh_of_part(
         frozen(points),
         groups_of(topology),
         MappingProxyType({name: frozen(own) for name, own in regions.items()}),
-        MappingProxyType({name: frozen(own) for name, own in sides.items()}),
+        **named_entities(topology.dim, sides),
+        cell_data=MappingProxyType({name: frozen(own) for name, own in record.get("cell_data", {}).items()}),
         n_vertices=topology.n_vertices,
         part=part,
-        **record,
+        **{name: value for name, value in record.items() if name != "cell_data"},
     )
 
 
-def record_of(mesh: Mesh, numbers: Indices) -> dict[str, Any]:
+def record_of(mesh: Mesh, chosen: Indices, numbers: Indices) -> dict[str, Any]:
     """Collect the `record` of `Cells` from a mesh.
 
     Parameters
     ----------
     mesh : Mesh
+    chosen : ndarray of int, [n]
+        The cells.
     numbers : ndarray of int, [n]
-        Numbers of the cells in messages.
+        Their numbers in messages.
 
     Returns
     -------
     dict
     """
     names = ("name", "n_mirrored", "n_stray", "periodic", "apart")
-    return {**{name: getattr(mesh, name) for name in names}, "numbers": frozen(numbers)}
+    data = {name: own[chosen] for name, own in mesh.cell_data.items()}
+    return {**{name: getattr(mesh, name) for name in names}, "numbers": frozen(numbers), "cell_data": data}
 
 
 def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
@@ -178,24 +184,32 @@ def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellAr
     ]
 
 
-def common_names(sets: Mapping[str, Indices], comm: Communicator, width: int = 0) -> dict[str, Indices]:
+def common_names(sets: Mapping[Any, Indices], comm: Communicator, width: int = 0) -> dict[Any, Indices]:
     """Complete the sets: one for every name that any process has; collective.
 
     Parameters
     ----------
-    sets : mapping of str to ndarray of int
+    sets : mapping of any name to ndarray of int
     comm : Communicator
     width : int
         Columns of an empty set; 0 if sets have one dimension.
 
     Returns
     -------
-    dict of str to ndarray of int
+    dict of any name to ndarray of int
         In the same sequence on every process.
     """
     names = dict.fromkeys(name for names in comm.all([*sets]) for name in names)
     nothing = np.empty((0, width) if width else 0, dtype=np.int64)
     return {name: sets.get(name, nothing) for name in names}
+
+
+def _common_data(mesh: Mesh, comm: Communicator) -> dict[str, NDArray[Any]]:
+    """The cell data that any process has; not a number where this one has none."""
+    shapes = comm.all({name: own.shape[1:] for name, own in mesh.cell_data.items()})
+    known = {name: shape for own in shapes for name, shape in own.items()}
+    nothing = {name: np.full((mesh.n_cells, *shape), np.nan) for name, shape in known.items()}
+    return {name: mesh.cell_data.get(name, nothing[name]) for name in known}
 
 
 def part_of(
@@ -206,6 +220,8 @@ def part_of(
     labels: Labels,
     regions: Mapping[str, Indices],
     boundaries: Mapping[str, list[Indices]],
+    lower: Mapping[tuple[int, str], list[Indices]],
+    cell_data: Mapping[str, NDArray[Any]],
 ) -> Mesh:
     """Make a part of a mesh from what this process has read; collective.
 
@@ -219,8 +235,8 @@ def part_of(
     arrays : sequence of CellArray
         One for each shape and order; the numbers of cells are positions among all cells of this process.
     labels : Labels
-    regions, boundaries
-        See `Mesh.from_cells`; corners of sides that belong to other processes may be -1.
+    regions, boundaries, lower, cell_data
+        See `mesh_of`; corners of sides that belong to other processes may be -1.
 
     Returns
     -------
@@ -239,7 +255,8 @@ def part_of(
     with comm.together():
         if len(dims) != 1:
             raise labels.error("there are no cells, or cells of several dimensions")
-        found = mesh_of(points, kinds, labels, regions=regions, boundaries=boundaries, periodic=(), flat=flat)
+        sets: dict[str, Any] = {"regions": regions, "boundaries": boundaries, "lower": lower, "cell_data": cell_data}
+        found = mesh_of(points, kinds, labels, periodic=(), flat=flat, **sets)
     first = sum(comm.all(found.n_cells)[: comm.rank])
     return _sides_once(
         Cells(
@@ -249,10 +266,11 @@ def part_of(
             ids[unique(np.concatenate([own.corners.ravel() for own in found.cells]))],
             first + np.arange(found.n_cells),
             common_names(found.regions, comm),
-            common_names(found.boundary_sides, comm, 2),
+            common_names(found.entity_sets, comm, 2),
             {
                 "name": found.name,
                 "n_mirrored": int(comm.sum(found.n_mirrored)),
+                "cell_data": _common_data(found, comm),
                 "numbers": frozen(np.empty(0, np.int64) if found.numbers is None else found.numbers),
             },
         ).mesh(comm)
@@ -260,20 +278,16 @@ def part_of(
 
 
 def _sides_once(mesh: Mesh) -> Mesh:
-    """Keep each named side between two processes on one of them: that of the cell of lower number; collective."""
+    """Keep each named side that processes share on one of them: that of the cell of lower number; collective."""
     assert mesh.part is not None
-    facets, numbers = mesh.facets, np.full(len(mesh.facets), -1, dtype=np.int64)
-    between = mesh.part.beyond
-    numbers[between] = mesh.part.cells[facets.cells[between, 0]]
-    least = combined(mesh.comm, numbers, mesh.part.shared[-1], np.minimum)
     sides = {}
-    for name, own in mesh.boundaries.items():
-        named = np.zeros(len(facets), dtype=np.int64)
-        named[own] = 1
-        named = combined(mesh.comm, named, mesh.part.shared[-1], np.maximum)
-        kept = np.flatnonzero((named == 1) & (least == numbers))
-        sides[name] = frozen(np.column_stack([facets.cells[kept, 0], facets.local[kept, 0]]))
-    return replace(mesh, boundary_sides=MappingProxyType(sides))
+    for (dim, name), pairs in mesh.entity_sets.items():
+        ids, n = mesh.entity_ids(dim, pairs), (mesh.n_vertices, mesh.edges.count, mesh.faces.count)[dim]
+        numbers = np.full(n, np.iinfo(np.int64).max)
+        numbers[ids] = mesh.part.cells[pairs[:, 0]]
+        least = combined(mesh.comm, numbers, mesh.part.shared[dim], np.minimum)
+        sides[dim, name] = pairs[least[ids] == numbers[ids]]
+    return replace(mesh, **named_entities(mesh.dim, sides))
 
 
 def moved(mesh: Mesh, owners: Indices) -> Mesh:
@@ -336,7 +350,7 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
         name: np.sort(place[np.concatenate([own["regions"][name] + s for own, s in zip(given, starts, strict=False)])])
         for name in given[0]["regions"]
     }
-    sides = {}
+    sides: dict[tuple[int, str], Indices] = {}
     for name in given[0]["sides"]:
         rows = np.concatenate(
             [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
@@ -345,7 +359,9 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
     ids, vertex = np.unique(np.concatenate([own.ravel() for own in vertices]), return_inverse=True)
     ends = np.cumsum([own.size for own in vertices])
     vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex.ravel(), ends), vertices, strict=False)]
-    record = {**given[0]["record"], "numbers": frozen(file)}
+    parts = [own["record"]["cell_data"] for own in given]
+    data = {name: np.concatenate([own[name] for own in parts])[order] for name in parts[0]}
+    record = {**given[0]["record"], "numbers": frozen(file), "cell_data": data}
     return Cells(points, cells, vertices, ids, numbers[order], regions, sides, record)
 
 
@@ -388,7 +404,7 @@ def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         own = group.vertices[rows]
         vertices.append(own if mesh.part is None else mesh.part.vertices[own])
     sides = {}
-    for name, own in mesh.boundary_sides.items():
+    for name, own in mesh.entity_sets.items():
         going = own[new[own[:, 0]] >= 0]
         sides[name] = np.column_stack([new[going[:, 0]], going[:, 1]])
     numbers = numbers_of(mesh)[chosen]
@@ -400,5 +416,5 @@ def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         "numbers": numbers,
         "regions": {name: new[own[new[own] >= 0]] for name, own in mesh.regions.items()},
         "sides": sides,
-        "record": record_of(mesh, numbers + 1 if mesh.numbers is None else mesh.numbers[chosen]),
+        "record": record_of(mesh, chosen, numbers + 1 if mesh.numbers is None else mesh.numbers[chosen]),
     }

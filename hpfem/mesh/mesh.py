@@ -7,7 +7,7 @@ Layout: ``group.nodes[cell, node]`` is a row of ``mesh.points``, nodes in the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
@@ -37,7 +37,16 @@ from .coincident import JOINED, coincident_vertices, facing_sides, first_points
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
-from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
+from .named_sets import (
+    Sets,
+    boundaries_of,
+    cell_data_of,
+    looked_up,
+    lower_sets_of,
+    regions_of,
+    rows_of_integers,
+    sets,
+)
 from .node_order import ORDERINGS
 from .orientation import positively_oriented
 from .part import Part
@@ -47,6 +56,8 @@ from .summary import MeshSummary, cell_statistics, together, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
+# Attributes of a mesh that are mappings to arrays.
+_MAPPINGS = ("regions", "boundary_sides", "lower_sets", "cell_data")
 # Beyond any memory, for a mesh of one cell.
 _MOST_REFINEMENTS = 20
 
@@ -131,13 +142,17 @@ class Mesh(Immutable, Printed):
     n_mirrored : int
         Cells that had det J < 0 everywhere and were renumbered.
     n_stray : int
-        Boundary elements of the file that are no facet of any cell.
+        Elements and points with a name that are no facet, edge or vertex of any cell.
     periodic : bool
         Whether vertices were identified.
     part : Part or None
         Its place in the whole mesh, if processes share the cells (`distribute`).
     apart : bool
         Whether cells that lie on each other without common vertices are meant to: ``join=False`` when it was made.
+    lower_sets : mapping of (int, str) to ndarray of int, [n, 2]
+        Named sets of vertices and of edges in 3-D, by their dimension and name, as (cell number, local number).
+    cell_data : mapping of str to ndarray, [n_cells, ...]
+        Values of the file by name, one for each cell; taken wherever a coefficient is.
     """
 
     points: Array
@@ -152,6 +167,8 @@ class Mesh(Immutable, Printed):
     periodic: bool = False
     part: Part | None = None
     apart: bool = False
+    lower_sets: Sets = field(default_factory=lambda: MappingProxyType({}))
+    cell_data: Mapping[str, NDArray[Any]] = field(default_factory=lambda: MappingProxyType({}))
 
     @staticmethod
     def from_cells(
@@ -166,6 +183,10 @@ class Mesh(Immutable, Printed):
         check: bool = True,
         ordering: str = "tensor",
         join: bool | None = None,
+        edge_sets: Mapping[str, Sequence[ArrayLike]] | None = None,
+        point_sets: Mapping[str, ArrayLike] | None = None,
+        node_sets: Mapping[str, ArrayLike] | None = None,
+        cell_data: Mapping[str, ArrayLike] | None = None,
     ) -> Mesh:
         """Build a mesh from arrays.
 
@@ -194,6 +215,15 @@ class Mesh(Immutable, Printed):
         join : bool, optional
             Whether coincident points become one point. False says that cells are meant to be apart there, and spaces do
             not warn of it.
+        edge_sets : mapping of str to sequence of array_like of int, [n, 2] each, optional
+            Named sets of edges of a 3-D mesh, given as boundaries are.
+        point_sets : mapping of str to array_like of int, optional
+            Named sets of points, which are vertices of cells.
+        node_sets : mapping of str to array_like of int, optional
+            Named sets of points that stand for what lies between them. A set is a set of points, and a boundary of the
+            facets that have all corners in it; away from those, a set of such edges.
+        cell_data : mapping of str to array_like, [n_cells, ...], optional
+            Values of the cells by name.
 
         Returns
         -------
@@ -218,6 +248,9 @@ class Mesh(Immutable, Printed):
         labels = Labels(instance(name, str, "the name of a mesh"), known)
         given = name_of(ordering, ORDERINGS, "ordering")
         join = None if join is None else flag(join, "join")
+        lower = {(1, of): blocks for of, blocks in sets({} if edge_sets is None else edge_sets, "edge_sets")}
+        lower |= {(0, of): [rows[:, None]] for of, rows in _points({} if point_sets is None else point_sets)}
+        nodes = dict(_points({} if node_sets is None else node_sets))
 
         def made(ordering: str) -> Mesh:
             return mesh_of(
@@ -229,6 +262,9 @@ class Mesh(Immutable, Printed):
                 periodic=periodic,
                 check=check,
                 join=join,
+                lower=lower,
+                nodes=nodes,
+                cell_data=cell_data,
             )
 
         try:
@@ -285,6 +321,25 @@ class Mesh(Immutable, Printed):
         return MappingProxyType(
             {name: self.facet_numbers(sides[:, 0], sides[:, 1]) for name, sides in self.boundary_sides.items()}
         )
+
+    @property
+    def entity_sets(self) -> Sets:
+        """All named sets of facets, edges and vertices, by dimension and name, as (cell number, local number)."""
+        return {**{(self.dim - 1, name): own for name, own in self.boundary_sides.items()}, **self.lower_sets}
+
+    @cached_property
+    def edge_sets(self) -> Mapping[str, Indices]:
+        """Named sets of edges of a 3-D mesh, by edge number, ascending; in 2-D edges are `boundaries`."""
+        return self._lower(1)
+
+    @cached_property
+    def point_sets(self) -> Mapping[str, Indices]:
+        """Named sets of vertices, by vertex number, ascending."""
+        return self._lower(0)
+
+    def _lower(self, dim: int) -> Mapping[str, Indices]:
+        found = {name: unique(self.entity_ids(dim, own)) for (of, name), own in self.lower_sets.items() if of == dim}
+        return MappingProxyType(found)
 
     @cached_property
     def locations(self) -> tuple[Indices, Indices]:
@@ -367,13 +422,28 @@ class Mesh(Immutable, Printed):
             as_array(given, "numbers of cells and facets", "iu").astype(np.int64) for given in (cells, local)
         )
         self._check_sides(cells, local)
+        return unique(self.entity_ids(self.dim - 1, np.column_stack([cells, local])))
+
+    def entity_ids(self, dim: int, pairs: Indices) -> Indices:
+        """The numbers of vertices, edges or faces.
+
+        Parameters
+        ----------
+        dim : int
+            Of the entities.
+        pairs : ndarray of int, [n, 2]
+            Entities as (cell number, number in the cell).
+
+        Returns
+        -------
+        ndarray of int, [n]
+        """
         group, row = self.locations
-        result = [
-            ids[row[cells[here]], local[here]]
-            for position, ids in enumerate(self.topology.sides.ids)
-            for here in [group[cells] == position]
-        ]
-        return unique(np.concatenate(result))
+        found = np.empty(len(pairs), dtype=np.int64)
+        for position, own in enumerate(self.cells):
+            here = group[pairs[:, 0]] == position
+            found[here] = own.ids(dim)[row[pairs[here, 0]], pairs[here, 1]]
+        return found
 
     def _check_sides(self, cells: Indices, local: Indices) -> None:
         """There are such cells, with such facets."""
@@ -454,6 +524,9 @@ class Mesh(Immutable, Printed):
             periodic=self.periodic,
             regions={name: len(cells) for name, cells in self.regions.items()},
             boundaries={name: len(facets) for name, facets in self.boundaries.items()},
+            edge_sets={name: len(edges) for name, edges in self.edge_sets.items()},
+            point_sets={name: len(vertices) for name, vertices in self.point_sets.items()},
+            cell_data=tuple(self.cell_data),
             n_unnamed=n_unnamed,
             unnamed=unnamed,
         )
@@ -509,15 +582,23 @@ class Mesh(Immutable, Printed):
             np.where(own[:, None], old.vertices[:, mirrored_vertices(old.shape)], old.vertices)
             for old, own in zip(self.cells, mirrored, strict=True)
         ]
-        topology = Topology(arrays, vertices, self.n_vertices, self.topology.beyond)
-        first = np.column_stack([topology.facets.cells[:, 0], topology.facets.local[:, 0]])
-        sides = {name: frozen(first[facets]) for name, facets in self.boundaries.items()}
+        cells = groups_of(Topology(arrays, vertices, self.n_vertices, self.topology.beyond))
+        group, row = self.locations
+        sides: dict[tuple[int, str], Indices] = {}
+        for (dim, name), pairs in self.entity_sets.items():
+            turned = pairs.copy()
+            for position, (old, new) in enumerate(zip(self.cells, cells, strict=True)):
+                here = group[pairs[:, 0]] == position
+                own, local = row[pairs[here, 0]], pairs[here, 1:]
+                wanted = np.take_along_axis(old.ids(dim)[own], local, axis=1)
+                turned[here, 1] = np.argmax(new.ids(dim)[own] == wanted, axis=1)
+            sides[dim, name] = turned
         return replace(
             self,
             points=frozen(points),
-            cells=groups_of(topology),
-            boundary_sides=MappingProxyType(sides),
+            cells=cells,
             n_mirrored=self.n_mirrored + _count(mirrored),
+            **named_entities(self.dim, sides),
         )
 
     def elevated(self, order: int) -> Mesh:
@@ -591,17 +672,19 @@ class Mesh(Immutable, Printed):
         for array, own in zip(result.topology.cells, mirrored, strict=True):
             if own.any():
                 raise labels.error(f"{labels.first(array, own)} is tangled: its Jacobian determinant changes its sign")
-        sides = {name: frozen(result.sides(self.cells, pairs)) for name, pairs in self.boundary_sides.items()}
+        sides = {key: result.sides(self.cells, pairs, key[0]) for key, pairs in self.entity_sets.items()}
+        data = {name: frozen(np.repeat(own, result.counts, axis=0)) for name, own in self.cell_data.items()}
         return replace(
             self,
             points=frozen(result.points),
             cells=groups_of(result.topology),
             regions=MappingProxyType({name: frozen(result.pieces(cells)) for name, cells in self.regions.items()}),
-            boundary_sides=MappingProxyType(sides),
+            cell_data=MappingProxyType(data),
             n_vertices=result.topology.n_vertices,
             numbers=numbers,
             n_mirrored=0,
             n_stray=0,
+            **named_entities(self.dim, sides),
         )
 
     def plot(self, path: str | PathLike[str] | None = None, *, by: str | None = None, edges: bool = True) -> Any:
@@ -645,8 +728,9 @@ class Mesh(Immutable, Printed):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the mesh to a file in gmsh's format, from which `read_mesh` makes the same mesh.
 
-        Every digit of the points, nodes and orientation of the cells, their order within a shape, regions and
-        boundaries are kept; sets without members are left out. Elements have the numbers of the cells, from 1.
+        Every digit of the points, nodes and orientation of the cells, their order within a shape, regions, boundaries
+        and sets of edges and points are kept; sets without members are left out. Elements have the numbers of the
+        cells, from 1.
 
         Parameters
         ----------
@@ -662,7 +746,7 @@ class Mesh(Immutable, Printed):
         Warns
         -----
         HpfemWarning
-            If the mesh is periodic: the file has both sides, but not their identification.
+            If the mesh is periodic: the file has both sides, but not their identification. If it has cell data.
         """
         if file_path(path).suffix != ".msh":
             raise ArgumentError(
@@ -674,17 +758,19 @@ class Mesh(Immutable, Printed):
             )
         if self.periodic:
             warn(f"{self.name}: the file does not say which sides of this periodic mesh are one", HpfemWarning, 2)
+        if self.cell_data:
+            warn(f"{self.name}: the file does not have the cell data {', '.join(self.cell_data)}", HpfemWarning, 2)
         with atomic_path(path) as temporary, open(temporary, "wb") as file:
-            write_msh(file, self.points, self.topology, self.regions, self.boundary_sides)
+            write_msh(file, self.points, self.topology, self.regions, self.entity_sets)
 
     def __getstate__(self) -> dict[str, object]:
         state = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return state | {key: dict(state[key]) for key in ("regions", "boundary_sides")}
+        return state | {key: dict(state[key]) for key in _MAPPINGS}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         frozen(self.points)
-        for key in ("regions", "boundary_sides"):
+        for key in _MAPPINGS:
             self.__dict__[key] = MappingProxyType({name: frozen(a) for name, a in self.__dict__[key].items()})
 
     def __repr__(self) -> str:
@@ -692,7 +778,8 @@ class Mesh(Immutable, Printed):
         return f"<Mesh {self.name}: {counts}>"
 
     def __str__(self) -> str:
-        named = {"regions": self.regions, "boundaries": self.boundary_sides}
+        named: dict[str, Mapping[str, Indices]] = {"regions": self.regions, "boundaries": self.boundary_sides}
+        named |= {"sets of edges": self.edge_sets, "sets of points": self.point_sets}
         sets = [
             f"  {kind}: " + ", ".join(f"{name} ({len(own):,})" for name, own in of_kind.items())
             for kind, of_kind in named.items()
@@ -722,6 +809,12 @@ def fitting_order(made: Callable[[str], Mesh], given: str = "") -> str | None:
     return None
 
 
+def _points(given: Mapping[str, ArrayLike]) -> Iterator[tuple[str, Indices]]:
+    """Named sets of points."""
+    for name, rows in sets(given, "sets of points"):
+        yield name, as_array(rows, f"points of {shown(name)}", "iu").astype(np.int64).ravel()
+
+
 def mesh_of(
     points: Array,
     arrays: Sequence[CellArray],
@@ -734,6 +827,9 @@ def mesh_of(
     flat: bool | None = None,
     join: bool | None = None,
     keys: Indices | None = None,
+    lower: Mapping[tuple[int, str], Sequence[ArrayLike]] | None = None,
+    nodes: Mapping[str, Indices] | None = None,
+    cell_data: Mapping[str, ArrayLike] | None = None,
 ) -> Mesh:
     """Build a mesh from arrays that become its own; see `Mesh.from_cells`.
 
@@ -745,7 +841,7 @@ def mesh_of(
         One for each shape and order, with the positions of the cells among all as their numbers.
     labels : Labels
         For messages.
-    regions, boundaries, periodic, check
+    regions, boundaries, periodic, check, cell_data
         See `Mesh.from_cells`.
     flat : bool, optional
         See `used_points`.
@@ -753,6 +849,10 @@ def mesh_of(
         See `Mesh.from_cells`.
     keys : ndarray of int, optional
         Numbers of the first of the points: coincident ones with different numbers are not joined.
+    lower : mapping of (int, str) to sequence of array_like of int, [n, dimension + 1] each, optional
+        Named sets of edges and points by dimension and name, each given by its points.
+    nodes : mapping of str to ndarray of int, optional
+        Named sets of points that stand for what lies between them (`lower_sets_of`).
 
     Returns
     -------
@@ -796,6 +896,7 @@ def mesh_of(
     # Names.
     vertex_of = looked_up(vertex_of, new_number)
     sides, n_stray = boundaries_of(topology, boundaries, vertex_of)
+    sets_below, n_more = lower_sets_of(topology, lower or {}, nodes or {}, sides, regions, vertex_of)
     if not isinstance(periodic, (list, tuple)):
         raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
     if len(periodic):
@@ -810,9 +911,11 @@ def mesh_of(
         labels.name,
         labels.numbers,
         _count(mirrored),
-        n_stray,
+        n_stray + n_more,
         bool(len(periodic)),
         apart=join is False,
+        lower_sets=sets_below,
+        cell_data=cell_data_of(cell_data or {}, sum(map(len, arrays))),
     )
 
 
@@ -857,6 +960,24 @@ def groups_of(topology: Topology) -> tuple[CellGroup, ...]:
         CellGroup(array.shape, array.order, frozen(array.nodes), frozen(array.indices), topology, position)
         for position, array in enumerate(topology.cells)
     )
+
+
+def named_entities(dim: int, given: Sets) -> dict[str, Any]:
+    """The arguments of `Mesh` that `Mesh.entity_sets` is made of.
+
+    Parameters
+    ----------
+    dim : int
+        Of the mesh.
+    given : mapping of (int, str) to ndarray of int, [n, 2]
+
+    Returns
+    -------
+    dict
+    """
+    sides = {name: frozen(own) for (of, name), own in given.items() if of == dim - 1}
+    lower = {key: frozen(own) for key, own in given.items() if key[0] < dim - 1}
+    return {"boundary_sides": MappingProxyType(sides), "lower_sets": MappingProxyType(lower)}
 
 
 def _periodic(topology: Topology, pairs: Sequence[Indices], labels: Labels) -> Topology:

@@ -1,21 +1,24 @@
-"""Named sets of a mesh: regions of cells and boundaries of facets, from the arrays that files and callers give."""
+"""Named sets of a mesh: cells, facets, edges and points, from the arrays that files and callers give; and cell data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
 
 from ..support.immutable import frozen
-from .sorting import sorted_rows, unique
+from .sorting import places, sorted_rows, unique
 from .symmetry import Indices
 from .topology import Topology
+
+# Dimension and name -> members as (cell number, number of the entity in the cell), [n, 2].
+Sets = Mapping[tuple[int, str], Indices]
 
 
 def looked_up(table: Indices, rows: Indices) -> Indices:
@@ -166,3 +169,145 @@ def boundaries_of(
         beside = topology.facets
         result[name] = frozen(np.column_stack([beside.cells[own, 0], beside.local[own, 0]]))
     return result, n_stray
+
+
+def lower_sets_of(
+    topology: Topology,
+    given: Mapping[tuple[int, str], Sequence[ArrayLike]],
+    nodes: Mapping[str, Indices],
+    sides: dict[str, Indices],
+    regions: Collection[str],
+    vertex_of: Indices,
+) -> tuple[Sets, int]:
+    """Find named edges and vertices in the cells, and what named sets of nodes cover.
+
+    A set of nodes covers facets, and away from them edges, that have all of their vertices in it. A side between cells
+    counts if neither cell has all of its vertices in it.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of the cells.
+    given : mapping of (int, str) to sequence of array_like of int, [n, dimension + 1] each
+        Points at their ends, by dimension and name.
+    nodes : mapping of str to ndarray of int
+        Points of sets of nodes.
+    sides : dict of str to ndarray of int, [n, 2]
+        Boundaries, to which the facets of sets of nodes with other names are added,
+    regions : collection of str
+        except those named as one of these.
+    vertex_of : ndarray of int, [n_points]
+        The vertex at each point, -1 where there is none.
+
+    Returns
+    -------
+    mapping of (int, str) to ndarray of int, [n, 2]
+        As (cell, local number): in the first cell that has each of them.
+    n_stray : int
+        Number of those that no cell has.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not such arrays, or edges of a 2-D mesh.
+    """
+    ends: dict[tuple[int, str], list[Indices]] = {}
+    for (dim, name), blocks in given.items():
+        what = f"{'edges' if dim else 'points'} of {shown(name)}"
+        if dim == topology.dim - 1:
+            raise ArgumentError(f"{what}: edges of a 2-D mesh are boundaries")
+        if not isinstance(blocks, (list, tuple)):
+            raise ArgumentError(f"{what} are a list of arrays of their ends, got {shown(blocks)}")
+        ends[dim, name] = [looked_up(vertex_of, rows_of_integers(block, what, [dim + 1])) for block in blocks]
+    for name, rows in nodes.items():
+        vertices = looked_up(vertex_of, rows)
+        facets, edges = _covered(topology, vertices)
+        if len(edges):
+            ends.setdefault((1, name), []).append(edges)
+        # Nodes between vertices are missed where nothing is covered.
+        kept = vertices[vertices >= 0] if len(facets) + len(edges) or name in regions else vertices
+        ends.setdefault((0, name), []).append(kept[:, None])
+        if len(facets) and name not in regions:
+            sides.setdefault(name, frozen(facets))
+    result, n_stray = {}, 0
+    for (dim, name), parts in ends.items():
+        vertices = np.concatenate([np.empty((0, dim + 1), dtype=np.int64), *parts])
+        inside = (vertices >= 0).all(axis=1)
+        result[dim, name], n_missing = _places(topology, dim, vertices[inside])
+        n_stray += n_missing + int((~inside).sum())
+    return MappingProxyType(result), n_stray
+
+
+def _places(topology: Topology, dim: int, vertices: Indices) -> tuple[Indices, int]:
+    """The first cells with given vertices or edges, as (cell, local number); how many no cell has."""
+
+    def keys(rows: Indices) -> Indices:
+        rows = np.sort(rows, axis=1)
+        return np.asarray(rows[:, 0] * topology.n_vertices + rows[:, -1])
+
+    wanted, marked = unique(keys(vertices)), np.zeros(topology.n_vertices, dtype=bool)
+    marked[vertices] = True
+    found = [np.empty((0, 3), dtype=np.int64)]
+    for position, number, entity in topology.local_entities(dim):
+        own = topology.vertices[position][:, list(entity.vertices)]
+        here = np.flatnonzero(marked[own].all(axis=1))
+        at, cells = places(wanted, keys(own[here])), topology.cells[position].indices[here]
+        found.append(np.column_stack([at, cells, np.full(len(here), number)])[at >= 0])
+    table = np.concatenate(found)
+    table = table[np.lexsort(table.T[::-1])]
+    _, first = np.unique(table[:, 0], return_index=True)
+    return frozen(table[first, 1:]), len(wanted) - len(first)
+
+
+def _covered(topology: Topology, vertices: Indices) -> tuple[Indices, Indices]:
+    """The facets that vertices cover, as (cell, local number), and the vertices of edges away from them, in 3-D."""
+    marked = np.zeros(topology.n_vertices, dtype=bool)
+    marked[vertices[vertices >= 0]] = True
+    beside, left = topology.facets, marked.copy()
+    whole = np.zeros(sum(map(len, topology.cells)) + 2, dtype=bool)  # with the cells -1 and -2
+    inside = np.zeros(len(beside), dtype=bool)
+    for array, own in zip(topology.cells, topology.vertices, strict=True):
+        whole[array.indices] = marked[own].all(axis=1)
+        left[own[whole[array.indices]]] = False
+    facets = [
+        (topology.vertices[position][:, list(facet.vertices)], topology.sides.ids[position][:, number])
+        for position, number, facet in topology.local_entities(topology.dim - 1)
+    ]
+    for corners, ids in facets:
+        inside[ids] |= marked[corners].all(axis=1)
+    inside &= beside.on_boundary | ~whole[beside.cells].any(axis=1)
+    for corners, ids in facets:
+        left[corners[inside[ids]]] = False
+    edges = [np.empty((0, 2), dtype=np.int64)]
+    for position, _, edge in topology.local_entities(1) if topology.dim == 3 else ():
+        own = topology.vertices[position][:, list(edge.vertices)]
+        edges.append(own[left[own].all(axis=1)])
+    return np.column_stack([beside.cells[inside, 0], beside.local[inside, 0]]), np.concatenate(edges)
+
+
+def cell_data_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, NDArray[Any]]:
+    """Check values of cells.
+
+    Parameters
+    ----------
+    given : mapping of str to array_like, [n_cells, ...]
+        By name.
+    n_cells : int
+        Number of cells.
+
+    Returns
+    -------
+    mapping of str to ndarray
+
+    Raises
+    ------
+    ArgumentError
+        If they are no numbers, or not one for each cell.
+    """
+    result = {}
+    for name, values in sets(given, "cell_data"):
+        found = np.array(as_array(values, f"cell data {shown(name)}"))
+        if found.shape[:1] != (n_cells,):
+            raise ArgumentError(f"cell data {shown(name)} are of shape {found.shape}; there are {n_cells} cells")
+        result[name] = frozen(found)
+    return MappingProxyType(result)

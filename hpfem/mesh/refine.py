@@ -67,20 +67,22 @@ class Refined:
         ends = np.cumsum(counts)
         return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.starts[cells] - (ends - counts), counts)
 
-    def sides(self, cells: Sequence[CellArray], pairs: Indices) -> Indices:
-        """The facets of the pieces that facets of the cells are divided into.
+    def sides(self, cells: Sequence[CellArray], pairs: Indices, dim: int) -> Indices:
+        """The facets, edges or vertices of the pieces that those of the cells are divided into.
 
         Parameters
         ----------
         cells : sequence of CellArray
             What was cut.
         pairs : ndarray of int, [n, 2]
-            Facets as (cell number, local facet number).
+            As (cell number, local number).
+        dim : int
+            Their dimension.
 
         Returns
         -------
         ndarray of int, [m, 2]
-            The same for the pieces; facet after facet.
+            The same for the pieces; one after the other.
         """
         way = np.empty(len(self.counts), dtype=np.int64)
         kind = np.empty(len(self.counts), dtype=np.int64)
@@ -90,7 +92,7 @@ class Refined:
         keys = np.column_stack([kind[pairs[:, 0]], way[pairs[:, 0]], pairs[:, 1]])
         for position, own, local in np.unique(keys, axis=0):
             rows = np.flatnonzero((keys == (position, own, local)).all(axis=1))
-            pieces = np.array(_facets(cells[position].shape, int(own), int(local)))
+            pieces = np.array(_entities(cells[position].shape, dim, int(own), int(local)))
             first = self.starts[pairs[rows, 0]]
             numbers = first[:, None] + pieces[:, 0]
             found.append(np.stack([numbers, np.broadcast_to(pieces[:, 1], numbers.shape)], axis=2).reshape(-1, 2))
@@ -99,15 +101,16 @@ class Refined:
 
 
 @cache
-def _facets(shape: Shape, way: int, local: int) -> tuple[tuple[int, int], ...]:
-    """The facets, as (piece, local facet number), that a facet of a shape is divided into."""
-    on_facet = set(entity_nodes(shape, 2, shape.dim - 1, local).tolist())
-    return tuple(
-        (number, own)
-        for number, piece in enumerate(refinements(shape)[way])
-        for own, facet in enumerate(piece.shape.facets)
-        if on_facet.issuperset(_places(shape, 2, piece.corners[list(facet.vertices)]).tolist())
-    )
+def _entities(shape: Shape, dim: int, way: int, local: int) -> tuple[tuple[int, int], ...]:
+    """The facets, edges or vertices, as (piece, local number), that one of a shape is divided into, once each."""
+    inside = set(entity_nodes(shape, 2, dim, local).tolist())
+    found: dict[frozenset[int], tuple[int, int]] = {}
+    for number, piece in enumerate(refinements(shape)[way]):
+        for own, entity in enumerate(piece.shape.entities[dim]):
+            corners = frozenset(_places(shape, 2, piece.corners[list(entity.vertices)]).tolist())
+            if corners <= inside:
+                found.setdefault(corners, (number, own))
+    return tuple(found.values())
 
 
 def _places(shape: Shape, order: int, indices: Indices) -> Indices:

@@ -14,6 +14,14 @@ from .cells import Array
 from .symmetry import Indices
 from .topology import Topology
 
+# Named sets of a mesh, and their titles.
+_SETS = {
+    "regions": "regions",
+    "boundaries": "boundaries",
+    "edge_sets": "sets of edges",
+    "point_sets": "sets of points",
+}
+
 
 @dataclass(frozen=True, repr=False)
 class MeshSummary(Printed):
@@ -46,7 +54,7 @@ class MeshSummary(Printed):
     n_mirrored : int
         Cells that were renumbered because det J was negative.
     n_stray : int
-        Boundary elements of the file that are not facets of a cell.
+        Elements and points with a name that are no facet, edge or vertex of a cell.
     n_coincident : int
         Vertices on the boundary at the place of another vertex: the cells there touch, but are not joined.
     n_hanging : int
@@ -55,8 +63,10 @@ class MeshSummary(Printed):
         Place of the first of them.
     periodic : bool
         Whether periodic sides are identified.
-    regions, boundaries : mapping of str to int
-        Cells per region and facets per boundary.
+    regions, boundaries, edge_sets, point_sets : mapping of str to int
+        Cells per region, facets per boundary, edges and vertices per set of them.
+    cell_data : tuple of str
+        Names of the values that the cells have.
     n_unnamed : int
         Facets on the boundary that are in no named boundary.
     unnamed : tuple of float
@@ -85,6 +95,9 @@ class MeshSummary(Printed):
     periodic: bool
     regions: Mapping[str, int]
     boundaries: Mapping[str, int]
+    edge_sets: Mapping[str, int]
+    point_sets: Mapping[str, int]
+    cell_data: tuple[str, ...]
     n_unnamed: int
     unnamed: tuple[float, ...]
 
@@ -110,14 +123,16 @@ class MeshSummary(Printed):
         if self.n_mirrored:
             lines.append(f"  {self.n_mirrored:,} mirrored cells were renumbered")
         if self.n_stray:
-            lines.append(f"  {self.n_stray:,} boundary elements are no facet of a cell")
+            lines.append(f"  {self.n_stray:,} elements or points with a name are no facet, edge or vertex of a cell")
         if self.n_coincident:
             lines.append(f"  {self.n_coincident:,} boundary vertices lie on others: the cells there are not joined")
         if self.n_hanging:
             lines.append(f"  {self.hanging}: the cells there are not joined, and no C0Space is made")
-        for kind, sets in (("regions", self.regions), ("boundaries", self.boundaries)):
-            if sets:
-                lines.append(f"  {kind}: " + ", ".join(f"{name} ({count:,})" for name, count in sets.items()))
+        for kind, title in _SETS.items():
+            if sets := getattr(self, kind):
+                lines.append(f"  {title}: " + ", ".join(f"{name} ({count:,})" for name, count in sets.items()))
+        if self.cell_data:
+            lines.append(f"  cell data: {', '.join(self.cell_data)}")
         if self.n_unnamed:
             low, high = np.split(np.array(self.unnamed), 2)
             ranges = ", ".join(
@@ -151,7 +166,7 @@ def together(parts: Sequence[MeshSummary]) -> MeshSummary:
     lower, upper = np.split(boxes, 2, axis=1) if len(boxes) else (boxes, boxes)
     numbers = ("n_cells", "n_vertices", "n_points", "volume", "n_unnamed")
     changes: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in numbers}
-    changes |= {name: total(name) for name in ("counts", "affine", "regions", "boundaries")}
+    changes |= {name: total(name) for name in ("counts", "affine", *_SETS)}
     changes |= {name: getattr(worst, name) for name in ("worst_scaled_jacobian", "worst_cell", "worst_label")}
     changes["unnamed"] = (*lower.min(axis=0).tolist(), *upper.max(axis=0).tolist()) if len(boxes) else ()
     return replace(first, **changes)

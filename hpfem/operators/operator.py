@@ -167,7 +167,7 @@ class Operator(FieldMap):
     def _take(self, key: str, value: Any) -> None:
         """Read a coefficient: a field, a function, a vector of D numbers, a tensor or a number."""
         what, dtype, dim = f"coefficient {key!r} of {self.name}", self.space.dtype, self.space.dim
-        value, tensor = regional(value, self.space.mesh), key in self.tensors
+        value, tensor = regional(value, self.space.mesh, (dim,), (dim, dim)), key in self.tensors
         if tensor and isinstance(value, ByRegion):
             value = same_kind_everywhere(value, dim)
         elif tensor and not isinstance(value, Field):
@@ -224,7 +224,8 @@ class Operator(FieldMap):
         fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
         if key in self.tensors:
             fits = f"{number}, {self.space.dim} (a diagonal) or {self.space.dim} x {self.space.dim} of them"
-        return f"{fits}, a function of the coordinates, a field or a mapping from regions"
+        cells = self.space.mesh.n_cells
+        return f"{fits}, a function of the coordinates, a field, a mapping from regions or an array for {cells} cells"
 
     def at(self, space: Space) -> Operator:
         """Make the same operator on another space on the same cells, with another order, basis, rule or type.

@@ -125,7 +125,8 @@ def kept_components(given: Any, mesh: Mesh) -> int:
     int
         0 for a number, which is the same everywhere.
     """
-    dim, given = mesh.points.shape[1], regional(given, mesh)
+    dim = mesh.points.shape[1]
+    given = regional(given, mesh, (dim,), (dim, dim))
     if given is None or is_real(given):
         return 0
     if isinstance(given, Field):

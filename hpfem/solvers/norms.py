@@ -195,7 +195,7 @@ class Loads:
     def __call__(self, f: Source) -> Any:
         """Make the functional of a right-hand side; as `load`."""
         space, device = self.c0.space, self.backend.device()
-        f = regional(f, space.mesh)
+        f = regional(f, space.mesh, (self.components,))
         if isinstance(f, ByRegion):
             f = f.spread(self.components)
         if isinstance(f, Field):

@@ -315,7 +315,7 @@ class Problem:
     def _domain_values(self, dirichlet: Condition | None, values: Array) -> Array:
         """Boundary values of a condition, from the domain if those are better."""
         function = _only_function(dirichlet)
-        if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER:
+        if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER or self.conditions.below_facets:
             return values
         if not self.space.mesh.comm.any(bool(self.conditions.constrained.any())):
             return values

@@ -260,7 +260,11 @@ def _by_region(values: ByRegion, x: Any, cells: NDArray[np.int64], xp: Any) -> A
         value, name = values.values[number], values.names[number]
         rows = places if isinstance(places, slice) else xp.asarray(places)
         try:
-            found = _called(value, x[:, rows], xp) if callable(value) else xp.asarray(value)[:, None, None]
+            if callable(value):
+                found = _called(value, x[:, rows], xp)
+            else:  # numbers of the part, or of each cell
+                given = np.asarray(value)
+                found = xp.asarray(given[:, None] if given.ndim == 1 else given[:, cells[places]])[:, :, None]
         except ArgumentError as error:
             raise ArgumentError(f"{name}: {error}") from error
         if out is None:

@@ -1,4 +1,4 @@
-"""Coefficients that differ from region to region: values belong to cells, so that no jump lies inside a cell."""
+"""Coefficients by region or by cell: values belong to cells, so that no jump lies inside a cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import as_array, is_real, name_of, real, shown
+from hpfem.shapes.arguments import as_array, is_real, name_of, real, reals, shown
 
 from ..errors import ArgumentError
 from ..mesh import Mesh
@@ -42,7 +42,8 @@ class ByRegion(Immutable):
     names : tuple of str
         Name of each part in messages.
     values : tuple
-        Of each part: a function of the coordinates, or a tuple of numbers, one per component.
+        Of each part: a function of the coordinates; a sequence of numbers, one per component; or an array of numbers
+        [components, n_cells].
     of_cells : ndarray of int, [n_cells]
         The part that each cell is in.
 
@@ -131,8 +132,8 @@ class ByRegion(Immutable):
         ByRegion
             With a number for each component where there was one.
         """
-        one = [isinstance(value, tuple) and len(value) == 1 for value in self.values]
-        return self.with_values([v * components if alone else v for v, alone in zip(self.values, one, strict=True)])
+        alone = [not callable(value) and len(value) == 1 for value in self.values]
+        return self.with_values([np.repeat(v, components, 0) if one else v for v, one in zip(self.values, alone)])
 
     def with_values(self, values: Sequence[Any]) -> ByRegion:
         """The same parts with other values.
@@ -213,13 +214,25 @@ def by_region(space: OnMesh, values: Mapping[str, RegionValue], elsewhere: Regio
     return ByRegion(mesh, values, elsewhere)
 
 
-def regional(value: Any, mesh: Mesh) -> Any:
-    """A mapping from regions as a coefficient by region; anything else as it is.
+def _by_cell(mesh: Mesh, values: NDArray[Any]) -> ByRegion:
+    """Values [n_cells, ...] of cells, whose entries are the components."""
+    made = ByRegion.__new__(ByRegion)
+    made.mesh, made.names, made.of_cells = mesh, ("the cell data",), np.zeros(mesh.n_cells, dtype=np.int64)
+    made.values = (reals(values, "cell data").reshape(len(values), int(np.prod(values.shape[1:]))).T,)
+    return made
+
+
+def regional(value: Any, mesh: Mesh, *numbers: tuple[int, ...]) -> Any:
+    """A mapping from regions, or an array with a value for each cell, as a coefficient; anything else as it is.
+
+    Collective if it is an array.
 
     Parameters
     ----------
     value : object
     mesh : Mesh
+    *numbers : tuple of int
+        Shapes of arrays that are the same in all cells: components, or a tensor.
 
     Returns
     -------
@@ -228,8 +241,18 @@ def regional(value: Any, mesh: Mesh) -> Any:
     Raises
     ------
     ArgumentError
-        If the regions do not fit, or are those of another mesh.
+        If the regions do not fit, or are those of another mesh, or an array may be of cells or the same in all.
     """
+    if isinstance(value, np.ndarray) and value.ndim:
+        fits, known = value.shape[:1] == (mesh.n_cells,), any(value is own for own in mesh.cell_data.values())
+        if numbers and not known:
+            fits, doubtful = mesh.comm.each(fits), mesh.comm.each(fits and value.shape in numbers)
+            if doubtful:
+                raise ArgumentError(
+                    f"an array of shape {value.shape} on {mesh.n_cells} cells may be the same in all cells, or a value"
+                    " for each: give a list for the first, an entry of mesh.cell_data for the second"
+                )
+        return _by_cell(mesh, value) if fits else value
     if isinstance(value, ByRegion) and value.mesh is not mesh:
         raise ArgumentError("values by region were made for another mesh; make them for this one")
     return ByRegion(mesh, value) if isinstance(value, Mapping) else value

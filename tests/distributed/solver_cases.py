@@ -12,6 +12,7 @@ from hpfem.solvers.multigrid.irregular import entity_numbers, irregular
 from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import make_preconditioner
 from tests.assembly.test_interfaces import CONDITIONS, bar, heated
+from tests.assembly.test_points_and_edges import with_sets
 from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import as_many
 
@@ -340,3 +341,22 @@ def named_sets(comm):
         assert abs(found - 0.25) < 1e-11
         with pytest.raises(hp.ArgumentError, match="the normal is not unique between two cells"):
             heated(part, order, (), {"neumann": {"interface": lambda *x: x}})
+
+
+def lower_sets(comm):
+    """Values on points and edges, sources in points and data of cells, in any partition, also of parts cut anew."""
+    mesh, found = with_sets("hex"), []
+    part = hp.distribute(mesh, comm, owners=np.arange(mesh.n_cells) * 5 // 2 % comm.size)
+    again = hp.distribute(part, comm, owners=(np.arange(part.n_cells) + comm.rank) % comm.size)
+    assert len({str(own.summary()).partition("sets of")[2] for own in (mesh, part, again)}) == 1
+    given = {"preconditioner": "jacobi", "bar": False}
+    for own in (mesh, part, again):
+        space, k = hp.Space(own, 2, backend="numpy"), own.cell_data["k"]
+        one = hp.Problem(space, 0.0, {"xmin": 0.0}, {"middle": 3.0, "ends": 1.0}, diffusivity=1 + k, **given)
+        line = {"line": lambda x, *y: x, "ends": 2.0}
+        two = hp.Problem(space, 1.0, line, c0=one.c0, diffusivity=own.cell_data["t"], **given)
+        assert own.comm.sum(float((two.conditions.constrained & two.c0.owned).sum())) == 5
+        u, v = one.solve(k), two.solve(1.0)
+        found.append([space.integrate(u), space.norm(u), space.integrate(v), space.norm(v)])
+        assert abs(one.flux(u, "xmin", k) + 5 + space.integrate(space.evaluate(k))) < 1e-9
+    assert np.abs(np.array(found) / found[0] - 1).max() < 1e-9, found

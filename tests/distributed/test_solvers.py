@@ -19,6 +19,7 @@ CASES = [
     ("one_sum", 3),
     ("rotated", 3),
     ("sums", 3),
+    ("lower_sets", 3),
     ("named_sets", 2),
 ]
 

@@ -191,7 +191,7 @@ def test_stray_boundary_elements_are_counted() -> None:
     mesh = two_triangles(boundaries={"odd": [[[0, 3], [0, 1], [0, 99]]]})
     assert mesh.n_stray == 2
     assert len(mesh.boundaries["odd"]) == 1
-    assert "2 boundary elements are no facet" in str(mesh.summary())
+    assert "2 elements or points with a name are no facet" in str(mesh.summary())
 
 
 @pytest.mark.parametrize(

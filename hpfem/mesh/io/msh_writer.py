@@ -1,7 +1,7 @@
 """Write the gmsh format MSH 4.1, binary: the one format with complete cells of all shapes and orders, and their names.
 
 Cells that have the same names lie on one entity of the model. A block is a run of cells of one entity, so that they
-keep their order; their numbers are those in the mesh. Sides of named boundaries come before them.
+keep their order; their numbers are those in the mesh. Named points, edges and sides come before them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hpfem.shapes import Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
 
 from ..cells import Array, CellArray
+from ..named_sets import Sets
 from ..node_order import gmsh_nodes, permutation
 from ..sorting import run_starts
 from ..symmetry import Indices, entity_nodes
@@ -43,7 +44,7 @@ def write_msh(
     points: Array,
     topology: Topology,
     regions: Mapping[str, Indices],
-    boundary_sides: Mapping[str, Indices],
+    sides: Sets,
 ) -> None:
     """Write a mesh.
 
@@ -57,25 +58,30 @@ def write_msh(
         Of the cells.
     regions : mapping of str to ndarray of int
         Cell numbers by name.
-    boundary_sides : mapping of str to ndarray of int, [n, 2]
-        Facets as (cell number, local facet number) by name.
+    sides : mapping of (int, str) to ndarray of int, [n, 2]
+        `Mesh.entity_sets`.
 
     Raises
     ------
     ArgumentError
         For an order or a name that the format does not have.
     """
-    cells = [_cells(array, topology, regions) for array in topology.cells]
-    sides = list(_sides(topology, boundary_sides))
-    dim = topology.dim
-    names = {dim - 1: list(boundary_sides), dim: list(regions)}
-    for name in (*names[dim - 1], *names[dim]):
+    dim, number = topology.dim, 1 + sum(map(len, topology.cells))
+    elements: dict[int, list[_Elements]] = {}
+    names: dict[int, list[str]] = {}
+    for own in range(dim):
+        named = {name: pairs for (of, name), pairs in sides.items() if of == own}
+        if named or own == dim - 1:
+            elements[own], names[own] = list(_sides(topology, own, named, number)), list(named)
+            number += sum(map(len, (each.nodes for each in elements[own])))
+    elements[dim], names[dim] = [_cells(array, topology, regions) for array in topology.cells], list(regions)
+    for name in (name for own in names.values() for name in own):
         if f"-{name}-".splitlines() != [f"-{name}-"] or not name.isprintable():
             raise ArgumentError(f"a mesh file cannot have the name {shown(name)}; give one on one line")
     file.write(b"$MeshFormat\n4.1 1 8\n" + _int(1) + b"\n$EndMeshFormat\n")
-    lines = [f'{own} {tag} "{name}"' for own in (dim - 1, dim) for tag, name in enumerate(names[own], start=1)]
+    lines = [f'{own} {tag} "{name}"' for own in names for tag, name in enumerate(names[own], start=1)]
     file.write("\n".join(["$PhysicalNames", str(len(lines)), *lines, "$EndPhysicalNames", ""]).encode())
-    entities = {dim - 1: _entities(sides), dim: _entities(cells)}
+    entities = {own: _entities(of_dim) for own, of_dim in elements.items()}
     _write_entities(file, entities, points)
     count = len(points)
     file.write(b"$Nodes\n" + _size(1, count, 1, count) + _int(dim, 1, 0) + _size(count))
@@ -83,7 +89,7 @@ def write_msh(
     padded = np.zeros((count, 3), dtype="<f8")
     padded[:, : points.shape[1]] = points
     file.write(padded.tobytes() + b"\n$EndNodes\n")
-    _write_elements(file, [(entities[dim - 1], sides), (entities[dim], cells)])
+    _write_elements(file, [(entities[own], elements[own]) for own in elements])
 
 
 def _int(*numbers: int) -> bytes:
@@ -104,25 +110,24 @@ def _cells(array: CellArray, topology: Topology, regions: Mapping[str, Indices])
     return _Elements(array.shape, array.order, array.nodes, array.indices + 1, names)
 
 
-def _sides(topology: Topology, boundary_sides: Mapping[str, Indices]) -> Iterator[_Elements]:
-    """Facets with a name, once each."""
-    pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *boundary_sides.values()])
+def _sides(topology: Topology, dim: int, named: Mapping[str, Indices], number: int) -> Iterator[_Elements]:
+    """Facets, edges or vertices with a name, once each, with numbers from one on."""
+    pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *named.values()])
     distinct, which = np.unique(pairs, axis=0, return_inverse=True)
-    names = np.zeros((len(distinct), len(boundary_sides)), dtype=bool)
-    column = np.repeat(np.arange(len(boundary_sides)), [len(own) for own in boundary_sides.values()])
+    names = np.zeros((len(distinct), len(named)), dtype=bool)
+    column = np.repeat(np.arange(len(named)), [len(own) for own in named.values()])
     names[which.ravel(), column] = True
-    number = sum(map(len, topology.cells)) + 1
-    row = np.empty(number - 1, dtype=np.int64)
+    row = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
     for array in topology.cells:
         row[...] = -1
         row[array.indices] = np.arange(len(array))
-        for local, facet in enumerate(array.shape.facets):
+        for local, entity in enumerate(array.shape.entities[dim]):
             chosen = np.flatnonzero((row[distinct[:, 0]] >= 0) & (distinct[:, 1] == local))
             if len(chosen):
-                inside = entity_nodes(array.shape, array.order, topology.dim - 1, local)
+                inside = entity_nodes(array.shape, array.order, dim, local)
                 nodes = array.nodes[row[distinct[chosen, 0]]][:, inside]
                 numbers = np.arange(number, number + len(chosen))
-                yield _Elements(facet.shape, array.order, nodes, numbers, names[chosen])
+                yield _Elements(entity.shape, array.order if dim else 1, nodes, numbers, names[chosen])
                 number += len(chosen)
 
 
@@ -145,10 +150,10 @@ def _write_entities(file: BinaryIO, entities: Mapping[int, _Entities], points: A
     for dim in sorted(entities):
         for names, (tag, nodes) in entities[dim].items():
             own = points[np.concatenate(nodes)]
-            corners = np.zeros((2, 3), dtype="<f8")
-            corners[:, : points.shape[1]] = own.min(axis=0), own.max(axis=0)
+            corners = np.zeros((2 if dim else 1, 3), dtype="<f8")  # of a box, or a point
+            corners[:, : points.shape[1]] = (own.min(axis=0), own.max(axis=0))[: len(corners)]
             groups = [number for number, has in enumerate(names, start=1) if has]
-            file.write(_int(tag) + corners.tobytes() + _size(len(groups)) + _int(*groups) + _size(0))
+            file.write(_int(tag) + corners.tobytes() + _size(len(groups)) + _int(*groups) + (_size(0) if dim else b""))
     file.write(b"\n$EndEntities\n")
 
 
@@ -159,8 +164,11 @@ def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_E
             kind = _NUMBER_OF.get((own.shape.name, own.order))
             if kind is None:
                 raise ArgumentError(f"the format of gmsh has no {own.shape.name} of order {own.order}, only lower ones")
-            order = permutation(equispaced_nodes(own.shape, own.order), gmsh_nodes(own.shape, own.order), own.order)
-            table = np.column_stack([own.numbers, own.nodes[:, order] + 1]).astype("<u8")
+            nodes = own.nodes
+            if own.shape.dim:
+                k = own.order
+                nodes = nodes[:, permutation(equispaced_nodes(own.shape, k), gmsh_nodes(own.shape, k), k)]
+            table = np.column_stack([own.numbers, nodes + 1]).astype("<u8")
             tags = np.array([entities[tuple(names)][0] for names in own.names.tolist()])
             starts = np.flatnonzero(run_starts(tags))
             for start, end in zip(starts, [*starts[1:], len(tags)], strict=True):

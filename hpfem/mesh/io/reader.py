@@ -58,9 +58,10 @@ def read_mesh(
     linear and second-order cells; where gmsh or VTK is installed, MSH 1 and 4.0, UNV, CGNS, Exodus and VTK's other
     grids. Serendipity cells get the nodes that they lack from their own map (`completed`).
 
-    Cells of the highest dimension make the mesh; those one dimension below name its boundaries, others are ignored.
-    Groups of elements become `Mesh.regions` and `Mesh.boundaries` under their names, or their numbers where they have
-    none. Cells that are mirrored (det J < 0 everywhere) are renumbered.
+    Cells of the highest dimension make the mesh. Groups of elements become `Mesh.regions`, `Mesh.boundaries`,
+    `Mesh.edge_sets` (in 3-D) and `Mesh.point_sets` under their names, or their numbers where they have none; sets of
+    nodes become sets of points, and what these cover (`Mesh.from_cells`); numbers of cells become `Mesh.cell_data`.
+    Cells that are mirrored (det J < 0 everywhere) are renumbered.
 
     Parameters
     ----------
@@ -208,11 +209,11 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
         with _naming(path):
             return _mesh(content, str(path), False, join)
 
-    def met(points: Array, arrays: list[CellArray], boundaries: dict[str, list[Indices]]) -> tuple[Any, ...]:
+    def met(points: Array, arrays: list[CellArray], sides: dict[Any, list[Indices]]) -> tuple[Any, ...]:
         own = sum(comm.all(len(points))[: comm.rank]) + np.arange(len(points))
         found, places = own, points
         if join is not False:
-            corners = [rows for blocks in boundaries.values() for rows in blocks]
+            corners = [rows for blocks in sides.values() for rows in blocks]
             # Nodes that serendipity cells lack have no number.
             all_keys = None if keys is None else np.append(keys, np.zeros(len(points) - len(keys), np.int64))
             found, places = first_points(points, numbered(arrays, len(points))[0], corners, own, all_keys, comm)
@@ -222,7 +223,7 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
         found, at, row = np.unique(found, return_index=True, return_inverse=True)
         arrays = [replace(array, nodes=row[array.nodes]) for array in arrays]
         places, arrays, new_number = used_points(places[at], arrays, flat=False)
-        sides = {name: [new_number[row[rows]] for rows in blocks] for name, blocks in boundaries.items()}
+        sides = {name: [new_number[row[rows]] for rows in blocks] for name, blocks in sides.items()}
         return places, found[new_number >= 0], arrays, sides
 
     mesh = replace(
@@ -246,19 +247,17 @@ def _of_parts(
             for own, end in zip(cells, ends, strict=True)
         ]
     )
-    boundaries: dict[str, list[Indices]] = {}
-    for own in elements:
-        for name, rows in own.sets.items() if own.shape.dim == dim - 1 else ():
-            boundaries.setdefault(name, []).append(own.corners[rows])
-    labels, regions = Labels(str(path), frozen(joined([own.indices for own in cells]))), _regions(cells)
+    labels, corners = Labels(str(path), frozen(joined([own.indices for own in cells]))), _corners(elements, dim)
+    with comm.together():
+        of_cells: dict[str, Any] = {"regions": _regions(cells), "cell_data": _cell_data(cells)}
     if comm.size == 1:
-        return mesh_of(points, arrays, labels, regions=regions, boundaries=boundaries, periodic=())
+        return mesh_of(points, arrays, labels, **of_cells, **_sides(corners, dim), periodic=())
     kinds = common_kinds(arrays, comm)
     with comm.together():
         if not kinds:
             raise labels.error("there are no cells")
-    points, ids, arrays, boundaries = numbered(points, kinds, boundaries)
-    return part_of(comm, points, ids, arrays, labels, regions, boundaries)
+    points, ids, arrays, corners = numbered(points, kinds, corners)
+    return part_of(comm, points, ids, arrays, labels, **of_cells, **_sides(corners, dim))
 
 
 def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, list[Elements]]:
@@ -378,6 +377,11 @@ def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Me
         raise MeshError("the file has elements of dimension 0 and 1 only; a mesh needs 2-D or 3-D cells")
     if periodic and not content.periodic:
         raise MeshError("the file pairs no periodic nodes; read it with periodic=False")
+    for own in elements:
+        missing = (own.nodes < 0).any(axis=1)
+        if own.shape.dim < dim and missing.any():
+            who = f"element {own.indices[np.argmax(missing)]} ({own.shape.name})"
+            raise MeshError(f"{who} refers to a node that does not exist")
     cells = _distinct([own for own in elements if own.shape.dim == dim])
     ends = np.cumsum([len(own) for own in cells])
     arrays = [
@@ -389,7 +393,9 @@ def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Me
         merged(arrays),
         Labels(name, frozen(joined([own.indices for own in cells]))),
         regions=_regions(cells),
-        boundaries=_boundaries([own for own in elements if own.shape.dim == dim - 1]),
+        cell_data=_cell_data(cells),
+        **_sides(_corners(elements, dim), dim),
+        nodes=content.point_sets,
         periodic=content.periodic if periodic else (),
         join=True if join is None and content.by_piece else join,
         keys=content.ids if join is None else None,
@@ -407,17 +413,32 @@ def _regions(cells: Sequence[Elements]) -> dict[str, Indices]:
     return {name: joined(rows) for name, rows in regions.items()}
 
 
-def _boundaries(sides: Sequence[Elements]) -> dict[str, list[Indices]]:
-    """Points at the corners of boundary elements by name."""
-    boundaries: dict[str, list[Indices]] = {}
-    for own in sides:
-        corners, missing = own.corners, (own.nodes < 0).any(axis=1)
-        if missing.any():
-            who = f"element {own.indices[np.argmax(missing)]} ({own.shape.name})"
-            raise MeshError(f"{who} refers to a node that does not exist")
-        for name, rows in own.sets.items():
-            boundaries.setdefault(name, []).append(corners[rows])
-    return boundaries
+def _corners(elements: Sequence[Elements], dim: int) -> dict[tuple[int, str], list[Indices]]:
+    """Points at the corners of elements of dimensions below one, by their dimension and name."""
+    found: dict[tuple[int, str], list[Indices]] = {}
+    for own in elements:
+        for name, rows in own.sets.items() if own.shape.dim < dim else ():
+            corners = own.corners if own.shape.dim else own.nodes
+            found.setdefault((own.shape.dim, name), []).append(corners[rows])
+    return found
+
+
+def _sides(corners: dict[tuple[int, str], list[Indices]], dim: int) -> dict[str, Any]:
+    """The same as arguments of `mesh_of`."""
+    boundaries = {name: blocks for (of, name), blocks in corners.items() if of == dim - 1}
+    return {"boundaries": boundaries, "lower": {key: own for key, own in corners.items() if key[0] < dim - 1}}
+
+
+def _cell_data(cells: Sequence[Elements]) -> dict[str, Array]:
+    """Values of all cells by name; not a number in cells without."""
+    kinds = {name: values.shape[1:] for own in cells for name, values in own.data.items()}
+    result = {}
+    for name, shape in kinds.items():
+        parts = [own.data.get(name, np.full((len(own), *shape), np.nan)) for own in cells]
+        if any(part.shape[1:] != shape for part in parts):
+            raise MeshError(f"the data {name!r} have several numbers of components")
+        result[name] = np.concatenate(parts)
+    return result
 
 
 def _distinct(cells: Sequence[Elements]) -> list[Elements]:
