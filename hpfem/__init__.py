@@ -45,6 +45,7 @@ from .operators import (
 from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.communicator import ALONE, Communicator
+from .support.keywords import checked as _checked
 from .support.progress import progress
 from .version import __version__ as __version__
 from .view import Picture
@@ -106,3 +107,6 @@ __all__ = [
     "tune",
     "write_vtu",
 ]
+
+for _name in __all__:
+    globals()[_name] = _checked(globals()[_name])

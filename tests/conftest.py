@@ -1,6 +1,8 @@
 """What every test may use, and which skips are allowed."""
 
+import functools
 import importlib.util
+import inspect
 import os
 import sys
 import zlib
@@ -56,6 +58,7 @@ def true_residuals():
     from hpfem.solvers.minres import minres
 
     def checked(method):
+        @functools.wraps(method)
         def call(apply, rhs, *arguments, **options):
             x, info = method(apply, rhs, *arguments, **options)
             if isinstance(rhs, np.ndarray) and getattr(apply, "__name__", "") not in UNSTEADY:
@@ -71,8 +74,9 @@ def true_residuals():
         for method in (cg, minres, gmres):
             name = method.__name__
             for module in list(sys.modules.values()):
-                if getattr(module, "__dict__", {}).get(name) is method:
-                    patch.setattr(module, name, checked(method))
+                found = getattr(module, "__dict__", {}).get(name)
+                if inspect.unwrap(found) is method:
+                    patch.setattr(module, name, checked(found))
         yield
 
 

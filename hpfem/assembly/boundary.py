@@ -412,6 +412,10 @@ class BoundaryConditions(Printed):
                 self._lower[key] = [(dim, pairs) for (dim, of), pairs in mesh.lower_sets.items() if of == n]
                 found[key] = mesh.boundaries.get(n, none), condition[n]
             return found
+        given = [condition] if isinstance(condition, str) else condition
+        if isinstance(given, (list, tuple, set)) and any(isinstance(name, str) for name in given):
+            data = "(alpha, g)" if what == "robin" else "value"
+            raise ArgumentError(f"{what}={shown(condition)} has names without data; give {{name: {data}}}")
         rest = mesh.facets.boundary
         for facets, _ in taken.values():
             rest = np.setdiff1d(rest, facets)

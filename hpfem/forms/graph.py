@@ -129,24 +129,9 @@ class Graph:
         )
 
     def call(self, function: Callable[..., Any], *values: Any) -> Expression:
-        """Make what a function of NumPy computes, in its types: the sum of two truth values is their "or".
+        """Make what a function of NumPy computes, in its types, with its errors; see `apply`.
 
-        Parameters
-        ----------
-        function : callable
-            NumPy's function of an operation, or one made of some.
-        *values : Expression or number
-
-        Returns
-        -------
-        Expression
-
-        Raises
-        ------
-        TypeError, ValueError
-            As NumPy's, for example for a difference of truth values.
-        ArgumentError
-            If the result is of another type than bool, int64 and float64.
+        The sum of two truth values is their "or", and so on. Types other than bool, int64 and float64 are refused.
         """
         op, args = _CALLS[function], tuple(map(self.lift, values))
         given = [np.ones(1, v.dtype) if isinstance(v, Expression) else v for v in values]

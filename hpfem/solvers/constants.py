@@ -135,7 +135,8 @@ class Constants:
             said = ", ".join(f"{ratio:.1e} on {name}" for name, ratio in list(off.items())[:5])
             warn(
                 "Helmholtz: with lam = 0 and fluxes on all of the boundary f and the fluxes must sum to 0; relative"
-                f" to their size the sum is {said}{' and others' if len(off) > 5 else ''}; their mean is taken out"
+                f" to their size the sum is {said}{' and others' if len(off) > 5 else ''}; their mean is taken out;"
+                " where u is known, give a Dirichlet condition: dirichlet={boundary name: value}"
             )
         return found
 

@@ -592,8 +592,7 @@ class Field(Printed):
         HpfemWarning
             Once for all points that are outside.
         """
-        if self.state != "coeff":
-            raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
+        check_state(self, "coeff", "evaluation at points")
         locator, comm = self.space.locator_within(tolerance), self.space.comm
         found = locator.evaluate_anywhere([pair.read() for pair in self.data], points, comm)
         outside, asked = (int(n) for n in comm.sum(np.array([np.isnan(found[0]).sum(), found.shape[1]])))

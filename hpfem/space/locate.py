@@ -220,8 +220,9 @@ class Locator:
     def _checked(self, points: ArrayLike) -> Array:
         x = reals(points, "points")
         if x.ndim != 2 or x.shape[1] != self.dim:
+            one = f"; for one point give its {self.dim} coordinates, or [[x, ...]]" if x.shape == (self.dim,) else ""
             raise ArgumentError(
-                f"points must be an array [n, {self.dim}], one row of coordinates per point, got {list(x.shape)}"
+                f"points must be an array [n, {self.dim}], one row of coordinates per point, got {list(x.shape)}{one}"
             )
         bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
         if len(bad):

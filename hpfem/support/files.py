@@ -236,16 +236,13 @@ def _delete_abandoned(folder: Path) -> None:
     with suppress(OSError):
         for path in folder.glob(f"{TEMPORARY}*"):
             process = path.name.removeprefix(_of_processes()).partition("-")[0]
-            if process.isdecimal() and not _lives(int(process)):
+            try:
+                if process.isdecimal():
+                    os.kill(int(process), 0)
+            except ProcessLookupError:
                 path.unlink(missing_ok=True)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:
-        return error.errno != errno.ESRCH
-    return True
+            except PermissionError:
+                continue  # another user's
 
 
 @contextmanager

@@ -257,7 +257,7 @@ class TestArithmetic:
 
     def test_at_takes_coefficients(self, space, rng):
         for state in ("phys", "dual"):
-            with pytest.raises(StateError, match=f"'coeff' fields, this one is '{state}'"):
+            with pytest.raises(StateError, match=f"takes a 'coeff' field, got '{state}'"):
                 random_field(space, rng, state).at([[0.5, 0.5]])
 
     def test_at(self):

@@ -443,11 +443,6 @@ class Builder:
         """Product; see `Builder.add`."""
         return self._binary("fmul", a, b)
 
-    def product(self, a: Operand, b: Operand) -> str:
-        """Product that is rounded before it is added to anything; see `Builder.add`."""
-        self.count_flops(1)
-        return self.new(f"fmul {self.vector} {self.operand(a)}, {self.operand(b)}")
-
     def div(self, a: Operand, b: Operand) -> str:
         """Quotient; see `Builder.add`."""
         return self._binary("fdiv", a, b)

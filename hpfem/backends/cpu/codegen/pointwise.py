@@ -96,7 +96,8 @@ class Expressions:
         if node.op in _INTRINSICS:
             return b.call(_INTRINSICS[node.op], *args)
         if node.op == "mul" and self._exact:
-            return b.product(*args)
+            b.count_flops(1)
+            return b.new(f"fmul {b.vector} {b.operand(args[0])}, {b.operand(args[1])}")
         instruction: Callable[..., str] = getattr(b, node.op)
         return instruction(*args)
 

@@ -1,0 +1,66 @@
+"""Keywords that nothing takes: the error names the one that was meant."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any
+
+from ..errors import ArgumentError
+
+_UNEXPECTED = re.compile(r"got an unexpected keyword argument '(.*?)'")
+# Other words for the same.
+_SAME = {"lam": "reaction", "reaction": "lam", "maxiter": "max_iterations"}
+
+
+class KeywordError(ArgumentError, TypeError):
+    """A call with a keyword that is not there."""
+
+
+def checked(called: Any) -> Any:
+    """Let a function, or the methods of a class, name the keyword that is near one that is not there.
+
+    Parameters
+    ----------
+    called : function, class or object
+
+    Returns
+    -------
+    object
+        The function inside another one, or the object itself.
+    """
+    if inspect.isfunction(called):
+        return _checked(called, "hpfem")
+    for kind in called.__mro__ if isinstance(called, type) else ():
+        for name, method in list(vars(kind).items()) if kind.__module__.startswith("hpfem.") else ():
+            plain = inspect.isfunction(method) and not hasattr(method, "__wrapped__")
+            if plain and (name == "__init__" or not name.startswith("_")):
+                setattr(kind, name, _checked(method, method.__module__))
+    return called
+
+
+def _checked(function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except TypeError as error:
+            found, trace = _UNEXPECTED.search(str(error)), error.__traceback__
+            if found is None or trace is None or trace.tb_next is not None:
+                raise  # not by this call
+        made = type(arguments[0]) if function.__name__ == "__init__" else None
+        functions = [kind.__init__ for kind in made.__mro__[:-1]] if made else [function]
+        parameters = [p for one in functions for p in inspect.signature(one).parameters.values()]
+        known = dict.fromkeys(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        known.pop("self", None)
+        wrong, name = found[1], made.__name__ if made else function.__qualname__
+        parts = [one for one in known if min(len(one), len(wrong)) > 2 and (one in wrong or wrong in one)]
+        near = [one for one in (_SAME.get(wrong), *get_close_matches(wrong, known), *parts) if one in known]
+        meant = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+        raise KeywordError(f"{name} takes no {wrong!r}; {meant}")
+
+    call.__module__ = module  # where pickle finds it
+    return call
