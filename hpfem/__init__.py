@@ -45,7 +45,7 @@ from .operators import (
 from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.communicator import ALONE, Communicator
-from .support.keywords import checked as _checked
+from .support.keywords import name_near_keywords as _name_near_keywords
 from .support.progress import progress
 from .version import __version__ as __version__
 from .view import Picture
@@ -109,4 +109,4 @@ __all__ = [
 ]
 
 for _name in __all__:
-    globals()[_name] = _checked(globals()[_name])
+    _name_near_keywords(globals()[_name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
@@ -20,29 +21,26 @@ class KeywordError(ArgumentError, TypeError):
     """A call with a keyword that is not there."""
 
 
-def checked(called: Any) -> Any:
-    """Let a function, or the methods of a class, name the keyword that is near one that is not there.
+def name_near_keywords(called: Any) -> None:
+    """Let a function of the package, or the methods of a class, name the keyword that is near one that is not there.
 
     Parameters
     ----------
     called : function, class or object
-
-    Returns
-    -------
-    object
-        The function inside another one, or the object itself.
     """
     if inspect.isfunction(called):
-        return _checked(called, "hpfem")
+        told = _told(called)
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "hpfem" and vars(module).get(called.__name__) is called:
+                setattr(module, called.__name__, told)
     for kind in called.__mro__ if isinstance(called, type) else ():
         for name, method in list(vars(kind).items()) if kind.__module__.startswith("hpfem.") else ():
             plain = inspect.isfunction(method) and not hasattr(method, "__wrapped__")
             if plain and (name == "__init__" or not name.startswith("_")):
-                setattr(kind, name, _checked(method, method.__module__))
-    return called
+                setattr(kind, name, _told(method))
 
 
-def _checked(function: Callable[..., Any], module: str) -> Callable[..., Any]:
+def _told(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
@@ -62,5 +60,4 @@ def _checked(function: Callable[..., Any], module: str) -> Callable[..., Any]:
         meant = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
         raise KeywordError(f"{name} takes no {wrong!r}; {meant}")
 
-    call.__module__ = module  # where pickle finds it
     return call

@@ -13,11 +13,12 @@ from tests.samples import norm_error, straight
 
 # Each function with what it is worth where u > 0 (and u < 1), and where u < 0.
 FUNCTIONS = {
-    "sum of comparisons": (lambda u: (u > 0) + (u < 1), 2.0, 1.0),
+    "sum of comparisons": (lambda u: (u > 0) + (u < 1), 1.0, 1.0),
+    "sum of their numbers": (lambda u: 1 * (u > 0) + (u < 1), 2.0, 1.0),
     "large power of integers": (lambda u: np.where(u > 0, 10, 20) ** 20 * 1e-20, 1.0, 2.0**20),
     "exponential of a comparison": (lambda u: np.exp(u > 0), math.e, 1.0),
-    "negative power of integers": (lambda u: np.where(u > 0, 2, 3) ** -1, 1 / 2, 1 / 3),
-    "negated comparison": (lambda u: -(u > 0), -1.0, 0.0),
+    "negative power of floats": (lambda u: np.where(u > 0, 2, 3.0) ** -1, 1 / 2, 1 / 3),
+    "negated number of a comparison": (lambda u: -(1 * (u > 0)), -1.0, 0.0),
     "selected by a number": (lambda u: np.where((u > 0) * 2.0, 3, 4), 3.0, 4.0),
     "one comparison used twice": (lambda u: np.where(u > 0, u > 0, 5), 1.0, 5.0),
     "divided by both zeros": (lambda u: np.where(1 / (np.minimum(abs(u), 0) * u) > 0, 3, 4), 3.0, 4.0),
@@ -72,6 +73,8 @@ def endless(u):
         (lambda u: u * np.complex128(1j), "complex128"),
         (lambda u: {}["k"] * u, "cannot be traced"),
         (lambda u: u * (1 // 0), "cannot be traced"),
+        (lambda u: np.where(u > 0, 2, 3) ** -1, "cannot be traced: Integers to negative integer powers"),
+        (lambda u: -(u > 0), "cannot be traced: The numpy boolean negative"),
         (lambda u: "u", "str"),
     ],
 )
