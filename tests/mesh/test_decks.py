@@ -79,6 +79,7 @@ def test_sets_of_nodes() -> None:
         (PLATE + "2,1,2,3\n4,4,1,2,3\n3\n", "an element does not have 4 nodes"),
         (PLATE + "*ELSET, ELSET=X\nplate, none\n", "'NONE' is used, but not defined"),
         (PLATE + "*ELSET, ELSET=X\nY\n*ELSET, ELSET=Y\nX\n", "is used, but not defined"),
+        (PLATE + "*ELSET, ELSET=X, GENERATE\n1, 999999999999\n", "first, last and step were expected"),
         (PLATE + "*ELSET, ELSET=X, GENERATE\n4\n", "first, last and step were expected"),
         (PLATE + "*SURFACE, NAME=S\n1, S5\n", "element 1 of set 'S' has no side 5"),
         (PLATE.replace("1,1,2,3,4", "1,1,2,3,9"), r"element 1 \(quad\) refers to a node that does not exist"),
@@ -161,7 +162,10 @@ def test_what_nastran_files_cannot_have_is_named(text: str, match: str, tmp_path
 
 
 def test_unknown_cards_are_told(tmp_path: Path) -> None:
-    (tmp_path / "x.bdf").write_text(GRID + "CQUAD4,1,1,1,2,3,4\nCONM2,5,1,,1.\nRBE2,6,1,123,2\nCORD2R,1\n")
+    (tmp_path / "x.bdf").write_text(
+        GRID + "CQUAD4,1,1,1,2,3,4\nCONM2,5,1,,1.\nRBE2,6,1,123,2\nCORD2R,1\n"
+        f"FORCE,1,2,3,4,5,6,7,8,9,10,11,12\n{'TABLED1 1':72}+A\n+B\n"
+    )
     with pytest.warns(HpfemWarning, match="cards that are no cells and are not read: CONM2, RBE2$"):
         assert read_mesh(tmp_path / "x.bdf").n_cells == 1
 

@@ -26,6 +26,8 @@ _TYPES = {
     1: r"(?:T2D|T3D|DC1D|AC1D|R2D|RAX|RB2D|RB3D|B2|B3|D?SAX|MAX|SFMAX)\d[A-Z]*",
 }
 _NO_CELLS = r"MASS|ROTARYI|HEATCAP|(?:SPRING|DASHPOT|CONN|GAP|DGAP|JOINT|PIPE|ELBOW|FRAME|DCOUP|IT[ST])\w*"
+# Numbers that a range may have.
+_MOST = 10**8
 # Keywords that make or move nodes and elements; and those that tie nodes together.
 _REFUSED = "INCLUDE SYSTEM NGEN NFILL NCOPY NMAP ELGEN ELCOPY IMPERFECTION PARAMETER".split()
 _TIES = ("TIE", "MPC", "EQUATION", "EMBEDDED ELEMENT", "SHELL TO SOLID COUPLING")
@@ -66,7 +68,7 @@ def read_abaqus(data: bytes) -> MeshFile:
     def numbers_of(kind: str, word: str, above: tuple[str, ...] = ()) -> Indices:
         if (kind, word) not in sets:
             word = word.rpartition(".")[2]  # after the name of the instance
-        if word.isdigit():
+        if re.fullmatch("[0-9]{1,18}", word):
             return np.array([int(word)])
         if word in above or (kind, word) not in sets:
             raise MeshError(f"*{kind} {shown(word)} is used, but not defined")
@@ -175,6 +177,6 @@ def _members(kind: str, ranges: bool, body: bytes) -> list[Any]:
     if not ranges:
         return [members]
     rows = [(*members[end - count : end], 1)[:3] for end, count in zip(np.cumsum(counts), counts, strict=True)]
-    if counts.min(initial=2) < 2 or any(step < 1 for _, _, step in rows):
+    if counts.min(initial=2) < 2 or any(step < 1 or last - first > _MOST * step for first, last, step in rows):
         raise MeshError(f"*{kind}, GENERATE: first, last and step were expected")
     return [np.arange(first, last + 1, step) for first, last, step in rows]

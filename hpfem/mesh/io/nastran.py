@@ -86,7 +86,7 @@ def _cards(text: str) -> dict[str, list[list[str]]]:
         text = text[begin.end() :]
     cards: dict[str, list[list[str]]] = {}
     card: list[str] | None = None
-    mark = ""
+    mark, ours = "", False
     for line in text.splitlines():
         line = line.partition("$")[0].rstrip()
         if not line:
@@ -100,8 +100,6 @@ def _cards(text: str) -> dict[str, list[list[str]]]:
         if not free:
             size = 64 // count
             parts += [line[at : at + size] for at in range(8, 72, size)] + [line[72:80]]
-        elif len(parts) > count + 2:
-            raise MeshError(f"a line of Nastran has more than {count + 2} fields: {shown(line)}")
         if name == "ENDDATA":
             break
         if name.startswith(("INCLUDE", "=", "BEGIN ")):
@@ -109,12 +107,15 @@ def _cards(text: str) -> dict[str, list[list[str]]]:
         fields = parts[1 : count + 1]
         fields += [""] * (count - len(fields))
         if name and name[0] not in "+*":
-            card = fields
-            cards.setdefault(name.rstrip("*"), []).append(card)
-        elif card is None or (name.strip("+*") and mark and name.strip("+*") != mark):
+            card, kind = fields, name.rstrip("*")
+            ours = kind in _CELLS or kind in ("GRID", "GRDSET")
+            cards.setdefault(kind, []).append(card)
+        elif card is None or (ours and name.strip("+*") and mark and name.strip("+*") != mark):
             raise MeshError(f"a line of Nastran continues no card above it: {shown(line)}")
         else:
             card += fields
+        if ours and len(parts) > count + 2:
+            raise MeshError(f"a line of Nastran has more than {count + 2} fields: {shown(line)}")
         mark = parts[count + 1].strip().upper().strip("+*") if len(parts) > count + 1 else ""
     return cards
 
