@@ -182,7 +182,7 @@ def lower_sets_of(
     """Find named edges and vertices in the cells, and what named sets of nodes cover.
 
     A set of nodes covers facets, and away from them edges, that have all of their vertices in it. A side between cells
-    counts if neither cell has all of its vertices in it.
+    counts if neither cell has all of its vertices in it. A set of all nodes is that of the cells, and covers no facets.
 
     Parameters
     ----------
@@ -221,11 +221,12 @@ def lower_sets_of(
         ends[dim, name] = [looked_up(vertex_of, rows_of_integers(block, what, [dim + 1])) for block in blocks]
     for name, rows in nodes.items():
         vertices = looked_up(vertex_of, rows)
-        facets, edges = _covered(topology, vertices)
+        every = len(np.setdiff1d(np.arange(topology.n_vertices), vertices)) == 0
+        facets, edges = _covered(topology, vertices[:0] if every else vertices)
         if len(edges):
             ends.setdefault((1, name), []).append(edges)
         # Nodes between vertices are missed where nothing is covered.
-        kept = vertices[vertices >= 0] if len(facets) + len(edges) or name in regions else vertices
+        kept = vertices[vertices >= 0] if len(facets) + len(edges) or every or name in regions else vertices
         ends.setdefault((0, name), []).append(kept[:, None])
         if len(facets) and name not in regions:
             sides.setdefault(name, frozen(facets))
