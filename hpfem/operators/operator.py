@@ -27,7 +27,7 @@ from ..space.arguments import simplex_rules
 from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
-from ..space.regions import ByRegion, RegionValue, regional
+from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
 from ..tuning import Tuning, cell_times, choose, tune_blocks
 from .arrays import FieldMap, check_current
@@ -40,7 +40,7 @@ PRECISIONS = ("full", "mixed")
 # Points of a block at which the error of rounded factors is measured.
 _ERROR_POINTS = 10_000
 
-Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | Mapping[str, RegionValue]
+Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | CellValues
 
 
 class OperatorOptions(TypedDict, total=False):

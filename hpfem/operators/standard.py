@@ -164,9 +164,9 @@ class Helmholtz(Operator):
     Parameters
     ----------
     space : Space
-    lam : float, callable, mapping or Field
-        Reaction coefficient; a mapping has a value for each region (`by_region`).
-    diffusivity : float, sequence, callable, mapping or Field, optional
+    lam : float, callable, mapping, array or Field
+        Reaction coefficient; a mapping has a value for each region (`by_region`), an array one for each cell.
+    diffusivity : float, sequence, callable, mapping, array or Field, optional
         1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
     **options
         strategy, algorithm, backend, precision of `Operator`.
@@ -196,11 +196,11 @@ class AdvectionDiffusionReaction(Operator):
     Parameters
     ----------
     space : Space
-    velocity : sequence of D numbers, callable, mapping or Field
+    velocity : sequence of D numbers, callable, mapping, array or Field
         Advection velocity; a mapping has a value for each region (`by_region`).
-    diffusivity : float, sequence, callable, mapping or Field
+    diffusivity : float, sequence, callable, mapping, array or Field
         D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
-    reaction : float, callable, mapping or Field
+    reaction : float, callable, mapping, array or Field
     **options
         strategy, algorithm, backend, precision of `Operator`.
     """

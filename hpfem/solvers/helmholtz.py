@@ -38,9 +38,10 @@ def solve_helmholtz(
     ----------
     space : Space
         With the basis "modified" or "lagrange".
-    lam : float, callable, mapping or Field
-        Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`).
-    f : callable, float, sequence of float, mapping or Field
+    lam : float, callable, mapping, array or Field
+        Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`), an array a number
+        for each cell, as those of `Mesh.cell_data`.
+    f : callable, float, sequence of float, mapping, array or Field
         Right-hand side: a function of the coordinates, a number, a number for each component, one of these for each
         region (`by_region`), or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
@@ -51,7 +52,7 @@ def solve_helmholtz(
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g.
-    diffusivity : float, sequence, callable, mapping or Field, optional
+    diffusivity : float, sequence, callable, mapping, array or Field, optional
         k > 0; 1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor: symmetric and
         positive definite.
     tol : float, optional

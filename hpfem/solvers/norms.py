@@ -6,7 +6,7 @@ operators compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import frexp, hypot
 from typing import Any
 
@@ -32,13 +32,13 @@ from ..space.arguments import MAX_POINTS, chosen_rule, simplex_rules
 from ..space.block import Block
 from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
-from ..space.regions import ByRegion, RegionValue, regional
+from ..space.regions import ByRegion, CellValues, regional
 from ..support.communicator import Communicator
 from ..tuning import choose
 
 Array = NDArray[np.float64]
 # Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.
-Source = Callable[..., Any] | float | Sequence[float] | Mapping[str, RegionValue] | Field
+Source = Callable[..., Any] | float | Sequence[float] | CellValues | Field
 
 # Additional points for functions.
 _MORE = 2
@@ -154,7 +154,7 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Any:
     Parameters
     ----------
     c0 : C0Space
-    f : callable, float, sequence of float, mapping or Field
+    f : callable, float, sequence of float, mapping, array or Field
         A function of the coordinates, or values by region (`by_region`), by a finer rule; a number, by the rule of the
         space; or a field in state "phys" or "dual". For several components a number is for each, and a sequence has
         one for each.
@@ -254,9 +254,7 @@ def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: A
         yield chunk, f if given is None else given[:, chunk].astype(np.float64)
 
 
-def l2_error(
-    field: Field, exact: Callable[..., Any] | Mapping[str, RegionValue], relative: bool = True, more: int = 3
-) -> float:
+def l2_error(field: Field, exact: Callable[..., Any] | CellValues, relative: bool = True, more: int = 3) -> float:
     """L2 norm of the difference of a field and a function, by a rule finer than that of the field's space.
 
     Parameters
@@ -264,7 +262,7 @@ def l2_error(
     field : Field
         State "coeff".
     exact : callable or mapping
-        Of the D coordinates; or values by region (`by_region`).
+        Of the D coordinates; or values by region (`by_region`) or by cell.
     relative : bool
         Whether to divide by the function's norm.
     more : int

@@ -171,8 +171,9 @@ class Problem:
     ----------
     space : Space
         With the basis "modified" or "lagrange".
-    lam : float, callable, mapping or Field
-        Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`).
+    lam : float, callable, mapping, array or Field
+        Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`), an array a number
+        for each cell, as those of `Mesh.cell_data`.
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u; without any condition the flux is zero. A function without a name is for all of the boundary that
         `neumann` and `robin` do not name. If there is only one function, then up to order 2 its boundary values come
@@ -181,7 +182,7 @@ class Problem:
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g.
-    diffusivity : float, sequence, callable, mapping or Field, optional
+    diffusivity : float, sequence, callable, mapping, array or Field, optional
         k > 0; 1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor: symmetric and
         positive definite.
     tol : float, optional
@@ -386,7 +387,7 @@ class Problem:
 
         Parameters
         ----------
-        f : callable, float, sequence of float, mapping or Field
+        f : callable, float, sequence of float, mapping, array or Field
             Right-hand side: a function of the coordinates, a number, a number for each component, one of these for
             each region (`by_region`), or a field in state "phys" or "dual".
         dirichlet : optional
@@ -574,7 +575,7 @@ class Problem:
             A solution of this problem; or with f, any field in state "coeff" on its space.
         boundary : str
             Name in ``mesh.boundaries``.
-        f : callable, float, sequence of float, mapping or Field, optional
+        f : callable, float, sequence of float, mapping, array or Field, optional
             The right-hand side. When left out, f and the coefficients are those with which u was solved for.
 
         Returns

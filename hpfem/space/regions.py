@@ -17,6 +17,8 @@ from ..support.immutable import Immutable
 Indices = NDArray[np.int64]
 # Of a region: a number, a function of the coordinates, a sequence of numbers or a matrix of numbers.
 RegionValue = float | Callable[..., Any] | Sequence[Any]
+# Of all cells: by region, or an array [n_cells, ...].
+CellValues = Mapping[str, RegionValue] | NDArray[Any]
 
 
 class OnMesh(Protocol):
@@ -252,6 +254,8 @@ def regional(value: Any, mesh: Mesh, *numbers: tuple[int, ...]) -> Any:
                     f"an array of shape {value.shape} on {mesh.n_cells} cells may be the same in all cells, or a value"
                     " for each: give a list for the first, an entry of mesh.cell_data for the second"
                 )
+        if not fits and not numbers:
+            raise ArgumentError(f"an array of shape {value.shape} has no value for each of {mesh.n_cells} cells")
         return _by_cell(mesh, value) if fits else value
     if isinstance(value, ByRegion) and value.mesh is not mesh:
         raise ArgumentError("values by region were made for another mesh; make them for this one")

@@ -27,7 +27,7 @@ from .block import Block
 from .evaluation import evaluate_on_blocks, positional
 from .field import STATES, Field, check_state, held_by_fields
 from .locate import TOLERANCE, Locator
-from .regions import RegionValue, regional
+from .regions import CellValues, regional
 from .sides import boundary_values, check_outer, sides_of
 from .transforms import ForwardTransform, backward_transform
 
@@ -354,15 +354,15 @@ class Space(Immutable):
         data = [PairArray.of(block.geometry.coordinates().astype(self.dtype, copy=False)) for block in self.blocks]
         return Field(self, "phys", data)
 
-    def evaluate(self, function: Callable[..., Any] | Mapping[str, RegionValue]) -> Field:
+    def evaluate(self, function: Callable[..., Any] | CellValues) -> Field:
         """Evaluate a function at the quadrature points.
 
         Parameters
         ----------
-        function : callable or mapping
+        function : callable, mapping or array
             Takes D coordinate arrays and returns an array of their shape, a number, or a list or tuple of those, one
             per component. A mapping has such a function, a number or a sequence of numbers for each region
-            (`by_region`).
+            (`by_region`); an array [n_cells, ...] has numbers for each cell.
 
         Returns
         -------
@@ -377,7 +377,7 @@ class Space(Immutable):
         given = regional(function, self.mesh)
         return self.field("phys", evaluate_on_blocks(given, self.blocks, self.dtype, self._host_backend()))
 
-    def project(self, function: Callable[..., Any] | Mapping[str, RegionValue] | Field) -> Field:
+    def project(self, function: Callable[..., Any] | CellValues | Field) -> Field:
         """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
 
         Parameters
@@ -474,7 +474,7 @@ class Space(Immutable):
         return self.mesh.comm.sum(total)
 
     def integrate_boundary(
-        self, function: Field | Callable[..., Any] | float | Mapping[str, RegionValue], boundary: str
+        self, function: Field | Callable[..., Any] | float | CellValues, boundary: str
     ) -> float | NDArray[np.float64]:
         """Integrate over a boundary; collective where processes share the mesh.
 
