@@ -32,7 +32,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 from ..errors import ArgumentError, HpfemError, HpfemWarning
-from ..support.communicator import end_all, world
+from ..support.communicator import world
+from ..support.ending import end_all
 from ..support.files import path_text
 from ..version import __version__
 from . import apply, bench, cache, compare, info, output, plot, reproduce, scale, solve, tune, view

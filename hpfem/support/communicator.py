@@ -1,23 +1,16 @@
 """Processes that work together, each on a part of a mesh: MPI's, or one alone.
 
-All processes run the same script. A collective function is called by all of them, in the same order. A process that
-ends with an exception, or with an exit code other than 0, ends the others, which would wait for it for ever.
+All processes run the same script. A collective function is called by all of them, in the same order. How they wait for
+each other is in `waiting`, how they end in `ending`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import os
-import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, partial
 from socket import gethostname
-from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +18,11 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import reals, shown
 
 from ..errors import ArgumentError, DeviceError, HpfemError
+from .ending import told
+from .waiting import ALL, DEVICES, Done, Meetings, meetings
 
 T = TypeVar("T")
 
-# Variables in which launchers give processes their number.
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
-# Tests of a message before yielding the core to other processes, for which it may be waiting.
-_LOOKS = 300
-# A sleep of length zero needs a timer, 70 microseconds; Windows has nothing else.
-_let_others_run: Callable[[], None] = getattr(os, "sched_yield", partial(time.sleep, 0))
-# Seconds for the first process to print what all would print, and for mpirun to pass it on; its exit code.
-_HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
-# The process that has started this one. Once that has ended, `os.getppid` gives another one.
-_PARENT = os.getppid()
 # Number of characters of a value in messages.
 _SHOWN = 100
 # Work of this process that others do a different number of times, so it must not communicate.
@@ -84,6 +69,7 @@ class Communicator:
 
     def __init__(self, mpi: Any = None) -> None:
         self._given = mpi
+        self._meetings: Meetings = meetings(mpi)
         self.rank, self.size = (0, 1) if mpi is None else (int(mpi.rank), int(mpi.size))
         self.host = gethostname()
         self.local_rank = self.all(self.host)[: self.rank].count(self.host)
@@ -100,6 +86,12 @@ class Communicator:
                 " values of a field at points do: use space.interpolate(field) first"
             )
         return self._given
+
+    def _met(self) -> Any:
+        """The communicator for a call of all processes, once all have come to it."""
+        mpi = self._mpi
+        self._meetings.wait([(ALL, mpi.Ibarrier())])
+        return mpi
 
     def print(self, *values: Any) -> None:
         """Print on the first process only.
@@ -125,7 +117,7 @@ class Communicator:
         list
             By rank.
         """
-        return [value] if self.size == 1 else list(self._mpi.allgather(value))
+        return [value] if self.size == 1 else list(self._met().allgather(value))
 
     def of_first(self, value: T) -> T:
         """The first process' value, on every process; collective.
@@ -139,7 +131,7 @@ class Communicator:
         -------
         object
         """
-        return value if self.size == 1 else self._mpi.bcast(value)
+        return value if self.size == 1 else self._met().bcast(value)
 
     def same(self, value: object, what: str) -> None:
         """Raise an error if a value differs between processes; collective.
@@ -181,7 +173,7 @@ class Communicator:
         if self.size == 1:
             assert values is not None
             return values[0]
-        return self._mpi.scatter(values)
+        return self._met().scatter(values)
 
     def collected(self, value: T) -> list[T] | None:
         """Collect the values of all processes on the first one; collective.
@@ -195,7 +187,7 @@ class Communicator:
         list or None
             By rank; None on the others.
         """
-        return [value] if self.size == 1 else self._mpi.gather(value)
+        return [value] if self.size == 1 else self._met().gather(value)
 
     def on_first(
         self, given: NDArray[Any], sizes: Sequence[int], function: Callable[[list[NDArray[Any]]], list[NDArray[Any]]]
@@ -218,12 +210,14 @@ class Communicator:
         """
         if self.rank:
             found = np.empty_like(given)
-            self._wait([self._mpi.Irecv(found, 0), self._mpi.Isend(given, 0)])
+            self._meetings.wait([(0, self._mpi.Isend(given, 0))])
+            self._meetings.wait([(0, self._mpi.Irecv(found, 0, 0))])
             return found
         parts = [given, *(np.empty(n, given.dtype) for n in sizes[1:])]
-        self._wait([self._mpi.Irecv(part, rank) for rank, part in enumerate(parts) if rank])
+        mpi, others = self._mpi, range(1, self.size)
+        self._meetings.wait([(rank, mpi.Irecv(parts[rank], rank, 0)) for rank in others])
         made = [np.ascontiguousarray(part) for part in function(parts)]
-        self._wait([self._mpi.Isend(part, rank) for rank, part in enumerate(made) if rank])
+        self._meetings.wait([(rank, mpi.Isend(made[rank], rank)) for rank in others])
         return made[0]
 
     def swapped(self, values: Mapping[int, T]) -> dict[int, T]:
@@ -240,7 +234,7 @@ class Communicator:
         """
         if self.size == 1:
             return {}
-        found = self._mpi.alltoall([values.get(rank) for rank in range(self.size)])
+        found = self._met().alltoall([values.get(rank) for rank in range(self.size)])
         return {rank: value for rank, value in enumerate(found) if value is not None}
 
     def sum(self, numbers: Any) -> NDArray[np.float64]:
@@ -267,7 +261,8 @@ class Communicator:
         from mpi4py import MPI
 
         found = np.empty_like(given)
-        self._wait([self._mpi.Iallreduce(given, found, getattr(MPI, operation))])
+        mpi = self._mpi
+        self._meetings.wait([(ALL, mpi.Iallreduce(given, found, getattr(MPI, operation)))])
         return found
 
     def max(self, number: float) -> float:
@@ -335,20 +330,19 @@ class Communicator:
         callable
             A function that waits for the messages.
         """
-        requests = [self._mpi.Irecv(array, rank) for rank, array in received.items()]
-        requests += [self._mpi.Isend(array, rank) for rank, array in given.items()]
-        return partial(self._wait, requests)
+        requests = [(rank, self._mpi.Irecv(array, rank, 0)) for rank, array in received.items()]
+        requests += [(rank, self._mpi.Isend(array, rank)) for rank, array in given.items()]
+        return partial(self._meetings.wait, requests)
 
-    @staticmethod
-    def _wait(requests: list[Any]) -> None:
-        """Wait for messages; if there are more processes than cores, let others run."""
-        looks = 0
-        while requests:
-            requests = [request for request in requests if not request.Test()]
-            looks += 1
-            if looks > _LOOKS:
-                _end_if_left_behind()
-                _let_others_run()
+    def until(self, done: Callable[[], bool]) -> None:
+        """Wait for work of this process' device that includes messages to other devices.
+
+        Parameters
+        ----------
+        done : callable
+            Whether it is done.
+        """
+        self._meetings.wait([(DEVICES, Done(done))])
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -379,11 +373,6 @@ class Communicator:
 ALONE = Communicator()
 
 
-def _told() -> int:
-    """How many processes `mpirun` says that it has started."""
-    return max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), default=1)
-
-
 @cache
 def world() -> Communicator:
     """All processes that `mpirun` has started; without `mpirun`, this process.
@@ -397,115 +386,22 @@ def world() -> Communicator:
     DeviceError
         If there are several processes, but no mpi4py, or mpi4py uses another MPI than `mpirun`.
     """
-    told = _told()
-    if told == 1:
+    count = told()
+    if count == 1:
         return ALONE
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise DeviceError(
-            f"mpirun has started {told} processes, which cannot work together without mpi4py ({error}); do"
+            f"mpirun has started {count} processes, which cannot work together without mpi4py ({error}); do"
             " pip install 'hpfem[mpi]'"
         ) from error
     if MPI.COMM_WORLD.size == 1:
         raise DeviceError(
-            f"mpirun has started {told} processes, but mpi4py sees only one: it uses {MPI.get_vendor()[0]}, and this"
+            f"mpirun has started {count} processes, but mpi4py sees only one: it uses {MPI.get_vendor()[0]}, and this"
             " mpirun is of another MPI; use the one beside python, or build mpi4py with that MPI"
         )
     return Communicator(MPI.COMM_WORLD)
-
-
-def _started() -> Any:
-    """MPI's communicator of all processes, while it works and if there are several; else None."""
-    module = sys.modules.get("mpi4py.MPI")
-    if module is None or not module.Is_initialized() or module.Is_finalized() or module.COMM_WORLD.size == 1:
-        return None
-    return module.COMM_WORLD
-
-
-def end_all(code: int, say: Callable[[], Any]) -> None:
-    """End all processes with an exit code, after printing the reason; only print it if MPI has not started.
-
-    Parameters
-    ----------
-    code : int
-    say : callable
-        A function that prints the reason; of processes that end at once only the first one calls it.
-    """
-    mpi = _started()
-    if mpi is None:
-        say()
-        return
-    if mpi.rank:
-        time.sleep(_HEAD_START)
-    say()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    time.sleep(_FORWARDED)
-    mpi.Abort(code)
-    os._exit(code)  # MPICH's Abort may return before its end, and this process would go on
-
-
-def _end_if_left_behind() -> None:
-    """End if mpirun has ended without this process, which would wait for the others for ever."""
-    if os.getppid() != _PARENT:
-        with suppress(OSError):  # nobody may be there to read it
-            os.write(2, b"hpfem: error: mpirun has ended, so this process ends too\n")
-        os._exit(_FAILED)
-
-
-Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
-
-
-def _ending_all(before: Hook) -> Hook:
-    """A hook that ends all processes when one ends by an exception."""
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        def say() -> None:
-            mpi = _started()
-            if mpi is not None and mpi.rank:
-                lines = traceback.format_exception(kind, error, trace)
-                sys.stderr.write("".join([f"on process {mpi.rank} of {mpi.size}:\n", *lines]))
-            else:
-                before(kind, error, trace)
-
-        end_all(_FAILED, say)
-
-    return hook
-
-
-_given_code: Any = SystemExit.__dict__["code"]
-
-
-def _code(error: SystemExit) -> Any:
-    """`SystemExit.code`, which Python asks for outside of all functions when nothing has caught the exception."""
-    given = _given_code.__get__(error)
-    try:
-        sys._getframe(1)
-    except ValueError:
-        if given is not None and given != 0 and _started() is not None:
-            known = isinstance(given, int)
-            end_all(given if known else _FAILED, lambda: None if known else print(given, file=sys.stderr))
-    return given
-
-
-def _exit(code: Any = None) -> NoReturn:
-    """As `sys.exit`, which until Python 3.12 makes no exception whose code is asked for."""
-    raise SystemExit(code)
-
-
-def _watch_exits() -> None:
-    """End all processes by any `SystemExit` that is not caught and is no success; Python has no hook for it."""
-    own = gc.get_referents(SystemExit.__dict__)[0]  # the dictionary itself, of which classes show a view
-    own["code"] = property(_code, _given_code.__set__, _given_code.__delete__)
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
-
-
-# From the import on, as a script may fail before it has called anything collective.
-if _told() > 1:
-    sys.excepthook, sys.exit = _ending_all(sys.excepthook), _exit
-    _watch_exits()
 
 
 def communicator(given: Any = None) -> Communicator:

@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,24 @@ def raising_exit():
     raise Leaving(8)
 
 
-HOW = {own.__name__: own for own in (raising, killed, interrupted, leaving, explaining, raising_exit)}
+def succeeding():
+    sys.exit(0)
+
+
+HOW = {own.__name__: own for own in (raising, killed, interrupted, leaving, explaining, raising_exit, succeeding)}
+
+
+def waiting():
+    """One process comes late; then two wait for each other."""
+    comm = world()
+    if comm.rank == 1:
+        time.sleep(2.5)
+    comm.sum(1.0)
+    signal.alarm(4)
+    if comm.rank == 0:
+        comm.exchanged({1: np.zeros(1)})
+    else:
+        comm.all(None)
 
 
 # Where something goes wrong: module, function, process.
@@ -109,6 +127,12 @@ if __name__ == "__main__":
         if world().rank == 1:
             raise hp.MeshError("this part is bad")
         print(hp.C0Space(space).multiplicity.max())
+    elif what == "apart":  # they end at different times
+        solve(lambda: None)
+        time.sleep(0.3 * world().rank)
+        sys.exit(0)
+    elif what == "waiting":
+        waiting()
     elif what in PHASES:
         phases(what, HOW[more[0]])
     else:

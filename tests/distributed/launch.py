@@ -132,10 +132,10 @@ def read(comm):
 if __name__ == "__main__":
     import hypothesis
 
-    from hpfem.support import communicator
+    from hpfem.support import communicator, waiting
 
     # Processes outnumber cores: those that wait leave them to others.
-    communicator._LOOKS, communicator._let_others_run = 0, partial(time.sleep, 5e-4)
+    waiting._LOOKS, waiting._let_others_run = 0, partial(time.sleep, 5e-4)
     hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
     hypothesis.settings.load_profile("same")
 

@@ -1,5 +1,6 @@
 """An error of one process ends all of them, with its message and exit code; nothing hangs."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -7,6 +8,8 @@ import time
 
 import pytest
 
+import hpfem as hp
+from hpfem.support.waiting import _patience
 from tests.distributed.launch import needs_mpi, start
 
 # What is said, and the exit code; a process that is killed has that of its signal.
@@ -18,6 +21,7 @@ CASES = {
     "killed": ("", None),
     "leaving": ("", 7),
     "explaining": ("why it ends", 1),
+    "succeeding": ("process 2 has left the script, and process 0 waits for it at ", 1),
     "before raising": ("ValueError: what goes wrong", 1),
     "before raising_exit": ("", 8),
 }
@@ -33,7 +37,34 @@ def test_all_end(case):
     assert found.returncode == code or (code is None and found.returncode != 0)
     assert "never here" not in found.stdout
     assert said in found.stderr
-    assert found.stderr.count("Traceback") == (code == 1 and case != "explaining")
+    assert found.stderr.count("Traceback") == (code == 1 and case not in ("explaining", "succeeding"))
+
+
+@needs_mpi
+def test_processes_that_end_one_after_the_other_say_nothing():
+    found = start(3, "tests/distributed/failure_cases.py", "apart", limit=60)
+    assert found.returncode == 0 and found.stdout == found.stderr == ""
+
+
+@needs_mpi
+def test_who_waits_for_long_says_once_where_and_for_whom():
+    patience = {"HPFEM_PATIENCE": "0.5"}
+    found = start(2, "tests/distributed/failure_cases.py", "waiting", limit=60, environment=patience)
+    said = [line for line in found.stderr.splitlines() if "goes on waiting" in line]
+    assert len(said) == 3 and found.returncode != 0
+    late, *both = sorted(said, key=lambda line: "computes" not in line)
+    assert late.startswith("process 0 of 2 has waited for ") and "for process 1, which does not wait" in late
+    lines = [int(re.search(r"waited for .* s at [^ ]*failure_cases\.py:(\d+)", line).group(1)) for line in sorted(both)]
+    for rank, line in enumerate(sorted(both)):
+        other = rf"for process {1 - rank}, which waits at [^ ]*failure_cases\.py:{lines[1 - rank]}"
+        assert line.startswith(f"process {rank} of 2") and re.search(other, line)
+
+
+def test_patience_is_a_positive_number(monkeypatch):
+    for wrong in ("soon", "0", "-1", "nan"):
+        monkeypatch.setenv("HPFEM_PATIENCE", wrong)
+        with pytest.raises(hp.ArgumentError, match="HPFEM_PATIENCE"):
+            _patience()
 
 
 @needs_mpi
@@ -96,11 +127,9 @@ def test_a_command_that_fails_everywhere_says_so_once(given, said):
 def test_a_process_that_mpirun_has_left_behind_ends():
     """MPICH's may end without ending all, where one aborts while many others work."""
     code = """
-        from hpfem.support import communicator
-        class Never:
-            Test = staticmethod(lambda: False)
-        communicator._PARENT = -1
-        communicator.Communicator._wait([Never()])
+        from hpfem.support import ending, waiting
+        ending._PARENT = -1
+        waiting.Meetings(None).wait([(waiting.ALL, waiting.Done(lambda: False))])
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -105,8 +105,8 @@ class DeviceSharing:
 class Reading:
     """The control block as it was at some time; ready when `wait` returns."""
 
-    def __init__(self, host: Any, event: Any) -> None:
-        self._host, self._event = host, event
+    def __init__(self, host: Any, event: Any, sharing: DeviceSharing | None) -> None:
+        self._host, self._event, self._sharing = host, event, sharing
 
     def wait(self) -> np.void:
         """Wait for the device to get there.
@@ -116,6 +116,8 @@ class Reading:
         void
             The block, of the type `CONTROL`.
         """
+        if self._sharing is not None:
+            self._sharing.comm.until(lambda: bool(self._event.done))
         self._event.synchronize()
         found: np.void = self._host.view(CONTROL)[0]
         return found
@@ -255,4 +257,4 @@ class CudaConjugateVectors:
         cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)
         event = cuda.Event(block=False, disable_timing=True)
         event.record(stream)
-        return Reading(home, event)
+        return Reading(home, event, self._sharing)
