@@ -45,42 +45,12 @@ _SHORT = _Short()
 
 
 def shown(value: object) -> str:
-    """A short text of any value, for messages.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    str
-    """
+    """A short text of any value, for messages."""
     return _SHORT.repr(value)
 
 
 def integer(value: object, least: int, what: str, most: int | None = None) -> int:
-    """An integer not below `least`, as a Python int.
-
-    Parameters
-    ----------
-    value : object
-        What the caller gave; booleans and floats are refused.
-    least : int
-        Smallest value allowed.
-    what : str
-        Name of the argument in the message.
-    most : int, optional
-        Largest value allowed.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ArgumentError
-        If it is anything else.
-    """
+    """An integer not below `least`, as a Python int."""
     fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not fits or value < least or (most is not None and value > most):  # type: ignore[operator]
         bounds = f">= {least}" + ("" if most is None else f" and <= {most}")
@@ -89,17 +59,7 @@ def integer(value: object, least: int, what: str, most: int | None = None) -> in
 
 
 def is_real(value: object) -> bool:
-    """Whether something is a real number: a Python or NumPy scalar, or an array of no dimension.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bool
-        False for booleans.
-    """
+    """Whether something is a real number: a Python or NumPy scalar, or an array of no dimension."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iuf"
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
@@ -108,30 +68,7 @@ def is_real(value: object) -> bool:
 def real(
     value: object, what: str, least: float | None = None, above: float | None = None, below: float | None = None
 ) -> float:
-    """A finite real number, as a Python float.
-
-    Parameters
-    ----------
-    value : object
-        What the caller gave.
-    what : str
-        Name of the argument in the message.
-    least : float, optional
-        Smallest value allowed.
-    above : float, optional
-        What it must be greater than.
-    below : float, optional
-        What it must be less than.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ArgumentError
-        If it is anything else.
-    """
+    """A finite real number, as a Python float."""
     found = math.nan
     if is_real(value):
         try:
@@ -147,19 +84,7 @@ def real(
 
 
 def takes(function: object, *arguments: object) -> bool:
-    """Whether something can be called with these arguments, according to its signature.
-
-    Parameters
-    ----------
-    function : object
-    *arguments
-        Without names.
-
-    Returns
-    -------
-    bool
-        True for functions without a signature, as some written in C.
-    """
+    """Whether something can be called with these arguments, according to its signature."""
     if not callable(function):
         return False
     call = type(function).__call__  # of an object, whose class tells its signature once
@@ -176,52 +101,14 @@ def takes(function: object, *arguments: object) -> bool:
 
 
 def flag(value: object, what: str) -> bool:
-    """A yes or no.
-
-    Parameters
-    ----------
-    value : object
-        What the caller gave.
-    what : str
-        Name of the argument in the message.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    ArgumentError
-        If it is anything but True or False.
-    """
+    """A yes or no."""
     if not isinstance(value, (bool, np.bool_)):
         raise ArgumentError(f"{what} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def name_of(value: object, names: Collection[str], kind: str, where: str = "") -> str:
-    """One of some names.
-
-    Parameters
-    ----------
-    value : object
-        What the caller gave.
-    names : collection of str
-        The valid ones.
-    kind : str
-        Kind of the named things, for the message.
-    where : str
-        Text of the message after the value.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ArgumentError
-        If it is not one of them: the message lists them and the closest one.
-    """
+    """One of some names."""
     if isinstance(value, str) and value in names:
         return value
     close = get_close_matches(value[:80], names, n=1, cutoff=0.75) if isinstance(value, str) else []
@@ -230,27 +117,7 @@ def name_of(value: object, names: Collection[str], kind: str, where: str = "") -
 
 
 def instance(value: Any, kind: type[T], what: str) -> T:
-    """An object of a type.
-
-    Parameters
-    ----------
-    value : object
-        What the caller gave.
-    kind : type
-        The type wanted.
-    what : str
-        Name of the argument in the message.
-
-    Returns
-    -------
-    object
-        As it is.
-
-    Raises
-    ------
-    ArgumentError
-        If it is of another type.
-    """
+    """An object of a type."""
     if not isinstance(value, kind):
         given = f"the type {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise ArgumentError(f"{what} must be a {kind.__name__}, got {given}")
@@ -258,27 +125,7 @@ def instance(value: Any, kind: type[T], what: str) -> T:
 
 
 def as_array(value: object, what: str, kinds: str = "buif") -> NDArray[Any]:
-    """An array of numbers.
-
-    Parameters
-    ----------
-    value : array_like
-        What the caller gave.
-    what : str
-        Name of the argument in the message.
-    kinds : str
-        NumPy's kinds of dtypes that are allowed: all real ones by default, "iu" for integers.
-
-    Returns
-    -------
-    ndarray
-        With its own dtype, and without a copy if it is an array already; an empty array is of any kind.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not such an array.
-    """
+    """An array of numbers."""
     try:
         found = None if isinstance(value, (type, np.ma.MaskedArray)) else np.asarray(value)
     except Exception:  # noqa: BLE001 - ragged lists, and whatever the conversion of a foreign object raises
@@ -290,48 +137,12 @@ def as_array(value: object, what: str, kinds: str = "buif") -> NDArray[Any]:
 
 
 def reals(value: object, what: str) -> Array:
-    """An array of floats.
-
-    Parameters
-    ----------
-    value : array_like
-        What the caller gave.
-    what : str
-        Name of the argument in the message.
-
-    Returns
-    -------
-    ndarray
-        Of float64.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not an array of real numbers.
-    """
+    """An array of floats."""
     return as_array(value, what).astype(np.float64, copy=False)
 
 
 def coordinates(value: object, dim: int, shape: str) -> Array:
-    """Points as an array of floats [n, dim].
-
-    Parameters
-    ----------
-    value : array_like, [n, dim]
-    dim : int
-        Number of coordinates wanted.
-    shape : str
-        Name of the shape of the points.
-
-    Returns
-    -------
-    ndarray, [n, dim]
-
-    Raises
-    ------
-    ArgumentError
-        If the array has another shape, or is not of real numbers.
-    """
+    """Points as an array of floats [n, dim]."""
     points = reals(value, f"points of a {shape}")
     if points.ndim != 2 or points.shape[1] != dim:
         raise ArgumentError(f"points of a {shape} are an array [n, {dim}], got one of shape {points.shape}")

@@ -31,35 +31,15 @@ _ROUNDING = 3e-15
 
 @cache
 def interior_modes(basis: Basis) -> Indices:
-    """Modes that belong to the shape itself and not to its boundary, in mode order.
-
-    Parameters
-    ----------
-    basis : Basis
-
-    Returns
-    -------
-    ndarray of int, [n]
-        Read-only.
-    """
+    """Modes that belong to the shape itself and not to its boundary, in mode order; -> [n]."""
     found = np.array([m for m, mode in enumerate(basis.modes) if mode.entity[0] == basis.shape.dim], dtype=np.int64)
     found.flags.writeable = False
     return found
 
 
 def modal_entity_modes(basis: Basis, dim: int, number: int) -> Indices:
-    """Modes of a hierarchical basis that belong to an entity, in the order of the entity's own interior modes.
-
-    Parameters
-    ----------
-    basis : Basis
-        "modified".
-    dim, number : int
-        The entity ``shape.entities[dim][number]``.
-
-    Returns
-    -------
-    ndarray of int, [n]
+    """Modes of a hierarchical basis that belong to an entity, in the order of the entity's own interior modes; ->
+    [n].
     """
     found = {mode.indices: m for m, mode in enumerate(basis.modes) if mode.entity == (dim, number)}
     if dim == 0:
@@ -69,17 +49,7 @@ def modal_entity_modes(basis: Basis, dim: int, number: int) -> Indices:
 
 
 def kept_modes(shape: Shape, order: int, lower: int) -> Indices:
-    """Positions among the interior modes of the modified basis of an order of those of a lower order.
-
-    Parameters
-    ----------
-    shape : Shape
-    order, lower : int
-
-    Returns
-    -------
-    ndarray of int, [n]
-    """
+    """Positions among the interior modes of the modified basis of an order of those of a lower order; -> [n]."""
     if shape.dim == 0:
         return np.zeros(1, dtype=np.int64)
     full, small = make_basis("modified", shape, order), make_basis("modified", shape, lower)
@@ -89,15 +59,8 @@ def kept_modes(shape: Shape, order: int, lower: int) -> Indices:
 
 @cache
 def regular_jacobian(shape: Shape) -> Array:
-    """Jacobian of the map to the regular cell: right angles in a product, edges of one length in a cone.
-
-    Parameters
-    ----------
-    shape : Shape
-
-    Returns
-    -------
-    ndarray, [dim, dim]
+    """Jacobian of the map to the regular cell: right angles in a product, edges of one length in a cone; ->
+    [dim, dim].
     """
     if shape.dim < 2 or shape.base is None:
         return np.eye(shape.dim)
@@ -110,18 +73,8 @@ def regular_jacobian(shape: Shape) -> Array:
 
 @cache
 def reference_energies(shape: Shape, order: int) -> tuple[Array, Array]:
-    """Integrals of products of the modified modes and of their derivatives over the reference cell.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-
-    Returns
-    -------
-    stiffness : ndarray, [dim, dim, n_modes, n_modes]
-        Of the derivatives by two local coordinates.
-    mass : ndarray, [n_modes, n_modes]
+    """Integrals of products of the modified modes and of their derivatives over the reference cell; -> stiffness
+    [dim, dim, n_modes, n_modes], mass [n_modes, n_modes].
     """
     basis = make_basis("modified", shape, order)
     rule = exact_rule(basis)
@@ -134,19 +87,7 @@ def reference_energies(shape: Shape, order: int) -> tuple[Array, Array]:
 
 @cache
 def eigenbasis(shape: Shape, order: int) -> Array:
-    """Eigenvectors of the regular entity's Laplacian with zero boundary values, in its interior modes.
-
-    Parameters
-    ----------
-    shape : Shape
-        Of an edge, a face or a cell.
-    order : int
-
-    Returns
-    -------
-    ndarray, [n, n]
-        A change of orientation that makes a mode the negative of another does the same to the columns.
-    """
+    """Eigenvectors of the regular entity's Laplacian with zero boundary values, in its interior modes; -> [n, n]."""
     if shape.dim == 0:
         return np.eye(1)
     modes = _inner(shape, order)
@@ -175,18 +116,7 @@ def _inner(shape: Shape, order: int) -> list[tuple[int, ...]]:
 
 @cache
 def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
-    """Factors of `eigenbasis`: in a product of entities one per direction.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-
-    Returns
-    -------
-    list of csr_array, [n, n]
-        Their product is the eigenbasis.
-    """
+    """Factors of `eigenbasis`: in a product of entities one per direction; -> [n, n]."""
     if shape.dim < 2 or shape.base is None or shape.collapsed:
         return [csr_array(eigenbasis(shape, order))]
     pairs = [(*b, *a) for b in _inner(shape.base, order) for a in _inner(SEGMENT, order)]
@@ -198,26 +128,12 @@ def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
 
 
 def low_energy_factors(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> list[csr_array]:
-    """Functions of low energy of a cell, as coefficients of modified modes: a product of sparse matrices.
+    """Functions of low energy of a cell, as coefficients of modified modes: a product of sparse matrices; A
+    [n_modes, n_modes] -> [n_modes, n_modes].
 
     The last factors of the product extend, entity by entity from the cell to its edges, the functions of surrounding
     entities into the entity, in its own functions. The other factors go, direction by direction, from the eigenbases of
     all entities to modes.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-    A : ndarray, [n_modes, n_modes]
-        Energy matrix of the cell: symmetric positive definite on functions that are zero on an entity.
-    orders : tuple of tuple of int
-        Per dimension, the order of each entity, which its functions have.
-
-    Returns
-    -------
-    list of csr_array, [n_modes, n_modes]
-        Their product has the functions in its columns; a column is zero if an entity of lower order does not have the
-        mode.
     """
     n, (change, entities) = len(A), _entities(shape, order, orders)
     # In the eigenbases, where few functions are coupled in a product of segments.

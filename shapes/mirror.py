@@ -43,16 +43,7 @@ class Mirror:
     singles: int
 
     def of_modes(self, values: Array) -> tuple[Array, Array]:
-        """Even and odd modes from those of the basis.
-
-        Parameters
-        ----------
-        values : ndarray, [n_modes, ...]
-
-        Returns
-        -------
-        even, odd : ndarray, [even, ...] and [odd, ...]
-        """
+        """Even and odd modes from those of the basis; values [n_modes, ...] -> even, odd [even, ...]."""
         n = self.paired
         even, odd = values[self.first[: self.even]].copy(), values[self.second[: self.odd]].copy()
         even[:n], odd[:n] = (even[:n] + odd[:n]) / 2, (even[:n] - odd[:n]) / 2
@@ -60,33 +51,14 @@ class Mirror:
 
 
 def without_mirror(tabulation: Tabulation) -> Mirror:
-    """All modes even, all points on the mirror: no symmetry is used.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-
-    Returns
-    -------
-    Mirror
-    """
+    """All modes even, all points on the mirror: no symmetry is used."""
     n = tabulation.basis.n_modes
     return Mirror(n, 0, 0, np.arange(n), np.full(n, -1), 0, len(tabulation.rule))
 
 
 @lru_cache(maxsize=64)
 def mirror_of(tabulation: Tabulation) -> Mirror | None:
-    """Sort modes by their image under the reflection.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-
-    Returns
-    -------
-    Mirror or None
-        None if the rule is not its own image, or a mode's image is neither itself, its negative nor another mode.
-    """
+    """Sort modes by their image under the reflection."""
     rule, values = tabulation.rule, tabulation.dense
     if not isinstance(rule, PointRule):
         return None

@@ -68,20 +68,7 @@ class TensorModes:
 
 
 def tensor_modes(family: Family, shape: Shape, order: int) -> TensorModes:
-    """Build the modes of a family on a shape.
-
-    Parameters
-    ----------
-    family : str
-        "modified", "orthogonal", or "lagrange" on a shape without collapsed directions.
-    shape : Shape
-    order : int
-        Polynomial order P, >= 0 for "orthogonal", else >= 1.
-
-    Returns
-    -------
-    TensorModes
-    """
+    """Build the modes of a family on a shape."""
     if shape.base is None:
         return TensorModes(ModeTree((), (), (), np.zeros(1, dtype=np.int64)), (), (Mode(0, (0, 0), ()),))
     base = tensor_modes(family, shape.base, order)

@@ -19,24 +19,7 @@ Array = NDArray[np.float64]
 
 
 def jacobi(n: int, alpha: float, beta: float, z: Array, derivative: int = 0) -> Array:
-    """Jacobi polynomial P_n^{alpha,beta} or one of its derivatives.
-
-    Parameters
-    ----------
-    n : int
-        Degree; negative degrees are the zero polynomial.
-    alpha, beta : float
-        Exponents of the weight (1-z)^alpha (1+z)^beta, each > -1.
-    z : ndarray
-        Points in [-1, 1].
-    derivative : int
-        Number of derivatives, >= 0.
-
-    Returns
-    -------
-    ndarray
-        Values at `z`, of the shape of `z`.
-    """
+    """Jacobi polynomial P_n^{alpha,beta} or one of its derivatives."""
     z = np.asarray(z, dtype=float)
     factor = 1.0
     for _ in range(derivative):
@@ -62,22 +45,7 @@ def jacobi(n: int, alpha: float, beta: float, z: Array, derivative: int = 0) -> 
 
 
 def power(mu: int, z: Array, derivative: int = 0) -> Array:
-    """The power ((1-z)/2)^mu.
-
-    Parameters
-    ----------
-    mu : int
-        Exponent >= 0.
-    z : ndarray
-        Points in [-1, 1].
-    derivative : int
-        0 or 1.
-
-    Returns
-    -------
-    ndarray
-        Values or derivatives at `z`; the derivative of a constant is exactly zero.
-    """
+    """The power ((1-z)/2)^mu."""
     x = 0.5 * (1 - np.asarray(z, dtype=float))
     if derivative == 0:
         return x**mu
@@ -100,22 +68,7 @@ def _rising(z: Array) -> tuple[Array, Array]:
 
 
 def modified_a(p: int, z: Array, derivative: int = 0) -> Array:
-    """Modified function A_p of an ordinary direction ([KS], eq. 3.1.10).
-
-    Parameters
-    ----------
-    p : int
-        Index >= 0; 0 and 1 are the vertex functions.
-    z : ndarray
-        Points in [-1, 1].
-    derivative : int
-        0 or 1.
-
-    Returns
-    -------
-    ndarray
-        Values or derivatives at `z`.
-    """
+    """Modified function A_p of an ordinary direction ([KS], eq. 3.1.10)."""
     z = np.asarray(z, dtype=float)
     if p == 0:
         return power(1, z, derivative)
@@ -126,24 +79,7 @@ def modified_a(p: int, z: Array, derivative: int = 0) -> Array:
 
 
 def modified_c(mu: int, r: int, z: Array, derivative: int = 0) -> Array:
-    """Modified function C_{mu,r} of a collapsed direction.
-
-    Parameters
-    ----------
-    mu : int
-        Degree >= 1 of the base mode.
-    r : int
-        Index >= 0; 0 belongs to the base.
-    z : ndarray
-        Points in [-1, 1].
-    derivative : int
-        0 or 1.
-
-    Returns
-    -------
-    ndarray
-        Values or derivatives at `z`.
-    """
+    """Modified function C_{mu,r} of a collapsed direction."""
     z = np.asarray(z, dtype=float)
     if r == 0:
         return power(mu, z, derivative)
@@ -152,39 +88,12 @@ def modified_c(mu: int, r: int, z: Array, derivative: int = 0) -> Array:
 
 
 def orthogonal_c(mu: int, r: int, alpha: int, z: Array, derivative: int = 0) -> Array:
-    """Orthogonal function ((1-z)/2)^mu P_r^{2mu+alpha,0} of a direction whose collapse has weight (1-z)^alpha.
-
-    Parameters
-    ----------
-    mu, r : int
-        Degree of the base mode and index, both >= 0.
-    alpha : int
-        Dimension of the base (0 gives the Legendre polynomials when mu is 0).
-    z : ndarray
-        Points in [-1, 1].
-    derivative : int
-        0 or 1.
-
-    Returns
-    -------
-    ndarray
-        Values or derivatives at `z`.
-    """
+    """Orthogonal function ((1-z)/2)^mu P_r^{2mu+alpha,0} of a direction whose collapse has weight (1-z)^alpha."""
     return _times(_jet(power, mu, z), _jet(jacobi, r, 2.0 * mu + alpha, 0.0, z))[derivative]
 
 
 def barycentric_weights(nodes: Array) -> Array:
-    """Barycentric weights of Lagrange interpolation.
-
-    Parameters
-    ----------
-    nodes : ndarray, [n]
-        Distinct points.
-
-    Returns
-    -------
-    ndarray, [n]
-    """
+    """Barycentric weights of Lagrange interpolation; nodes [n] -> [n]."""
     difference = nodes[:, None] - nodes[None, :]
     np.fill_diagonal(difference, 1.0)
     # Scaled by the capacity of [-1, 1] so that the products stay near one.
@@ -192,20 +101,7 @@ def barycentric_weights(nodes: Array) -> Array:
 
 
 def lagrange(nodes: Array, z: Array) -> Array:
-    """Lagrange polynomials of a node set.
-
-    Parameters
-    ----------
-    nodes : ndarray, [n]
-        Distinct points.
-    z : ndarray, [m]
-        Where to evaluate.
-
-    Returns
-    -------
-    ndarray, [n, m]
-        Value of the i-th Lagrange polynomial at each point.
-    """
+    """Lagrange polynomials of a node set; nodes [n], z [m] -> [n, m]."""
     nodes, z = np.asarray(nodes, dtype=float), np.asarray(z, dtype=float)
     weights = barycentric_weights(nodes)
     difference = z[None, :] - nodes[:, None]
@@ -218,17 +114,7 @@ def lagrange(nodes: Array, z: Array) -> Array:
 
 
 def differentiation_matrix(nodes: Array) -> Array:
-    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([Xing] eq. 14).
-
-    Parameters
-    ----------
-    nodes : ndarray, [n]
-        Distinct points.
-
-    Returns
-    -------
-    ndarray, [n, n]
-    """
+    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([Xing] eq. 14); nodes [n] -> [n, n]."""
     nodes = np.asarray(nodes, dtype=float)
     weights = barycentric_weights(nodes)
     difference = nodes[:, None] - nodes[None, :]
@@ -241,18 +127,5 @@ def differentiation_matrix(nodes: Array) -> Array:
 
 
 def lagrange_derivative(nodes: Array, z: Array) -> Array:
-    """Derivatives of the Lagrange polynomials of a node set.
-
-    Parameters
-    ----------
-    nodes : ndarray, [n]
-        Distinct points.
-    z : ndarray, [m]
-        Where to evaluate.
-
-    Returns
-    -------
-    ndarray, [n, m]
-        Derivative of the i-th Lagrange polynomial at each point.
-    """
+    """Derivatives of the Lagrange polynomials of a node set; nodes [n], z [m] -> [n, m]."""
     return differentiation_matrix(nodes).T @ lagrange(nodes, z)

@@ -66,22 +66,7 @@ _CONES: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
 
 
 def refinements(shape: Shape) -> tuple[tuple[Piece, ...], ...]:
-    """All ways to divide a shape into pieces of half its size.
-
-    Parameters
-    ----------
-    shape : Shape
-
-    Returns
-    -------
-    tuple of tuple of Piece
-        For each way the pieces, positively oriented, of the same shapes in the same order.
-
-    Raises
-    ------
-    ArgumentError
-        If it is a cone without a table.
-    """
+    """All ways to divide a shape into pieces of half its size."""
     return _refinements(instance(shape, Shape, "the shape that is refined"))
 
 

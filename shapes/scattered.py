@@ -48,34 +48,16 @@ def _expansions(basis: Basis) -> tuple[_Expansion, ...]:
 
 
 def modes_at(basis: Basis, eta: Array) -> Array:
-    """Values of all modes; those of `Basis.evaluate_eta` up to rounding, several times as fast.
-
-    Parameters
-    ----------
-    basis : Basis
-    eta : ndarray, [n, dim]
-        Collapsed coordinates.
-
-    Returns
-    -------
-    ndarray, [n_modes, n]
+    """Values of all modes; those of `Basis.evaluate_eta` up to rounding, several times as fast; eta [n, dim] ->
+    [n_modes, n].
     """
     legendre = [_legendre(basis.order, z) for z in eta.T]
     return basis.product([own.values @ at for own, at in zip(_expansions(basis), legendre, strict=True)])
 
 
 def gradients_at(basis: Basis, eta: Array) -> Array:
-    """Derivatives of all modes by collapsed coordinates; those of `Basis.gradient_eta` up to rounding.
-
-    Parameters
-    ----------
-    basis : Basis
-    eta : ndarray, [n, dim]
-        Collapsed coordinates.
-
-    Returns
-    -------
-    ndarray, [dim, n_modes, n]
+    """Derivatives of all modes by collapsed coordinates; those of `Basis.gradient_eta` up to rounding; eta [n, dim]
+    -> [dim, n_modes, n].
     """
     own = _expansions(basis)
     legendre = [_legendre(basis.order, z) for z in eta.T]

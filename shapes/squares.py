@@ -39,20 +39,7 @@ class PairTree:
     pairs: tuple[Indices, ...]
 
     def table(self, tabulation: Tabulation, direction: int, derivatives: tuple[bool, bool]) -> Array:
-        """Products of 1-D functions at the points of a direction.
-
-        Parameters
-        ----------
-        tabulation : Tabulation
-            Of the basis.
-        direction : int
-        derivatives : tuple of bool
-            Whether the left and the right function of a pair are differentiated.
-
-        Returns
-        -------
-        ndarray, [n_functions, Q_k]
-        """
+        """Products of 1-D functions at the points of a direction; -> [n_functions, Q_k]."""
         tables = (tabulation.values[direction], tabulation.derivatives[direction])
         left, right = (tables[d][rows] for d, rows in zip(derivatives, self.pairs[direction].T, strict=True))
         return np.asarray(left * right)
@@ -60,17 +47,7 @@ class PairTree:
 
 @cache
 def pair_tree(basis: Basis) -> PairTree:
-    """Make the tree of pairs of a basis.
-
-    Parameters
-    ----------
-    basis : Basis
-        Without a transform.
-
-    Returns
-    -------
-    PairTree
-    """
+    """Make the tree of pairs of a basis."""
     functions, modes = basis.tree.leaf_functions.tolist(), basis.tree.leaf_to_mode
     leaves: list[tuple[tuple[Pair, ...], int]] = []
     for mode in range(basis.n_modes):
@@ -98,14 +75,5 @@ def pair_tree(basis: Basis) -> PairTree:
 
 
 def squared(tabulation: Tabulation) -> Tabulation:
-    """The tabulation with the tree of pairs in place of the basis' own; its tables are `PairTree.table`.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-
-    Returns
-    -------
-    Tabulation
-    """
+    """The tabulation with the tree of pairs in place of the basis' own; its tables are `PairTree.table`."""
     return Tabulation(replace(tabulation.basis, tree=pair_tree(tabulation.basis).tree), tabulation.rule)

@@ -110,17 +110,8 @@ class Tabulation:
 
 
 def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
-    """Evaluate the orthonormal functions of the order of a basis, times the roots of a rule's weights.
-
-    Parameters
-    ----------
-    basis : Basis
-    rule : ShapeRule
-
-    Returns
-    -------
-    ndarray, [n_modes, Q]
-        Its rows are orthonormal if the rule is exact for them.
+    """Evaluate the orthonormal functions of the order of a basis, times the roots of a rule's weights; ->
+    [n_modes, Q].
     """
     orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), exact_rule(basis)
     size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
@@ -128,53 +119,18 @@ def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
 
 
 def exact_rule(basis: Basis) -> TensorRule:
-    """Make a rule that integrates products of two modes.
-
-    Parameters
-    ----------
-    basis : Basis
-
-    Returns
-    -------
-    TensorRule
-    """
+    """Make a rule that integrates products of two modes."""
     return quadrature(basis.shape, default_counts(basis.shape, basis.order))
 
 
 def projection_of_values(basis: Basis, rule: ShapeRule) -> tuple[Basis, Array]:
-    """Project values at points onto the polynomials of a basis, in the sense of the rule.
-
-    Parameters
-    ----------
-    basis : Basis
-    rule : ShapeRule
-        A rule that `resolves` the order of the basis.
-
-    Returns
-    -------
-    orthogonal : Basis
-        The orthogonal basis of its order.
-    matrix : ndarray, [n_modes, Q]
-        Coefficients in the basis from the values.
-    """
+    """Project values at points onto the polynomials of a basis, in the sense of the rule; -> matrix [n_modes, Q]."""
     orthogonal, root = make_basis("orthogonal", basis.shape, basis.order), np.sqrt(rule.weights)
     return orthogonal, np.asarray(np.linalg.pinv((orthogonal.evaluate_eta(rule.eta) * root).T) * root, dtype=float)
 
 
 def interpolation(tabulation: Tabulation, rule: ShapeRule) -> Array:
-    """Values at the points of another rule from those at the tabulation's.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-    rule : ShapeRule
-        Of the same shape.
-
-    Returns
-    -------
-    ndarray, [Q there, Q here]
-        For a tensor rule, of the polynomials through the values; else of their projection onto the basis' space.
-    """
+    """Values at the points of another rule from those at the tabulation's; -> [Q there, Q here]."""
     own = tabulation.rule
     if not isinstance(own, TensorRule):
         basis, projection = projection_of_values(tabulation.basis, own)

@@ -67,21 +67,8 @@ def _entities_of(shape: Shape, of: int, place: int) -> Iterator[tuple[int, int]]
 
 
 def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_array, Array]]:
-    """Sides of cells on facets, and the modes that do not vanish there.
-
-    Parameters
-    ----------
-    c0 : C0Space
-    facets : ndarray of int, [n]
-        Facet numbers of the mesh.
-
-    Yields
-    ------
-    side : Side
-    matrix : csr_array, [element * n_trace + mode, size]
-        The coefficients of these modes from global ones.
-    values : ndarray, [n_trace, Q]
-        These modes at the points of the side.
+    """Sides of cells on facets, and the modes that do not vanish there; facets [n] -> matrix
+    [element * n_trace + mode, size], values [n_trace, Q].
     """
     for side in facet_sides(c0.space, facets):
         basis = side.block.basis
@@ -517,25 +504,7 @@ class BoundaryConditions(Printed):
 
 
 def component_numbers(data: Any, components: int, what: str) -> list[float]:
-    """A number for each component.
-
-    Parameters
-    ----------
-    data : float or sequence of float
-        One for all, or one for each.
-    components : int
-    what : str
-        For messages.
-
-    Returns
-    -------
-    list of float
-
-    Raises
-    ------
-    ArgumentError
-        If they are no such numbers.
-    """
+    """A number for each component."""
     numbers = [data] * components if is_real(data) else data
     several = isinstance(numbers, (list, tuple)) or (isinstance(numbers, np.ndarray) and numbers.ndim == 1)
     if not several or len(numbers) != components:

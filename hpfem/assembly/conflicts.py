@@ -17,21 +17,7 @@ _ROUNDING = 1e-8
 
 
 def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece]) -> None:
-    """Warn if two pieces that share vertices have different values there.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    names : sequence of str
-        Names of the pieces in messages.
-    pieces : sequence of Piece
-        In the order of precedence, with masks.
-
-    Warns
-    -----
-    HpfemWarning
-        One warning, for the largest difference.
-    """
+    """Warn if two pieces that share vertices have different values there."""
     if len(pieces) < 2:
         return
     place = np.zeros(mesh.n_vertices, dtype=np.int64)

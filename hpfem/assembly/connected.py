@@ -36,18 +36,7 @@ class Parts:
     of_unknowns: Indices
 
     def name(self, number: int, mesh: Mesh) -> str:
-        """Name of a part in messages: its regions and the middle of its cells; collective.
-
-        Parameters
-        ----------
-        number : int
-            Of the part.
-        mesh : Mesh
-
-        Returns
-        -------
-        str
-        """
+        """Name of a part in messages: its regions and the middle of its cells; collective."""
         if self.count == 1:
             return "the mesh"
         chosen = self.of_cells == number
@@ -64,17 +53,7 @@ class Parts:
 
 
 def connected_parts(numbering: Numbering, space: Space) -> Parts:
-    """Find the parts. Cells that share an edge or a face share its vertices, so that vertices tell.
-
-    Parameters
-    ----------
-    numbering : Numbering
-    space : Space
-
-    Returns
-    -------
-    Parts
-    """
+    """Find the parts. Cells that share an edge or a face share its vertices, so that vertices tell."""
     vertices = [cells.vertices for cells in numbering.cells]
     n = len(numbering.offsets[0])
     # A graph of vertices, and behind them cells, each linked to its vertices.

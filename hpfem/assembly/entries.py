@@ -38,20 +38,7 @@ _LOST = 1e-12
 
 
 def pointwise_chunks(geometry: BlockGeometry, count: int, xp: Any) -> Iterator[slice]:
-    """Go through elements of a block such that their `pointwise_matrix` takes little memory.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-    count : int
-        Number of elements.
-    xp : module
-        See `pointwise_matrix`.
-
-    Returns
-    -------
-    iterator of slice
-    """
+    """Go through elements of a block such that their `pointwise_matrix` takes little memory."""
     n_points = len(geometry.rule)
     if xp is np:
         return chunks(count, n_points * (1 + geometry.space_dim) ** 2)
@@ -66,27 +53,8 @@ def pointwise_matrix(
     xp: Any = np,
     geometry: BlockGeometry | None = None,
 ) -> dict[tuple[int, int], Any]:
-    """The symmetric part of the matrix K of a form at the points of some elements, weights and geometry included.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form, linear in the trial function.
-    number : int
-        Of the block.
-    component : int
-        Trial and test component.
-    elements : slice or ndarray of int
-        Elements of the block.
-    xp : module
-        NumPy, or that of the arrays of the operator's device: where it is computed.
-    geometry : BlockGeometry, optional
-        The block's at points of another rule, for forms with constant coefficients.
-
-    Returns
-    -------
-    {(a, b): array [E, Q]}
-        Entries a <= b that are not zero: 0 is the value, 1.. the derivatives by collapsed coordinates.
+    """The symmetric part of the matrix K of a form at the points of some elements, weights and geometry included; ->
+    [E, Q].
     """
     trace = operator.form.trace
     assert trace is not None
@@ -165,20 +133,7 @@ def _given(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elemen
 
 
 def is_positive(operator: Operator, xp: Any = np) -> bool:
-    """Whether (u, A u) >= 0 for all u, judged by the coefficients at the points.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form.
-    xp : module
-        See `pointwise_matrix`.
-
-    Returns
-    -------
-    bool
-        False also if it is unknown: K has a negative eigenvalue at a point, or the form is not linear.
-    """
+    """Whether (u, A u) >= 0 for all u, judged by the coefficients at the points."""
     trace = operator.form.trace
     assert trace is not None
     try:
@@ -235,29 +190,7 @@ def element_entries(
     xp: Any = np,
     elliptic: bool = False,
 ) -> Any:
-    """Entries (m, n) of the symmetric part of the element matrices of a block.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form.
-    number : int
-        Of the block.
-    component : int
-        Trial and test component.
-    first, second : ndarray of int, [n]
-        Pairs of modes.
-    elements : ndarray of int, optional
-        Of the block; all when left out.
-    xp : module
-        See `pointwise_matrix`.
-    elliptic : bool
-        Whether to take only diffusion and the absolute value of the reaction.
-
-    Returns
-    -------
-    array of xp, [E, n]
-    """
+    """Entries (m, n) of the symmetric part of the element matrices of a block; first, second [n] -> [E, n]."""
     block = operator.space.blocks[number]
     count = block.n_elements if elements is None else len(elements)
     out = xp.zeros((count, len(first)))
@@ -276,22 +209,8 @@ def element_entries(
 
 
 def diagonals(operator: Operator, number: int, vectors: VectorSpace, elliptic: bool = False) -> Any:
-    """Diagonals of the element matrices of a block, by its kernel if that can make them, else here.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form, linear.
-    number : int
-        Of the block.
-    vectors : VectorSpace
-        Where the operator computes.
-    elliptic : bool
-        See `element_entries`.
-
-    Returns
-    -------
-    array, [components, E, n_modes]
+    """Diagonals of the element matrices of a block, by its kernel if that can make them, else here; ->
+    [components, E, n_modes].
     """
     made = None if elliptic else operator.choices[number].kernel.diagonal()
     if made is not None:
@@ -304,25 +223,7 @@ def diagonals(operator: Operator, number: int, vectors: VectorSpace, elliptic: b
 def diagonal(
     operator: Operator, Q: BlockMatrix, restriction: ElementRestriction, vectors: VectorSpace, elliptic: bool = False
 ) -> Any:
-    """Diagonals of Q^T A Q, component by component, without A.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form, linear.
-    Q : BlockMatrix
-    restriction : ElementRestriction
-        The vectors of the operator's device.
-    vectors : VectorSpace
-        There.
-    elliptic : bool
-        See `element_entries`.
-
-    Returns
-    -------
-    array of float64, [components, global]
-        Where the vectors are.
-    """
+    """Diagonals of Q^T A Q, component by component, without A; -> [components, global]."""
     local = [diagonals(operator, number, vectors, elliptic) for number in range(len(Q.blocks))]
     found = restriction.gather_squares(local)
     if Q.signed:
@@ -369,21 +270,8 @@ def _add_turned(
 
 
 def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOST_VECTORS) -> Any:
-    """Element matrices of a block, column by column by applying the operator's own kernel to unit vectors.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form, linear.
-    number : int
-        Of the block.
-    vectors : VectorSpace
-        Where the matrices are wanted.
-
-    Returns
-    -------
-    array of float64, [E, c n_modes, c n_modes]
-        Row by column, c the components that the form couples; component slowest.
+    """Element matrices of a block, column by column by applying the operator's own kernel to unit vectors; ->
+    [E, c n_modes, c n_modes].
     """
     space, n, xp = operator.space, operator.form.components, vectors.xp
     block = space.blocks[number]
@@ -406,15 +294,6 @@ def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOS
 
 
 def block_diagonal(matrices: Array) -> csr_array:
-    """Sparse matrix of the matrices of elements, one after the other.
-
-    Parameters
-    ----------
-    matrices : ndarray, [E, n, n]
-
-    Returns
-    -------
-    csr_array, [E n, E n]
-    """
+    """Sparse matrix of the matrices of elements, one after the other; matrices [E, n, n] -> [E n, E n]."""
     places = np.arange(len(matrices) + 1)
     return csr_array(bsr_array((np.ascontiguousarray(matrices), places[:-1], places)))

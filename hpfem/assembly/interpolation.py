@@ -63,25 +63,7 @@ class Piece:
 
 
 def values_of(function: Function, x: Array, what: str) -> Array:
-    """Values of a user's function or number, all finite.
-
-    Parameters
-    ----------
-    function : callable or float
-    x : ndarray, [D, ...]
-        Coordinates.
-    what : str
-        For messages.
-
-    Returns
-    -------
-    ndarray, [components, ...]
-
-    Raises
-    ------
-    ArgumentError
-        If a value is not finite.
-    """
+    """Values of a user's function or number, all finite; x [D, ...] -> [components, ...]."""
     if is_real(function):
         found = np.full((1, *x.shape[1:]), real(function, what))
     else:
@@ -94,25 +76,7 @@ def values_of(function: Function, x: Array, what: str) -> Array:
 
 
 def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, number: int) -> tuple[Patch, Indices]:
-    """Entities of some cells of a group, seen in their global vertex order.
-
-    Parameters
-    ----------
-    numbering : Numbering
-    group : int
-        Position of the cell group.
-    rows : ndarray of int, [n]
-        Cells of the group.
-    dim, number : int
-        The entity of the cell, dim >= 1.
-
-    Returns
-    -------
-    Patch
-        Their geometry.
-    ndarray of int, [n, n_vertices]
-        Their topological vertices.
-    """
+    """Entities of some cells of a group, seen in their global vertex order; rows [n] -> [n, n_vertices]."""
     cells = numbering.cells[group]
     entity = cells.shape.entities[dim][number]
     codes = numbering.of_group(group, dim).codes[rows, number]
@@ -148,25 +112,7 @@ def _map_values(of_map: Basis, basis: Basis) -> Array:
 
 
 def interpolate(numbering: Numbering, pieces: Sequence[Piece], components: int = 1) -> Array:
-    """Global vector of given functions on given entities, zero elsewhere.
-
-    Parameters
-    ----------
-    numbering : Numbering
-    pieces : sequence of Piece
-        If two pieces have the same entity, the first one counts.
-    components : int
-        Components of the vector if no entity is given.
-
-    Returns
-    -------
-    ndarray, [components, size]
-
-    Raises
-    ------
-    ArgumentError
-        If a function returns something else than finite numbers, or another number of components than the others.
-    """
+    """Global vector of given functions on given entities, zero elsewhere; -> [components, size]."""
     if all(is_real(piece.function) and piece.function == 0 for piece in pieces):
         return np.zeros((components, numbering.size))
     mesh = numbering.mesh

@@ -51,17 +51,7 @@ class Seen:
     codes: NDArray[np.int8]
 
     def on(self, xp: Any) -> tuple[Any, Any]:
-        """Ids and codes as arrays of a module.
-
-        Parameters
-        ----------
-        xp : module
-            NumPy, or that of a device's arrays, to which they are copied once.
-
-        Returns
-        -------
-        tuple of array of int, [n, n_entities]
-        """
+        """Ids and codes as arrays of a module; -> [n, n_entities]."""
         if xp is np:
             return self.ids, self.codes
         return self._copies.get(device_of(xp), lambda: self._copied(xp))
@@ -228,19 +218,8 @@ class Numbering:
         return self.common(dim, lowest, np.minimum)
 
     def common(self, dim: int, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
-        """Combine values on entities over the processes that share the mesh; collective.
-
-        Parameters
-        ----------
-        dim : int
-        values : ndarray, [n_entities]
-            Of the vertices, edges, faces or cells of this process.
-        operation : ufunc
-            Such as `numpy.logical_or`.
-
-        Returns
-        -------
-        ndarray, [n_entities]
+        """Combine values on entities over the processes that share the mesh; collective; values [n_entities] ->
+        [n_entities].
         """
         part = self.mesh.part
         if part is None or dim == self.mesh.dim:
@@ -295,20 +274,7 @@ class Numbering:
         return sum(self.counts)
 
     def of_unknowns(self, values: Sequence[NDArray[Any]], xp: Any = np) -> Any:
-        """Give every global degree of freedom the value of its entity.
-
-        Parameters
-        ----------
-        values : sequence of ndarray, [n_entities]
-            Per dimension, from 0 on.
-        xp : module
-            NumPy, or that of a device's arrays, where the result is wanted.
-
-        Returns
-        -------
-        array of xp, [size]
-            Shorter if dimensions are left out.
-        """
+        """Give every global degree of freedom the value of its entity; values [n_entities] -> [size]."""
         found = []
         for own, sizes, order in zip(values, self.sizes, self._orders, strict=False):
             if len(sizes) > 0 and (sizes == sizes[0]).all():
@@ -318,19 +284,7 @@ class Numbering:
         return xp.concatenate(found)
 
     def truncation(self, lower: Numbering, xp: Any = np) -> Any:
-        """Numbers of the modes of lower orders, in two hierarchical numberings of one mesh.
-
-        Parameters
-        ----------
-        lower : Numbering
-            Its orders are at most those of this numbering.
-        xp : module
-            NumPy, or that of a device's arrays, where the result is wanted.
-
-        Returns
-        -------
-        array of xp of int, [lower.size], or slice
-        """
+        """Numbers of the modes of lower orders, in two hierarchical numberings of one mesh; -> [lower.size]."""
         if lower is self:
             return slice(None)
         return xp.concatenate([xp.asarray(self._kept_of(dim, lower, xp)) for dim in range(len(self.orders))])
@@ -364,18 +318,7 @@ class Numbering:
         return self.topology.edges.count if dim == 1 else self.topology.faces.count
 
     def of_group(self, group: int, dim: int) -> Seen:
-        """Ids and orientations of the entities of one dimension of the cells of a group.
-
-        Parameters
-        ----------
-        group : int
-            Position in ``mesh.aligned``.
-        dim : int
-
-        Returns
-        -------
-        Seen
-        """
+        """Ids and orientations of the entities of one dimension of the cells of a group."""
         seen = _SEEN.setdefault(self.topology, {})
         if (group, dim) not in seen:
             cells = self.cells[group]
@@ -385,20 +328,8 @@ class Numbering:
         return seen[group, dim]
 
     def of_vertices(self, shape: Shape, vertices: Indices, dim: int) -> Seen:
-        """Ids and orientations of the entities, below the cells' dimension, of shapes given by their vertices.
-
-        Parameters
-        ----------
-        shape : Shape
-            Of an edge or a face of the mesh.
-        vertices : ndarray of int, [n, n_vertices]
-            Topological vertex ids, in the shape's order.
-        dim : int
-            0 to the shape's.
-
-        Returns
-        -------
-        Seen
+        """Ids and orientations of the entities, below the cells' dimension, of shapes given by their vertices;
+        vertices [n, n_vertices].
         """
         if dim == 0:
             return Seen(vertices, np.zeros(vertices.shape, dtype=np.int8))
@@ -411,21 +342,7 @@ class Numbering:
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
     def local_to_global(self, basis: Basis, seen: Sequence[Seen], low_energy: bool = False) -> LocalToGlobal:
-        """The matrix between the coefficients of cells or facets of one shape and order and global ones.
-
-        Parameters
-        ----------
-        basis : Basis
-            Of the cells or facets.
-        seen : sequence of Seen
-            Per dimension, from 0 on; modes of the dimensions left out have empty rows.
-        low_energy : bool
-            For functions of low energy (`hpfem.shapes.low_energy`) instead of modes: each belongs to one entity only.
-
-        Returns
-        -------
-        LocalToGlobal
-        """
+        """The matrix between the coefficients of cells or facets of one shape and order and global ones."""
         own: list[_Entries] = []
         rotated: list[_Entries] = []
         back: list[_Entries] = []

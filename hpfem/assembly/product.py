@@ -124,19 +124,7 @@ class Product:
         return Field(space, state, pairs), flat
 
     def into(self, vector: Any, *sums: Any) -> Any:
-        """Compute the product, without `extra` and `fixed`.
-
-        Parameters
-        ----------
-        vector : array, [components * size]
-            In C order, of the space's type.
-        *sums
-            As for `parts`; sums are those of this process.
-
-        Returns
-        -------
-        array, [components, size]
-        """
+        """Compute the product, without `extra` and `fixed`; vector [components * size] -> [components, size]."""
         rows = vector.reshape(self.shape)
         if self._twice is not None and len(sums) > 1 and sums[1] is not None:
             twice = rows[:, self._twice].ravel().astype(sums[1].dtype)
@@ -176,19 +164,7 @@ class Product:
             self._pool.give(scratch)
 
     def restricted(self, columns: Any) -> Callable[[Any], Any] | None:
-        """Make what computes the product for some unknowns alone.
-
-        Parameters
-        ----------
-        columns : array of int, [n]
-            On the host, or where the vectors are.
-
-        Returns
-        -------
-        callable or None
-            vector -> array, [components, n], the sums of this process, zero for unknowns of the identity; None if
-            that is not available, or takes no less time than the whole product.
-        """
+        """Make what computes the product for some unknowns alone; columns [n]."""
         if not self.alone or self.whole is not None:
             return None
         some = _Some(columns)
@@ -201,17 +177,7 @@ class Product:
         return product
 
     def residual(self, r: Any, x: Any) -> Any:
-        """The residual r - A x, in a new array.
-
-        Parameters
-        ----------
-        r, x : array, [components * size]
-            In C order, of the space's type.
-
-        Returns
-        -------
-        array, [components * size]
-        """
+        """The residual r - A x, in a new array; r, x [components * size] -> [components * size]."""
         vectors = self.vectors
         if vectors.comm.size > 1 or vectors.iteration is None or not self.alone or self.whole is not None:
             product = self(x)
@@ -221,22 +187,7 @@ class Product:
             return gather(onto=r.reshape(self.shape), factor=-1.0).reshape(r.shape)
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
-        """The steps of `into`, by name; in scratch of their own.
-
-        Parameters
-        ----------
-        vector : array, [components * size]
-            In C order, of the space's type.
-        *sums
-            Where the device iterates without its host: out, an array like the vector that is overwritten; partials,
-            [blocks] of float64 or None, for sums of vector * out; and stop, the address of an int on the device or
-            None: out is left alone if it is not zero.
-
-        Returns
-        -------
-        dict
-            "scatter", "operator" and "gather".
-        """
+        """The steps of `into`, by name; in scratch of their own; vector [components * size]."""
         steps = self._parts(self._new_scratch(), vector, *sums)[:3]
         return dict(zip(("scatter", "operator", "gather"), steps, strict=True))
 
@@ -293,13 +244,7 @@ class Product:
         )
 
     def __call__(self, vector: Any) -> Any:
-        """The product, in a new array of the vector's shape.
-
-        Raises
-        ------
-        ArgumentError
-            If the vector has another size.
-        """
+        """The product, in a new array of the vector's shape."""
         if vector.size != self.shape[0] * self.shape[1]:
             raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is needed, got {vector.shape}")
         xp = self.vectors.xp

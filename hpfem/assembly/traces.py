@@ -35,25 +35,7 @@ _ROUNDING = 1e-10
 
 @cache
 def entity_modes(basis: Basis, dim: int, number: int) -> Indices:
-    """Modes of a cell that belong to one of its entities.
-
-    Parameters
-    ----------
-    basis : Basis
-        Of the cell: "modified" or "lagrange".
-    dim, number : int
-        The entity ``shape.entities[dim][number]``.
-
-    Returns
-    -------
-    ndarray of int, [n]
-        In the order of the `interior_modes` of the same basis on the entity's shape. Read-only.
-
-    Raises
-    ------
-    ArgumentError
-        If the basis does not consist of modes on entities ("orthogonal").
-    """
+    """Modes of a cell that belong to one of its entities; -> [n]."""
     shape = basis.shape
     if basis.name == "orthogonal":
         raise ArgumentError("the 'orthogonal' basis is not continuous across cells; use basis='modified' or 'lagrange'")
@@ -66,18 +48,7 @@ def entity_modes(basis: Basis, dim: int, number: int) -> Indices:
 
 @cache
 def modes_by_entity(basis: Basis) -> Indices:
-    """Modes of a cell in the order of its entities: of its vertices, edges, faces, and its own.
-
-    Parameters
-    ----------
-    basis : Basis
-        As for `entity_modes`.
-
-    Returns
-    -------
-    ndarray of int, [n_modes]
-        Those of one entity as `entity_modes` has them. Read-only.
-    """
+    """Modes of a cell in the order of its entities: of its vertices, edges, faces, and its own; -> [n_modes]."""
     return _frozen(np.concatenate(_by_entity(basis)))
 
 
@@ -89,40 +60,14 @@ def _by_entity(basis: Basis) -> list[Indices]:
 
 @cache
 def sizes_by_entity(basis: Basis) -> Indices:
-    """Numbers of modes of the entities of a cell, in the order of `modes_by_entity`.
-
-    Parameters
-    ----------
-    basis : Basis
-        As for `entity_modes`.
-
-    Returns
-    -------
-    ndarray of int, [entities]
-        Read-only.
-    """
+    """Numbers of modes of the entities of a cell, in the order of `modes_by_entity`; -> [entities]."""
     return _frozen(np.array([len(modes) for modes in _by_entity(basis)]))
 
 
 @cache
 def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
-    """Coefficients in an entity's local order from those in its global order, all modes of the entity.
-
-    Parameters
-    ----------
-    name : str
-        "modified" or "lagrange".
-    shape : Shape
-        Of the entity.
-    order : int
-        Polynomial order P >= 1.
-    code : int
-        Orientation code of `hpfem.mesh.symmetries`: ``global[i] = local[symmetries(shape)[code][i]]``.
-
-    Returns
-    -------
-    ndarray, [n_modes, n_modes]
-        T; entries that are 0 or +-1 up to rounding are made exact. Read-only.
+    """Coefficients in an entity's local order from those in its global order, all modes of the entity; ->
+    [n_modes, n_modes].
     """
     if shape.dim == 0:
         return _frozen(np.eye(1))
@@ -144,22 +89,7 @@ def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
 
 @cache
 def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
-    """The part of `orientation_matrix` between interior modes.
-
-    Parameters
-    ----------
-    name : str
-        "modified" or "lagrange".
-    shape : Shape
-        Of the entity.
-    order, code : int
-        Polynomial order and orientation code, as there.
-
-    Returns
-    -------
-    ndarray, [n, n]
-        Read-only.
-    """
+    """The part of `orientation_matrix` between interior modes; -> [n, n]."""
     if shape.dim == 0:
         return _frozen(np.eye(1))
     inside = interior_modes(make_basis(name, shape, order))
@@ -168,23 +98,8 @@ def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
 
 @cache
 def edge_block(name: str, shape: Shape, order: int, code: int, edge: int) -> Array:
-    """The part of `orientation_matrix` from the modes of an edge, in global order, to the interior modes.
-
-    Parameters
-    ----------
-    name : str
-        "modified" or "lagrange".
-    shape : Shape
-        Of the entity.
-    order, code : int
-        Polynomial order and orientation code, as there.
-    edge : int
-        Its number in the entity.
-
-    Returns
-    -------
-    ndarray, [n, n_edge]
-        Read-only.
+    """The part of `orientation_matrix` from the modes of an edge, in global order, to the interior modes; ->
+    [n, n_edge].
     """
     basis = make_basis(name, shape, order)
     part = np.ix_(interior_modes(basis), entity_modes(basis, 1, edge))

@@ -30,32 +30,12 @@ def product(factors: Sequence[csr_array]) -> NDArray[np.float64]:
 
 
 def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
-    """Transpose a product of matrices.
-
-    Parameters
-    ----------
-    factors : sequence of csr_array, [n, n]
-
-    Returns
-    -------
-    list of csr_array, [n, n]
-    """
+    """Transpose a product of matrices; factors [n, n] -> [n, n]."""
     return [csr_array(factor.T) for factor in reversed(factors)]
 
 
 def added(result: Any, onto: Any) -> Any:
-    """Add a result to what is given, in place.
-
-    Parameters
-    ----------
-    result : array, [n]
-    onto : array, [n], or None
-
-    Returns
-    -------
-    array, [n]
-        `onto`, or the result if there is none.
-    """
+    """Add a result to what is given, in place; result, onto [n] -> [n]."""
     if onto is None:
         return result
     onto += result
@@ -126,37 +106,11 @@ class CellwiseProduct:
         return flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)]
 
     def apply(self, x: Any, scale: Any = None, onto: Any = None) -> Any:
-        """Q_a^t M Q x.
-
-        Parameters
-        ----------
-        x : array, [size]
-        scale : array, [size], optional
-            Factors of the result.
-        onto : array, [size], optional
-            What the result is added to, in place.
-
-        Returns
-        -------
-        array, [size]
-            A new one, or `onto`.
-        """
+        """Q_a^t M Q x; x, scale, onto [size] -> [size]."""
         return self._through(self.restriction, self._there, True, x, scale, onto=onto)
 
     def transposed(self, r: Any, scale: Any = None, weights: Any = None) -> Any:
-        """Q^t M^t Q_a W r.
-
-        Parameters
-        ----------
-        r : array, [size]
-        scale, weights : array, [size], optional
-            Factors of the result, and of r.
-
-        Returns
-        -------
-        array, [size]
-            A new one.
-        """
+        """Q^t M^t Q_a W r; r, scale, weights [size] -> [size]."""
         return self._through(self._outer, self._back, False, r, scale, weights)
 
     def _gathering(self, outer: bool) -> Any:

@@ -22,32 +22,14 @@ def _interfaces() -> list[str]:
 
 
 def is_array(array: Any) -> bool:
-    """Tell whether something is an array of some library; a `Field` is not.
-
-    Parameters
-    ----------
-    array : object
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether something is an array of some library; a `Field` is not."""
     if hasattr(array, "space") or isinstance(array, (type, np.generic)):
         return False
     return any(hasattr(array, name) for name in ("__dlpack_device__", "__array__", *_interfaces()))
 
 
 def where_is(array: Any) -> str:
-    """Describe an array and its place, for messages.
-
-    Parameters
-    ----------
-    array : array
-
-    Returns
-    -------
-    str
-    """
+    """Describe an array and its place, for messages."""
     place, kind = dlpack_device(array), type(array)
     name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     if place is not None:
@@ -69,25 +51,7 @@ def _ordered(array: Any, copy: bool) -> Any:
 
 
 def wrap(array: Any, copy: bool = False) -> PairArray:
-    """Pair of any library's array, on its memory: that of the host, or of a backend's current device.
-
-    Parameters
-    ----------
-    array : array
-        An array of NumPy, CuPy, PyTorch, JAX, ..., with `__dlpack__`, `__cuda_array_interface__` or `__array__`.
-    copy : bool
-        Whether an array in another order than C is copied; else it is refused.
-
-    Returns
-    -------
-    PairArray
-
-    Raises
-    ------
-    ArgumentError
-        If it is not an array, records gradients, is not in C order, is on a device that no backend uses, or its library
-        does not share it.
-    """
+    """Pair of any library's array, on its memory: that of the host, or of a backend's current device."""
     if not is_array(array):
         libraries = ", ".join(device.library for device in _device_types())
         raise ArgumentError(f"expected an array of {libraries} or the like, got {type(array).__name__}")

@@ -15,18 +15,7 @@ T = TypeVar("T")
 
 
 def to_text(options: Any) -> str:
-    """Write options.
-
-    Parameters
-    ----------
-    options : dataclass
-        With fields that are int, bool or None.
-
-    Returns
-    -------
-    str
-        Fields that differ from their defaults, in order: `name=number`, `name` for true, `no-name` for false.
-    """
+    """Write options."""
     words = []
     for field in fields(options):
         value = getattr(options, field.name)
@@ -40,23 +29,7 @@ def to_text(options: Any) -> str:
 
 
 def from_text(kind: type[T], text: str) -> T:
-    """Read options.
-
-    Parameters
-    ----------
-    kind : dataclass type
-    text : str
-        As `to_text` writes it.
-
-    Returns
-    -------
-    kind
-
-    Raises
-    ------
-    ArgumentError
-        If the text does not give options of this kind.
-    """
+    """Read options."""
     kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
     names = ", ".join(kinds)
     values: dict[str, int | bool] = {}
@@ -83,20 +56,7 @@ def from_text(kind: type[T], text: str) -> T:
 def search_in_text(
     rounds: Generator[Sequence[T], Mapping[T, float], None], kind: type[T]
 ) -> Generator[list[str | None], Mapping[str | None, float], None]:
-    """Run a search of options, with options as text.
-
-    Parameters
-    ----------
-    rounds : generator
-        A generator of options to time; it receives the seconds of all that were timed so far.
-    kind : dataclass type
-        Of the options.
-
-    Yields
-    ------
-    list of str
-        Options to time; it receives seconds by text.
-    """
+    """Run a search of options, with options as text."""
     try:
         found = next(rounds)
         while True:

@@ -84,30 +84,13 @@ class Roofline:
 
 
 def array_bytes(quick: bool) -> int:
-    """Size of arrays that are far larger than the host's caches.
-
-    Parameters
-    ----------
-    quick : bool
-        Whether small arrays are enough.
-
-    Returns
-    -------
-    int
-        Bytes.
-    """
+    """Size of arrays that are far larger than the host's caches."""
     return 64 * MIB if quick else int(np.clip(4 * last_level_cache(), 128 * MIB, 512 * MIB))
 
 
 @cache
 def last_level_cache() -> int:
-    """Size of the host's largest cache.
-
-    Returns
-    -------
-    int
-        Bytes; 32 MiB if unknown.
-    """
+    """Size of the host's largest cache."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text(encoding="ascii").strip()

@@ -95,18 +95,7 @@ class Sharing:
         return csr_array((np.ones(n, np.int8), first, np.arange(n + 1)), shape=self.sums.shape)
 
     def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
-        """Combine the values of all processes for each thing; collective.
-
-        Parameters
-        ----------
-        values : ndarray, [size]
-        operation : ufunc
-            Such as `numpy.minimum` or `numpy.logical_or`, whose result does not depend on the order.
-
-        Returns
-        -------
-        ndarray, [size]
-        """
+        """Combine the values of all processes for each thing; collective; values [size] -> [size]."""
         result, own = values.copy(), values[self.shared]
         total = own.copy()
         for rank, other in self.comm.exchanged({rank: own[at] for rank, at in self.places.items()}).items():
@@ -231,19 +220,7 @@ def _shared_class(kind: Any) -> type[SharedVectors]:
 
 
 def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace:
-    """Vectors with shared entries, on the device of others.
-
-    Parameters
-    ----------
-    vectors : VectorSpace
-        Of one process.
-    sharing : Sharing or None
-
-    Returns
-    -------
-    VectorSpace
-        The same vectors if nothing is shared.
-    """
+    """Vectors with shared entries, on the device of others."""
     if sharing is None:
         return vectors
     made = _shared_class(type(vectors))(vectors.device)

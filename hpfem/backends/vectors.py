@@ -34,20 +34,7 @@ _EXPONENT = 126
 
 
 def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
-    """Positions of the entries of some rows, one row after the other.
-
-    Parameters
-    ----------
-    matrix : csr_array
-    rows : ndarray of int, [n]
-
-    Returns
-    -------
-    places : ndarray of int
-        In the matrix' `indices` and `data`.
-    counts : ndarray of int, [n]
-        Entries of each row.
-    """
+    """Positions of the entries of some rows, one row after the other; rows [n] -> counts [n]."""
     counts = np.diff(matrix.indptr)[rows]
     return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
 
@@ -87,61 +74,26 @@ class Codes:
         self.sizes: Indices = np.array([shape[1]]) if sizes is None else sizes
 
     def on(self, xp: Any) -> Any:
-        """Codes as an array.
-
-        Parameters
-        ----------
-        xp : module
-            NumPy, or that of a device's arrays. NumPy's codes are kept, in place of what they are made of: from then on
-            a device gets a copy of them, and makes them each time before.
-
-        Returns
-        -------
-        array of int, [E, n_modes]
-        """
+        """Codes as an array; -> [E, n_modes]."""
         codes = self._make(xp)
         if xp is np:
             self._make = partial(_copied, codes)
         return codes
 
     def part(self, rows: Any) -> Codes:
-        """Take some elements.
-
-        Parameters
-        ----------
-        rows : slice or ndarray of int
-
-        Returns
-        -------
-        Codes
-        """
+        """Take some elements."""
         if isinstance(rows, slice) and rows == slice(None):
             return self
         shape = len(rows), self.shape[1]
         return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes, self.sizes)
 
     def by_entity(self) -> Codes:
-        """Put the rows of every element in the order of `modes`.
-
-        Returns
-        -------
-        Codes
-        """
+        """Put the rows of every element in the order of `modes`."""
         make = lambda xp: self.on(xp).take(xp.asarray(self.modes), axis=1)  # noqa: E731
         return Codes(self.shape, make, self.signed, sizes=self.sizes)
 
     def shifted(self, n: int) -> Codes:
-        """Shift the numbers of the rows that are given by matrices.
-
-        Parameters
-        ----------
-        n : int
-            Number of rows before them.
-
-        Returns
-        -------
-        Codes
-        """
+        """Shift the numbers of the rows that are given by matrices."""
         if n == 0 or self.signed:
             return self
 
@@ -191,17 +143,7 @@ class BlockMatrix:
         return self.of_codes(np.concatenate([own.reshape(-1) for own in self.codes]))
 
     def of_codes(self, codes: Indices) -> csr_array:
-        """Make a matrix of rows that are written as codes.
-
-        Parameters
-        ----------
-        codes : ndarray of int, [n]
-            As in the blocks.
-
-        Returns
-        -------
-        csr_array, [n, size]
-        """
+        """Make a matrix of rows that are written as codes; codes [n] -> [n, size]."""
         several = np.flatnonzero(codes < 0)
         entries, n = row_entries(self.rows, -1 - codes[several].astype(np.int64))
         counts = np.ones(len(codes), dtype=np.int64)
@@ -228,35 +170,14 @@ class BlockMatrix:
         return matrix.indices, None if np.all(matrix.data == 1) else matrix.data
 
     def gathered(self, local: Sequence[Any]) -> NDArray[np.float64]:
-        """Multiply local numbers by the transpose, in float64.
-
-        Parameters
-        ----------
-        local : sequence of ndarray, [E, n_modes]
-            One per block.
-
-        Returns
-        -------
-        ndarray, [global]
-        """
+        """Multiply local numbers by the transpose, in float64; local [E, n_modes] -> [global]."""
         numbers = [np.asarray(own, dtype=np.float64).reshape(-1) for own in local]
         found: NDArray[np.float64] = self.transpose @ np.concatenate(numbers)
         return found
 
     def summed(self, matrix: Any, local: Any, xp: Any = np) -> Any:
-        """Multiply local numbers by a matrix such as the transpose.
-
-        Parameters
-        ----------
-        matrix : sparse matrix, [global, local]
-        local : array, [components * rows]
-            Block after block, [component, row] in each.
-        xp : module
-            Of the array.
-
-        Returns
-        -------
-        array, [components, global]
+        """Multiply local numbers by a matrix such as the transpose; matrix [global, local], local
+        [components * rows] -> [components, global].
         """
         local, components = local.reshape(-1), max(1, local.size // max(1, self.starts[-1]))
         if components == 1:
@@ -307,14 +228,8 @@ class ElementRestriction:
         return self._vectors.sparse(self._Q.transpose)
 
     def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
-        """Write local numbers, Q times global ones.
-
-        Parameters
-        ----------
-        vector : array, [components, size]
-            In C order, of the type of the space.
-        targets : sequence of array, [components, elements, n_modes]
-            One per block, overwritten.
+        """Write local numbers, Q times global ones; vector [components, size], targets
+        [components, elements, n_modes].
         """
         starts = self._Q.starts
         for c, row in enumerate(vector if self._keep is None else vector * self._keep):
@@ -330,19 +245,7 @@ class ElementRestriction:
                     flat *= signs[start:stop]
 
     def gather(self, local: Any, vector: Any = None) -> Any:
-        """Sum local numbers, Q^T.
-
-        Parameters
-        ----------
-        local : array, [components * rows]
-            Block after block, [component, row] in each.
-        vector : array, [components, size], optional
-            Source of the entries of columns that are not kept.
-
-        Returns
-        -------
-        array, [components, size]
-        """
+        """Sum local numbers, Q^T; local [components * rows], vector [components, size] -> [components, size]."""
         if not self.size and vector is not None:
             return self._xp.zeros_like(vector)
         return self._kept(self._Q.summed(self._transpose, local, self._xp), vector)
@@ -355,34 +258,16 @@ class ElementRestriction:
         return out
 
     def gather_some(self, columns: Any) -> Callable[[Any], Any]:
-        """Make a function that sums local numbers for some columns only, with the same bits as `gather`.
-
-        Parameters
-        ----------
-        columns : array of int, [n]
-            Of Q; on the host, or where the vectors are.
-
-        Returns
-        -------
-        callable
-            local, as for `gather` -> array, [components, n]; zero in columns that are not kept.
+        """Make a function that sums local numbers for some columns only, with the same bits as `gather`; columns
+        [n].
         """
         rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
         keep = 1 if self._keep is None else self._keep[columns]
         return lambda local: self._Q.summed(rows, local, self._xp) * keep
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
-        """Sum local numbers by the squares of the entries of Q, over the rows that have one.
-
-        Parameters
-        ----------
-        local : sequence of array, [components, elements, n_modes]
-            One per block.
-
-        Returns
-        -------
-        array of float64, [components, size]
-            Where the vectors are.
+        """Sum local numbers by the squares of the entries of Q, over the rows that have one; local
+        [components, elements, n_modes] -> [components, size].
         """
         out = np.zeros((len(local[0]), self.size))
         for codes, own in zip(self._Q.codes, local, strict=True):
@@ -409,31 +294,14 @@ class Messages:
         self._sharing = sharing
 
     def packed(self, own: Any) -> Any:
-        """Write the numbers for all neighbours, one message after the other.
-
-        Parameters
-        ----------
-        own : array, [components, shared]
-
-        Returns
-        -------
-        array, [m, components]
-            The messages are `Sharing.parts`.
+        """Write the numbers for all neighbours, one message after the other; own [components, shared] ->
+        [m, components].
         """
         return np.ascontiguousarray(own[:, self._sharing.sent].T)
 
     def combine(self, rows: Any, own: Any, received: Any, owners: bool) -> None:
-        """Write sums over processes, or the owners' numbers, to shared entries.
-
-        Parameters
-        ----------
-        rows : array, [components, size]
-            The shared entries are overwritten.
-        own : array, [components, shared]
-        received : array, [m, components]
-            As packed by the neighbours.
-        owners : bool
-            Whether the owners' numbers are taken.
+        """Write sums over processes, or the owners' numbers, to shared entries; rows [components, size], own
+        [components, shared], received [m, components].
         """
         matrix = self._sharing.of_owners if owners else self._sharing.sums
         rows[:, self._sharing.shared] = (matrix @ np.concatenate([received, own.T])).T
@@ -465,24 +333,13 @@ class ConjugateVectors(Protocol):
     stop: Any
 
     def measure_product(self, q: Any) -> None:
-        """Make the sums of a product that came without them.
-
-        Parameters
-        ----------
-        q : array, [n]
-        """
+        """Make the sums of a product that came without them; q [n]."""
 
     def update_residual(self) -> None:
         """After a product: r -= alpha q."""
 
     def update_direction(self, z: Any = None) -> None:
-        """After `update_residual`, and at the start: x += alpha p, p = z + beta p.
-
-        Parameters
-        ----------
-        z : array, [n], optional
-            M^-1 r; by default r, or r times the inverse diagonal.
-        """
+        """After `update_residual`, and at the start: x += alpha p, p = z + beta p; z [n]."""
 
     def stop_if_done(self) -> None:
         """After `update_residual`, and at the start: if the iterations end here, x += alpha p, else nothing."""
@@ -491,14 +348,7 @@ class ConjugateVectors(Protocol):
         """Wait for all launched work."""
 
     def read(self) -> Any:
-        """Request the scalars, without waiting.
-
-        Returns
-        -------
-        object
-            Its `wait` waits for them and returns a record: "residual", "rho" and "curvature" of the last iterations,
-            iteration i at i modulo their length, the number of "finished" iterations, and why it "stopped" (`Stop`).
-        """
+        """Request the scalars, without waiting."""
 
 
 class DeviceIteration(ABC):
@@ -512,61 +362,15 @@ class DeviceIteration(ABC):
     def conjugate_vectors(
         self, x: Any, r: Any, scale: float, tolerance: float, most: int, inverse: Any, blocks: int | None
     ) -> ConjugateVectors:
-        """Make the vectors of a solve.
-
-        Parameters
-        ----------
-        x, r : array, [n]
-            First guess and its residual; overwritten.
-        scale : float
-            Norm of the right-hand side.
-        tolerance : float
-            Ratio of norms at which to stop.
-        most : int
-            Iterations after which to stop.
-        inverse : array, [n], or None
-            Of a diagonal preconditioner.
-        blocks : int or None
-            Sums that come with a product q = A p; None for a product without sums.
-
-        Returns
-        -------
-        ConjugateVectors
-        """
+        """Make the vectors of a solve; x, r, inverse [n]."""
 
     @abstractmethod
     def shared(self, sharing: Any) -> DeviceIteration | None:
-        """Make the tools for vectors that processes share; collective.
-
-        Parameters
-        ----------
-        sharing : Sharing
-            Of the entries of one component.
-
-        Returns
-        -------
-        DeviceIteration or None
-            None where their host iterates.
-        """
+        """Make the tools for vectors that processes share; collective."""
 
     @abstractmethod
     def capture(self, step: Callable[[], None], count: int, what: str) -> Any:
-        """Capture the launches of some steps; nothing runs.
-
-        Parameters
-        ----------
-        step : callable
-        count : int
-            Steps.
-        what : str
-            Name for the message if it is not possible.
-
-        Returns
-        -------
-        object or None
-            Its `launch` launches the steps on the current stream; call `release` after all its work is done. None if a
-            capture is not possible.
-        """
+        """Capture the launches of some steps; nothing runs."""
 
 
 class VectorSpace:
@@ -1138,18 +942,7 @@ HOST_VECTORS = VectorSpace(HOST)
 
 
 def scaled(vector: Any, k: int) -> Any:
-    """Multiply by 2^k, which is exact, in two steps where 2^k itself may be out of range.
-
-    Parameters
-    ----------
-    vector : array or float
-    k : int
-
-    Returns
-    -------
-    array or float
-        A new one.
-    """
+    """Multiply by 2^k, which is exact, in two steps where 2^k itself may be out of range."""
     if abs(k) <= _EXPONENT:
         return vector * 2.0**k
     return vector * 2.0 ** (k // 2) * 2.0 ** (k - k // 2)

@@ -184,19 +184,7 @@ def _unknowns(shape: str, order: int) -> NDArray[np.float64]:
 
 
 def unknowns(shape: str, order: int, counts: Sequence[int]) -> int:
-    """Count the unknowns of the continuous space on a box.
-
-    Parameters
-    ----------
-    shape : str
-    order : int
-    counts : sequence of int
-        Small boxes per direction.
-
-    Returns
-    -------
-    int
-    """
+    """Count the unknowns of the continuous space on a box."""
     total = _unknowns(shape, order)
     for count in counts:
         total = total[0] + count * total[1]
@@ -204,21 +192,7 @@ def unknowns(shape: str, order: int, counts: Sequence[int]) -> int:
 
 
 def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSize]:
-    """Sizes near the wanted numbers of unknowns, each once.
-
-    Parameters
-    ----------
-    shape : str
-        One that boxes can be cut into.
-    order : int
-    dofs : sequence of float
-        Wanted unknowns.
-
-    Returns
-    -------
-    list of GlobalSize
-        In order of size. Wanted numbers below one box of cells all give that box.
-    """
+    """Sizes near the wanted numbers of unknowns, each once."""
     dim = SHAPES[shape].dim
     n_modes = make_basis("modified", SHAPES[shape], order).n_modes
     cells = box(shape, (1,) * dim).n_cells
@@ -234,32 +208,7 @@ def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSi
 
 
 def global_bytes(benchmark: str, shape: str, order: int, size: GlobalSize, geometry: str, **options: Any) -> int:
-    """Estimate the memory that a problem on all of a mesh takes while it is set up, without a matrix.
-
-    Parameters
-    ----------
-    benchmark : str
-        Name in `BAKE_OFFS`.
-    shape : str
-    order : int
-    size : GlobalSize
-    geometry : str
-        "affine" or "deformed".
-    **options
-        See `Space`.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    NotSuitable
-        If no kernel serves it.
-    ArgumentError
-        For an unknown name or option.
-    """
+    """Estimate the memory that a problem on all of a mesh takes while it is set up, without a matrix."""
     space = Space(problem_mesh(shape, (1,) * SHAPES[shape].dim, geometry), order, **options)
     operator = BAKE_OFFS[benchmark].operator(space)
     vectors = 12 * size.unknowns * space.dtype.itemsize
@@ -323,22 +272,5 @@ class GlobalBlock(OneMesh):
         return BoundaryConditions(c0, dirichlet=0.0 if self.problem.dirichlet else None)
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build the measured operator.
-
-        Parameters
-        ----------
-        strategy, algorithm : str
-            A name, or "auto".
-        n_elements : int
-            That of the mesh.
-
-        Returns
-        -------
-        BuiltOperator
-
-        Raises
-        ------
-        NotSuitable
-            If the strategy cannot serve it.
-        """
+        """Build the measured operator."""
         return self.problem.built(self, strategy, algorithm)

@@ -55,23 +55,7 @@ MATRIX_BYTES = 80
 
 
 def matrix_refusal(what: str, space: Space, device: Device, most: float) -> str | None:
-    """Say why an operator is not assembled.
-
-    Parameters
-    ----------
-    what : str
-        What would use the matrix, for the message.
-    space : Space
-    device : Device
-        Of the operator.
-    most : float
-        Entries of element matrices that are assembled.
-
-    Returns
-    -------
-    str or None
-        None if it is.
-    """
+    """Say why an operator is not assembled."""
     entries = sum(block.n_elements * block.n_modes**2 for block in space.blocks)
     if device.name != HOST.name:
         return f"{what} is measured on the host alone, the operator computes on a GPU"

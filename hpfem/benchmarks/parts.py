@@ -22,17 +22,7 @@ _ONCE = {
 
 
 def suite_records(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
-    """Make records of a run for a result file.
-
-    Parameters
-    ----------
-    measurements : sequence of Measurement
-
-    Returns
-    -------
-    list of dict
-        Of each measurement; at smaller sizes without what follows from the largest one.
-    """
+    """Make records of a run for a result file."""
     largest: dict[Case, int] = {}
     for measured in measurements:
         case = Case.of(vars(measured))
@@ -109,22 +99,7 @@ def settings_of(document: Mapping[str, Any]) -> SuiteSettings:
 
 
 def cases_of(part: Mapping[str, Any]) -> set[Case]:
-    """Find the cases that a document has entries of; checks the entries and the runs on the way.
-
-    Parameters
-    ----------
-    part : mapping
-        From `suite_document`.
-
-    Returns
-    -------
-    set of Case
-
-    Raises
-    ------
-    ArgumentError
-        If they are not what `hpfem bench` writes.
-    """
+    """Find the cases that a document has entries of; checks the entries and the runs on the way."""
     what = "runs"
     try:
         for run in part["runs"]:

@@ -48,21 +48,7 @@ def _cells_per_box(shape: str) -> int:
 
 
 def _box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
-    """Small boxes and copies of them for a wanted number of cells.
-
-    Parameters
-    ----------
-    shape : str
-    n_cells : float
-        Wanted number of cells.
-
-    Returns
-    -------
-    counts : tuple of int
-        Small boxes per direction of a patch.
-    copies : int
-        Patches.
-    """
+    """Small boxes and copies of them for a wanted number of cells."""
     dim = SHAPES[shape].dim
     wanted = max(n_cells / _cells_per_box(shape), 1.0)
     most, *across = PATCH[dim]
@@ -125,41 +111,13 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
 
 
 def deformed(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Deform the unit box smoothly, so that every cell is curved.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-
-    Returns
-    -------
-    ndarray, [n, D]
-        The deformation has period 1 along every axis.
-    """
+    """Deform the unit box smoothly, so that every cell is curved; points [n, D] -> [n, D]."""
     angle = 2 * np.pi * points
     return points + WAVE * np.sin(np.roll(angle, 1, axis=1) + 0.4) * np.cos(angle - 0.3)
 
 
 def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
-    """Mesh of a patch of a benchmark problem.
-
-    Parameters
-    ----------
-    shape : str
-    counts : tuple of int
-        Small boxes per direction.
-    geometry : str
-        "affine": straight, constant Jacobians; "multilinear": straight; "deformed": curved cells of order 2.
-
-    Returns
-    -------
-    Mesh
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown geometry or shape.
-    """
+    """Mesh of a patch of a benchmark problem."""
     if geometry not in GEOMETRIES:
         raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both, all")
     mesh = box(shape, counts)
@@ -236,18 +194,7 @@ def problem_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geo
 
 
 def random_field(space: Space, state: str) -> Field:
-    """Make a field of normally distributed numbers, the same ones every time.
-
-    Parameters
-    ----------
-    space : Space
-    state : str
-
-    Returns
-    -------
-    Field
-        Of one component.
-    """
+    """Make a field of normally distributed numbers, the same ones every time."""
     field, rng = space.zeros(state), np.random.default_rng(0)
     for array in field.arrays:
         array[...] = rng.standard_normal(array.shape)
@@ -308,44 +255,15 @@ class BuiltOperator(ABC):
     reference = "NumPy's"
 
     def error(self) -> float | None:
-        """Apply it once, and compare with NumPy's result.
-
-        Returns
-        -------
-        float or None
-            Largest difference, relative to the largest entry; NaN if a part of the result was not written. None if it
-            is not compared.
-        """
+        """Apply it once, and compare with NumPy's result."""
         return None
 
     @abstractmethod
     def on(self, n_elements: int) -> Application:
-        """Make it ready to be timed.
-
-        Parameters
-        ----------
-        n_elements : int
-            From `sizes`.
-
-        Returns
-        -------
-        Application
-            Valid until the next one is made.
-        """
+        """Make it ready to be timed."""
 
     def phases(self, n_elements: int) -> Iterator[Application]:
-        """Make all that is timed ready, one after the other; the first is the application.
-
-        Parameters
-        ----------
-        n_elements : int
-            From `sizes`.
-
-        Yields
-        ------
-        Application
-            Valid until the next one is made.
-        """
+        """Make all that is timed ready, one after the other; the first is the application."""
         yield self.on(n_elements)
 
 
@@ -360,27 +278,11 @@ class OneMesh:
     size: ProblemSize
 
     def sizes(self, dofs: Sequence[float]) -> list[int]:
-        """Numbers of elements to measure.
-
-        Parameters
-        ----------
-        dofs : sequence of float
-            Means nothing here.
-
-        Returns
-        -------
-        list of int
-            That of the mesh.
-        """
+        """Numbers of elements to measure."""
         return [self.size.n_cells]
 
     def auto(self, n_elements: int) -> None:
-        """Strategy and algorithm that "auto" takes are not asked for; see `TiledProblem.auto`.
-
-        Parameters
-        ----------
-        n_elements : int
-        """
+        """Strategy and algorithm that "auto" takes are not asked for; see `TiledProblem.auto`."""
 
 
 class MeshBlock(OneMesh):
@@ -417,24 +319,7 @@ class MeshBlock(OneMesh):
         self.space = problem_space(shape, order, size, geometry, backend=backend, **options)
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build the operator.
-
-        Parameters
-        ----------
-        strategy, algorithm : str
-            A name, or "auto".
-        n_elements : int
-            That of the mesh.
-
-        Returns
-        -------
-        BuiltOperator
-
-        Raises
-        ------
-        NotSuitable
-            If the strategy cannot serve it.
-        """
+        """Build the operator."""
         how = {"strategy": strategy, "algorithm": algorithm, "precision": self.precision}
         return _MeshOperator(BENCHMARKS[self.benchmark](self.space, **how))
 

@@ -36,16 +36,7 @@ _PARTS: Mapping[str, type] = {"settings": dict, "machine": dict, "runs": list, "
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Round the floats of a record to seven digits: more digits are noise, and files stay small.
-
-    Parameters
-    ----------
-    record : mapping
-
-    Returns
-    -------
-    dict
-    """
+    """Round the floats of a record to seven digits: more digits are noise, and files stay small."""
     return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in record.items()}
 
 
@@ -140,18 +131,7 @@ class Measurement:
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table in Markdown.
-
-    Parameters
-    ----------
-    headings : sequence of str
-    rows : sequence of sequences of str
-
-    Returns
-    -------
-    str
-        Without a line's end after the last row.
-    """
+    """Write a table in Markdown."""
     first, *others = ("| " + " | ".join(row) + " |" for row in (headings, *rows))
     return "\n".join([first, "|---" * len(headings) + "|", *others])
 

@@ -28,19 +28,7 @@ Timed = tuple[Measurement, BuiltOperator]
 
 
 def measure_rooflines(settings: Settings, quick: bool = False) -> dict[str, Roofline]:
-    """Measure the machine's limits in every precision.
-
-    Parameters
-    ----------
-    settings : BenchSettings or SuiteSettings
-    quick : bool
-        Smaller arrays.
-
-    Returns
-    -------
-    dict
-        Roofline by precision.
-    """
+    """Measure the machine's limits in every precision."""
     backend = choose_backend(settings.backend)
     return {dtype: backend.roofline(dtype, quick) for dtype in settings.dtypes}
 

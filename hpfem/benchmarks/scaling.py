@@ -51,18 +51,7 @@ _NEIGHBOURS, _FACES = 26, 6
 
 
 def unknowns_per_box(shape: str, order: int) -> float:
-    """Count the unknowns that a small box adds to a large one.
-
-    Parameters
-    ----------
-    shape : str
-        Of a box's cells, or "mixed".
-    order : int
-
-    Returns
-    -------
-    float
-    """
+    """Count the unknowns that a small box adds to a large one."""
     if shape == "mixed":
         return sum(unknowns_per_box(own, order) for own in MIXED) / len(MIXED)
     closed = box(shape, 3, periodic=("x", "y", "z"), comm=ALONE)
@@ -70,16 +59,7 @@ def unknowns_per_box(shape: str, order: int) -> float:
 
 
 def factors(n: int) -> tuple[int, int, int]:
-    """Factorise the number of processes, such that their boxes form one that is nearly a cube.
-
-    Parameters
-    ----------
-    n : int
-
-    Returns
-    -------
-    tuple of int
-    """
+    """Factorise the number of processes, such that their boxes form one that is nearly a cube."""
     found = [
         (a, b, n // a // b) for a in range(1, n + 1) if n % a == 0 for b in range(1, n // a + 1) if n // a % b == 0
     ]
@@ -87,45 +67,14 @@ def factors(n: int) -> tuple[int, int, int]:
 
 
 def box_counts(shape: str, order: int, unknowns: float, parts: int = 1) -> tuple[int, ...]:
-    """Small boxes in each direction of a box of some unknowns.
-
-    Parameters
-    ----------
-    shape : str
-    order : int
-    unknowns : float
-        Of each part.
-    parts : int
-
-    Returns
-    -------
-    tuple of int
-    """
+    """Small boxes in each direction of a box of some unknowns."""
     side = max(1, round((unknowns / unknowns_per_box(shape, order)) ** (1 / 3)))
     counts = [side * n for n in factors(parts)]
     return (max(counts[0], len(MIXED)) if shape == "mixed" else counts[0], *counts[1:])
 
 
 def expected_seconds(alone: float, unknowns: float, parts: int, link: float = LINK, size: int = 8) -> float:
-    """Seconds of an iteration by the model of the module.
-
-    Parameters
-    ----------
-    alone : float
-        Seconds of an iteration of one process on its unknowns.
-    unknowns : float
-        Of each process; those on the faces of a cube are exchanged.
-    parts : int
-        Processes.
-    link : float
-        Bytes a second that a process sends.
-    size : int
-        Bytes of a number.
-
-    Returns
-    -------
-    float
-    """
+    """Seconds of an iteration by the model of the module."""
     if parts == 1:
         return alone
     sides = [min(2, n - 1) for n in factors(parts)]
@@ -195,12 +144,7 @@ class ScalingRun:
         self.phases[name] = self.comm.max(perf_counter() - start)
 
     def mesh(self) -> Mesh:
-        """Make the mesh; each process gets its part.
-
-        Returns
-        -------
-        Mesh
-        """
+        """Make the mesh; each process gets its part."""
         parts = self.comm.size if self.scaling == "weak" else 1
         counts = box_counts(self.shape, self.order, self.unknowns, parts)
         # Cells of one shape however many processes there are: iterations of whole solutions depend on it.
@@ -211,18 +155,7 @@ class ScalingRun:
         return (mesh if self.geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
 
     def measure(self) -> dict[str, Any]:
-        """Set it up and iterate.
-
-        Returns
-        -------
-        dict
-            A record for result files.
-
-        Raises
-        ------
-        OutOfMemory
-            The message says what each part takes.
-        """
+        """Set it up and iterate."""
         with self._phase("mesh"):
             mesh = self.mesh()
         with self._phase("space"):
@@ -321,19 +254,6 @@ def needed_bytes(space: Space, size: int) -> dict[str, float]:
     """Estimate the memory of conjugate gradients where a space computes.
 
     Index tables are sorted before factors are made, so that both need not fit together.
-
-    Parameters
-    ----------
-    space : Space
-    size : int
-        Unknowns.
-
-    Returns
-    -------
-    dict
-        Bytes of "geometry factors" if they are stored, "index tables", "local numbers" and "vectors", which are there
-        at the same time; and of "sorting". Tables are counted with and without conditions, of which the benchmark makes
-        the first ones.
     """
     backend, number = choose_backend(space.backend), space.dtype.itemsize
     found = backend.product_needs(space.n_dofs, size, 1, space.dtype)[backend.device().name]
@@ -350,17 +270,7 @@ def needed_bytes(space: Space, size: int) -> dict[str, float]:
 
 
 def merged(rows: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge records; the later one counts for the same problem and number of processes.
-
-    Parameters
-    ----------
-    rows, more : sequence of dict
-
-    Returns
-    -------
-    list of dict
-        By problem and processes.
-    """
+    """Merge records; the later one counts for the same problem and number of processes."""
     kept = {(*_problem(row), row["ranks"]): dict(row) for row in (*rows, *more)}
     return [kept[key] for key in sorted(kept)]
 
@@ -379,17 +289,7 @@ def _problem(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Rate per process relative to that of the same problem on the fewest processes.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-
-    Returns
-    -------
-    list of float
-        For each row. Weak scaling is relative to processes alone, if these were measured.
-    """
+    """Rate per process relative to that of the same problem on the fewest processes."""
     found = []
     for row in rows:
         beside = {**row, "scaling": "alone"}

@@ -48,19 +48,7 @@ POOL_BYTES = 40 << 30
 
 
 def few_elements(shape: str, geometry: str) -> Mesh:
-    """Mesh of the elements that are copied.
-
-    Parameters
-    ----------
-    shape : str
-        One that boxes can be cut into.
-    geometry : str
-        "affine": sheared; "multilinear": straight; "deformed": curved, of order 2.
-
-    Returns
-    -------
-    Mesh
-    """
+    """Mesh of the elements that are copied."""
     dim = SHAPES[shape].dim
     mesh = box(shape, (1,) * dim)
     if mesh.n_cells < FEW_CELLS:
@@ -103,29 +91,13 @@ class TiledKernel:
             kernel.factors = xp.tile(factors, (copies, *(1 for _ in factors.shape[1:])))
 
     def resize(self, n_elements: int) -> None:
-        """Work on fewer elements from now on.
-
-        Parameters
-        ----------
-        n_elements : int
-            At most as many as it was built for.
-        """
+        """Work on fewer elements from now on."""
         self.geometry.size = n_elements
         if hasattr(self.kernel, "n_elements"):
             self.kernel.n_elements = n_elements
 
     def nbytes(self, fields: int) -> int:
-        """Count the compulsory bytes of applications to components of a field.
-
-        Parameters
-        ----------
-        fields : int
-            How many.
-
-        Returns
-        -------
-        int
-        """
+        """Count the compulsory bytes of applications to components of a field."""
         return fields * operator_bytes(self.kernel.problem, fields) * self.geometry.size
 
     @property
@@ -189,24 +161,7 @@ class TiledProblem:
                 pool.free_all_blocks()
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
-        """Choose and build a kernel; see `hpfem.tuning.choose`.
-
-        Parameters
-        ----------
-        strategy, algorithm : str
-            A name, or "auto".
-        n_elements : int
-
-        Returns
-        -------
-        Choice
-            Its kernel's geometry is a `RepeatedGeometry`.
-
-        Raises
-        ------
-        NotSuitable
-            If it cannot serve the problem.
-        """
+        """Choose and build a kernel; see `hpfem.tuning.choose`."""
         usual = choose(self.tiled(n_elements), strategy, algorithm, self.backend)
         if self._source is None:
             return usual
@@ -215,16 +170,8 @@ class TiledProblem:
         return Choice(config, self.backend.name, provider.build(problem, config.options), "asked for", ())
 
     def sources(self, choice: Choice) -> list[TiledProblem]:
-        """Make the problem with each source of geometric factors that the strategy of a choice offers beside its own.
-
-        Parameters
-        ----------
-        choice : Choice
-
-        Returns
-        -------
-        list of TiledProblem
-            They share the arrays of this one.
+        """Make the problem with each source of geometric factors that the strategy of a choice offers beside its
+        own.
         """
         own, found = choice.kernel.problem, list[TiledProblem]()
         provider, problem = self.backend.strategy(choice.strategy), self.tiled(own.n_elements, own.algorithm)
@@ -237,31 +184,11 @@ class TiledProblem:
         return found
 
     def sizes(self, dofs: Sequence[float]) -> list[int]:
-        """Numbers of elements to measure.
-
-        Parameters
-        ----------
-        dofs : sequence of float
-            Wanted degrees of freedom.
-
-        Returns
-        -------
-        list of int
-            The largest first; odd, so that kernels that take several elements at a time have a tail.
-        """
+        """Numbers of elements to measure."""
         return sorted({math.ceil(wanted / self.problem.n_modes) | 1 for wanted in dofs}, reverse=True)
 
     def auto(self, n_elements: int) -> tuple[str, ...]:
-        """Strategy and algorithm that "auto" takes.
-
-        Parameters
-        ----------
-        n_elements : int
-
-        Returns
-        -------
-        (str, str), or () if no kernel is suitable
-        """
+        """Strategy and algorithm that "auto" takes."""
         try:
             choice = self.choose("auto", "auto", n_elements)
         except (NotSuitable, ArgumentError, DeviceError):
@@ -269,20 +196,7 @@ class TiledProblem:
         return choice.strategy, choice.algorithm
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build the operator; see `TiledProblem.choose`.
-
-        Parameters
-        ----------
-        strategy, algorithm : str
-            A name, or "auto".
-        n_elements : int
-            The largest number that it will be applied to.
-
-        Returns
-        -------
-        BuiltOperator
-            It shares its arrays with the others of that size.
-        """
+        """Build the operator; see `TiledProblem.choose`."""
         choice = self.choose(strategy, algorithm, n_elements)
         if self._shared is None or self._shared[0].shape[1] != n_elements:
             self.free_unused_memory()
@@ -290,17 +204,7 @@ class TiledProblem:
         return _TiledOperator(self, choice, *self._shared)
 
     def tiled(self, n_elements: int, algorithm: str = "collocated") -> BlockProblem:
-        """Problem on copies of the elements.
-
-        Parameters
-        ----------
-        n_elements : int
-        algorithm : str
-
-        Returns
-        -------
-        BlockProblem
-        """
+        """Problem on copies of the elements."""
         # On a device factors are large: they are copied there, and kernels for fewer elements share them.
         device, copies = self._vectors.device, np.arange(n_elements) % self.problem.n_elements
         geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=device.name == HOST.name)
@@ -311,36 +215,14 @@ class TiledProblem:
         return replace(self.problem, geometry=geometry, algorithm=algorithm, fields=fields)
 
     def arrays(self, n_elements: int) -> tuple[Any, Any]:
-        """Coefficients, and memory for a result.
-
-        Parameters
-        ----------
-        n_elements : int
-
-        Returns
-        -------
-        tuple of array, [components, n_elements, n_input or n_output]
-            On the device.
-        """
+        """Coefficients, and memory for a result; -> [components, n_elements, n_input or n_output]."""
         given = self._vectors.from_host(self._given)
         u = self.xp.tile(given, (1, -(-n_elements // given.shape[1]), 1))[:, :n_elements]
         u = self.xp.ascontiguousarray(u)
         return u, self.xp.empty((*u.shape[:2], self.problem.n_output), u.dtype)
 
     def error(self, kernel: TiledKernel, u: Any, out: Any) -> float:
-        """Apply a kernel, and compare its result on every copy with NumPy's.
-
-        Parameters
-        ----------
-        kernel : TiledKernel
-        u, out : array
-            From `arrays`.
-
-        Returns
-        -------
-        float
-            Largest difference, relative to the largest entry; NaN if a part of the result was not written.
-        """
+        """Apply a kernel, and compare its result on every copy with NumPy's."""
         n, wanted = u.shape[1], self._vectors.from_host(self._wanted)
         out.fill(float("nan"))
         kernel.kernel.apply(u, out)

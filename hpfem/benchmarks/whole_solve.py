@@ -50,17 +50,7 @@ PEER_ITERATIONS, SLOW_REPEATS = 2000, 3
 
 
 def source(*x: Any) -> Any:
-    """The right-hand side of the problem.
-
-    Parameters
-    ----------
-    *x : arrays
-        Coordinates.
-
-    Returns
-    -------
-    array
-    """
+    """The right-hand side of the problem."""
     result = np.sin(1.5 * x[0])
     for i, c in enumerate(x[1:], start=1):
         result = result * np.sin(1.5 * c + 0.3 * i)
@@ -126,13 +116,7 @@ class MeasuredSolve(BuiltOperator):
         )
 
     def solve(self) -> dict[str, float]:
-        """Solve once, from a mesh to the solution.
-
-        Returns
-        -------
-        {str: float}
-            Seconds of each phase.
-        """
+        """Solve once, from a mesh to the solution."""
         gc.collect()  # memory of the previous solve is held until then
         mesh = self._mesh()
         began = perf_counter()
@@ -180,13 +164,7 @@ class MeasuredSolve(BuiltOperator):
             self.refused = [*self.refused, {"phase": "pyamg", "reason": peer}]
 
     def peer(self) -> Application | str:
-        """Solve the same with the assembled matrix, by SciPy and pyamg.
-
-        Returns
-        -------
-        Application or str
-            Why there is none.
-        """
+        """Solve the same with the assembled matrix, by SciPy and pyamg."""
         from pyamg import smoothed_aggregation_solver
 
         problem = self._problem(Space(self._mesh(), **self._options), "none")

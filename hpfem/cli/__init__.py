@@ -45,17 +45,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose error messages take one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong and exit with code 2.
-
-        Parameters
-        ----------
-        message : str
-
-        Raises
-        ------
-        SystemExit
-            Always.
-        """
+        """Print what is wrong and exit with code 2."""
         end_all(2, lambda: self._print_message(f"{self.prog}: error: {message} (see {self.prog} --help)\n", sys.stderr))
         self.exit(2)
 
@@ -66,12 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of the whole command line.
-
-    Returns
-    -------
-    ArgumentParser
-    """
+    """Make the parser of the whole command line."""
     parser = Parser(
         prog="hpfem",
         description="High-order finite element operators on meshes that mix element shapes.",

@@ -59,49 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def operator_class(name: str) -> Any:
-    """Look an operator up.
-
-    Parameters
-    ----------
-    name : str
-        In any case, with or without - and _.
-
-    Returns
-    -------
-    callable
-        (space, **options) -> operator.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none of that name.
-    """
+    """Look an operator up."""
     by_key = {known.lower(): known for known in OPERATORS}
     return OPERATORS[by_key.get(name.lower().replace("-", "").replace("_", ""), name)]
 
 
 def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], arguments: argparse.Namespace) -> Any:
-    """Make an operator with the coefficients given.
-
-    Parameters
-    ----------
-    space : Space
-    name : str
-        As for `operator_class`.
-    given : mapping
-        Coefficients as they were typed.
-    arguments : Namespace
-        The command's: strategy, algorithm and precision.
-
-    Returns
-    -------
-    Operator, FwdTrans or InverseMass
-
-    Raises
-    ------
-    ArgumentError
-        For a coefficient or a precision that it does not take, or an unknown strategy or algorithm.
-    """
+    """Make an operator with the coefficients given."""
     cls = operator_class(name)
     takes = inspect.signature(cls).parameters
     for key in given:
@@ -120,19 +84,7 @@ def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], a
 
 
 def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tuple[Field, Field]:
-    """Make the operator's argument of the field.
-
-    Parameters
-    ----------
-    operator : Operator
-    space : Space
-    expression : FieldExpression
-
-    Returns
-    -------
-    tuple of Field
-        The field as a function, and in the state that the operator takes.
-    """
+    """Make the operator's argument of the field."""
     if operator.input_state == "coeff":
         u = space.project(expression)
         return u, u

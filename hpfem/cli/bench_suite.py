@@ -17,22 +17,7 @@ from .bench_tables import print_suite
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Read a part: "1/2" is the first of two.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    tuple of int
-        Number and count.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
+    """Read a part: "1/2" is the first of two."""
     match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text, re.ASCII)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ArgumentError(f"part {text!r} is not understood; write 1/2 for the first of two parts")
@@ -40,13 +25,7 @@ def parse_part(text: str) -> tuple[int, int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the whole benchmark.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Gets the options.
-    """
+    """Add the options of the whole benchmark."""
     group = parser.add_argument_group("the whole benchmark (with --backend cuda, or --tiled)")
     add = partial(options.add, group)
     text = "measure kernels alone, on copies of a few elements (always so on a GPU)"
@@ -67,22 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wanted(arguments: argparse.Namespace) -> bool:
-    """Say whether the whole benchmark is asked for.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    ArgumentError
-        If its options are used without it.
-    """
+    """Say whether the whole benchmark is asked for."""
     names = ("sustained", "sources", "part", "budget", "resume")
     given = [name for name in names if getattr(arguments, name) is not None]
     if arguments.merge and given:
@@ -101,26 +65,7 @@ def wanted(arguments: argparse.Namespace) -> bool:
 def earlier_results(
     arguments: argparse.Namespace, settings: SuiteSettings, run: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Read the results that --resume keeps.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-    settings : SuiteSettings
-    run : mapping
-        Machine and part of the run that is continued.
-
-    Returns
-    -------
-    dict or None
-        None without --resume.
-
-    Raises
-    ------
-    ArgumentError
-        If they do not belong to this run.
-    """
+    """Read the results that --resume keeps."""
     if arguments.resume is None:
         return None
     earlier = read_results(arguments.resume)

@@ -11,13 +11,7 @@ Record = Mapping[str, Any]
 
 
 def print_bench(result: Record) -> None:
-    """Print the best throughput over the sizes: a line per shape, geometry, phase, strategy and algorithm.
-
-    Parameters
-    ----------
-    result : mapping
-        Result of a run on meshes.
-    """
+    """Print the best throughput over the sizes: a line per shape, geometry, phase, strategy and algorithm."""
     settings, roofline = result["settings"], result["roofline"]
     phases = ("phase",) if any("phase" in record for record in result["results"]) else ()
     # "auto" may take different algorithms at different orders; where phases are compared, also different strategies.
@@ -68,13 +62,7 @@ def _gains(records: list[Record]) -> Iterator[Record]:
 
 
 def print_suite(result: Record) -> None:
-    """Print the fastest at the largest size: a line per benchmark, dtype, geometry and shape.
-
-    Parameters
-    ----------
-    result : mapping
-        Result of a run on kernels alone.
-    """
+    """Print the fastest at the largest size: a line per benchmark, dtype, geometry and shape."""
     _print_by_order(
         "fastest at the largest size: GDoF/s, share of the roofline, strategy",
         ("benchmark", "dtype", "geometry", "shape"),

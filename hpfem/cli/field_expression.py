@@ -94,22 +94,7 @@ class FieldExpression:
         return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], float) else None
 
     def __call__(self, *coordinates: Any) -> Any:
-        """Values at points.
-
-        Parameters
-        ----------
-        *coordinates : array_like
-            D arrays of one shape.
-
-        Returns
-        -------
-        ndarray, or list of ndarray with more than one component
-
-        Raises
-        ------
-        ArgumentError
-            If there are not D coordinates.
-        """
+        """Values at points."""
         if len(coordinates) != self.dim:
             raise ArgumentError(f"field expression {self.text!r} takes {self.dim} coordinates, got {len(coordinates)}")
         arrays = [np.asarray(c, dtype=np.float64) for c in coordinates]
@@ -124,25 +109,7 @@ def _value(operand: Operand, coordinates: list[Any]) -> Any:
 
 
 def parse_field(text: str, dim: int) -> FieldExpression:
-    """Read a field expression.
-
-    Parameters
-    ----------
-    text : str
-        At most `MAX_LENGTH` characters; commas at the top level separate components.
-    dim : int
-        1, 2 or 3: the coordinates x, y, z that there are.
-
-    Returns
-    -------
-    FieldExpression
-
-    Raises
-    ------
-    ArgumentError
-        For anything but an expression of the coordinates, numbers, `CONSTANTS`, `FUNCTIONS`, + - * / ** and
-        comparisons; the message says what and at which column.
-    """
+    """Read a field expression."""
     if len(text) > MAX_LENGTH:
         raise ArgumentError(f"field expression of {len(text)} characters; at most {MAX_LENGTH} are read")
     source = text.strip()

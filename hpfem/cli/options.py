@@ -35,22 +35,7 @@ def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def parse_orders(text: str) -> tuple[int, ...]:
-    """Read orders: "4", "2:8" (both ends included), "1,3,5", "1:3,6".
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    tuple of int
-        Each once, as they come.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else, or orders outside 1 to `MAX_ORDER`.
-    """
+    """Read orders: "4", "2:8" (both ends included), "1,3,5", "1:3,6"."""
     orders: list[int] = []
     for part in text.split(","):
         ends = part.strip().split(":")
@@ -64,21 +49,7 @@ def parse_orders(text: str) -> tuple[int, ...]:
 
 
 def parse_order(text: str) -> int | dict[str, int]:
-    """Read the order of a space: "4", or "hex=3,tet=4".
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    int or {shape name: int}
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
+    """Read the order of a space: "4", or "hex=3,tet=4"."""
     if "=" not in text:
         orders = parse_orders(text)
         if len(orders) != 1:
@@ -95,22 +66,7 @@ def parse_order(text: str) -> int | dict[str, int]:
 
 
 def parse_dofs(text: str) -> tuple[float, ...]:
-    """Read sizes: "1e5", "1e4,1e6", or "1e3:1e6" for 1e3, 3e3, 1e4, ... 1e6.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    tuple of float
-        Ascending, each once.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else, or sizes outside 1 to 1e11.
-    """
+    """Read sizes: "1e5", "1e4,1e6", or "1e3:1e6" for 1e3, 3e3, 1e4, ... 1e6."""
     sizes: list[float] = []
     for part in text.split(","):
         try:
@@ -125,22 +81,7 @@ def parse_dofs(text: str) -> tuple[float, ...]:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Read names separated by commas.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    tuple of str
-        Each once, as they come.
-
-    Raises
-    ------
-    ArgumentError
-        If there are none.
-    """
+    """Read names separated by commas."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise ArgumentError("no name given; separate names by commas")
@@ -148,22 +89,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_quadrature(text: str) -> str | int | None:
-    """Read a quadrature: "default", "gauss", "collocated", "simplex" or a number of additional points.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    None, str or int
-        As `Space` takes it.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
+    """Read a quadrature: "default", "gauss", "collocated", "simplex" or a number of additional points."""
     if text in ("gauss", "collocated", "simplex"):
         return text
     if text == "default":
@@ -176,42 +102,14 @@ def parse_quadrature(text: str) -> str | int | None:
 
 
 def parse_positive(text: str) -> int:
-    """Read an integer from 1 to 10000.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
+    """Read an integer from 1 to 10000."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 10000):
         raise ArgumentError(f"{text!r} is not a number from 1 to 10000")
     return int(text)
 
 
 def parse_seconds(text: str) -> float:
-    """Read a time.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ArgumentError
-        For anything but a number of seconds from 0 to a day.
-    """
+    """Read a time."""
     try:
         seconds = float(text)
     except ValueError:
@@ -222,27 +120,7 @@ def parse_seconds(text: str) -> float:
 
 
 def by_name(option: str, texts: Sequence[str], names: Collection[str]) -> dict[str | None, str]:
-    """Sort expressions by the regions or boundaries that they are for.
-
-    Parameters
-    ----------
-    option : str
-        Name of the option in messages.
-    texts : sequence of str
-        Each an expression, or NAME: expression.
-    names : collection of str
-        The existing names, for the advice in messages.
-
-    Returns
-    -------
-    {name or None: expression}
-        None for one without a name.
-
-    Raises
-    ------
-    ArgumentError
-        If there are two for one name or without one.
-    """
+    """Sort expressions by the regions or boundaries that they are for."""
     found: dict[str | None, str] = {}
     for text in texts:
         start, equals, rest = text.partition("=")
@@ -257,27 +135,7 @@ def by_name(option: str, texts: Sequence[str], names: Collection[str]) -> dict[s
 
 
 def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldExpression | ByRegion:
-    """Read a coefficient of an operator.
-
-    Parameters
-    ----------
-    name : str
-        Its name in messages.
-    texts : sequence of str
-        An expression of the coordinates, or REGION: expression for each region; one without a region is for the rest.
-    space : Space
-
-    Returns
-    -------
-    float, FieldExpression or ByRegion
-        A number where the expression is constant.
-
-    Raises
-    ------
-    ArgumentError
-        For a text that is not an expression, a wrong number of components (right are D for a velocity; 1, D or D x D
-        for a diffusivity; else one), or regions that do not fit.
-    """
+    """Read a coefficient of an operator."""
     d = space.dim
     components = {"velocity": (d,), "diffusivity": (1, d, d * d)}.get(name, (1,))
 
@@ -301,45 +159,17 @@ def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldE
 
 
 def add(parser: Any, names: str, parse: Callable[[str], Any], metavar: str, text: str, **more: Any) -> None:
-    """Add an option whose value is read by one of the functions above.
-
-    Parameters
-    ----------
-    parser : ArgumentParser or group of one
-        Gets the option.
-    names : str
-        Names of the option, separated by blanks.
-    parse : callable
-        Reads the value, or raises an ArgumentError.
-    metavar, text : str
-        Name of the value in the help, and the text of the help.
-    **more
-        See `ArgumentParser.add_argument`.
-    """
+    """Add an option whose value is read by one of the functions above."""
     parser.add_argument(*names.split(), type=_checked(parse), metavar=metavar, help=text, **more)
 
 
 def add_order_option(parser: argparse.ArgumentParser) -> None:
-    """Add the order of a space.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Gets the option.
-    """
+    """Add the order of a space."""
     add(parser, "--order", parse_order, "P", "polynomial order, or one per shape: hex=3,tet=4 (default 4)", default=4)
 
 
 def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> None:
-    """Add the options of a space and of where its operators run.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Gets the options.
-    both : bool
-        Whether both dtypes can be asked for at once. Then dtype and basis have no default.
-    """
+    """Add the options of a space and of where its operators run."""
     group = parser.add_argument_group("space")
     text = f"{', '.join(BASES)} (default modified{'; lagrange for bp5' if both else ''})"
     group.add_argument("--basis", default=None if both else "modified", metavar="NAME", help=text)
@@ -351,13 +181,7 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
 
 
 def add_choice_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose how an operator computes.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Gets the options.
-    """
+    """Add the options that choose how an operator computes."""
     group = parser.add_argument_group("computation")
     group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
     algorithms = ", ".join(("auto", *ALGORITHMS))
@@ -366,66 +190,25 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_precision_option(parser: argparse._ActionsContainer) -> None:
-    """Add the option of an operator's precision.
-
-    Parameters
-    ----------
-    parser : ArgumentParser or group
-        Gets the option.
-    """
+    """Add the option of an operator's precision."""
     text = "mixed allows geometric factors in float32 (default full)"
     parser.add_argument("--precision", default="full", metavar="NAME", help=text)
 
 
 def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> None:
-    """Add the options of what is timed.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Gets the options.
-    repeats : int or None
-        Default number of timings.
-    """
+    """Add the options of what is timed."""
     group = parser.add_argument_group("timing")
     add(group, "--repeats", parse_positive, "N", "timings of each problem (default 9)", default=repeats)
     add(group, "--threads", parse_positive, "N", "number of threads (default 1)", default=1)
 
 
 def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments of `Space`, without mesh and order.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        With the options of `add_space_options`.
-
-    Returns
-    -------
-    dict
-    """
+    """Keyword arguments of `Space`, without mesh and order."""
     return {name: getattr(arguments, name) for name in ("basis", "quadrature", "dtype", "backend")}
 
 
 def output_file(text: str, suffix: str | None = None) -> Path:
-    """Check, before any work, that a file can be written.
-
-    Parameters
-    ----------
-    text : str
-        Its path.
-    suffix : str, optional
-        Required end of the name; by default it is not checked here.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ArgumentError
-        If its name ends otherwise, it is not a regular file, or its folder does not exist or cannot be written to.
-    """
+    """Check, before any work, that a file can be written."""
     path = file_path(text)
     if suffix is not None and path.suffix != suffix:
         raise ArgumentError(f"cannot write {path_text(text)!r}: give a name that ends in {suffix}")
@@ -434,22 +217,7 @@ def output_file(text: str, suffix: str | None = None) -> Path:
 
 
 def output_folder(text: str) -> Path:
-    """Make a folder for results, if it is not there.
-
-    Parameters
-    ----------
-    text : str
-        Its path.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ArgumentError
-        If it has no name, or cannot be made or written to.
-    """
+    """Make a folder for results, if it is not there."""
     if not text:
         raise ArgumentError("the name of the folder is empty; write . for this one")
     path = file_path(text)

@@ -20,18 +20,8 @@ WIDE = 200
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print a line of a result at once, on the first process; if the reader has stopped (`| head -1`), drop the rest.
-
-    Parameters
-    ----------
-    text : str
-    end : str
-        End of the line.
-
-    Raises
-    ------
-    ArgumentError
-        If it cannot be written.
+    """Print a line of a result at once, on the first process; if the reader has stopped (`| head -1`), drop the
+    rest.
     """
     if world().rank:
         return
@@ -52,38 +42,12 @@ def drop_output() -> None:
 
 
 def print_json(obj: Any) -> None:
-    """Print JSON; NumPy numbers become numbers, NaN and infinities null.
-
-    Parameters
-    ----------
-    obj : object
-        See `hpfem.support.files.write_json`.
-
-    Raises
-    ------
-    ArgumentError
-        If something in it has no JSON form.
-    """
+    """Print JSON; NumPy numbers become numbers, NaN and infinities null."""
     say(json.dumps(plain(obj), indent=1, allow_nan=False))
 
 
 def show(arguments: argparse.Namespace, result: Any, table: Callable[[], None]) -> None:
-    """Print a result as JSON where that is asked for, else as a table.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        With `json`: whether to print JSON.
-    result : object
-        See `print_json`.
-    table : callable
-        Prints the table.
-
-    Raises
-    ------
-    ArgumentError
-        If standard output cannot be written.
-    """
+    """Print a result as JSON where that is asked for, else as a table."""
     if arguments.json:
         print_json(result)
     else:
@@ -91,27 +55,13 @@ def show(arguments: argparse.Namespace, result: Any, table: Callable[[], None]) 
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
-    """Print pairs, one per line.
-
-    Parameters
-    ----------
-    pairs : iterable of (str, str)
-        A short name, and its description.
-    """
+    """Print pairs, one per line."""
     for name, text in pairs:
         say(f"{name:11} {text}")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; numbers are right-aligned.
-
-    Parameters
-    ----------
-    title : str
-    columns : sequence of str
-        Headings; a column is right-aligned if its heading starts with ">".
-    rows : iterable of sequences of str
-    """
+    """Print a table; numbers are right-aligned."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
@@ -124,17 +74,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def engineering(value: float, unit: str = "") -> str:
-    """Write a number with three digits and k, M, G or m, µ, n.
-
-    Parameters
-    ----------
-    value : float
-    unit : str
-
-    Returns
-    -------
-    str
-    """
+    """Write a number with three digits and k, M, G or m, µ, n."""
     for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ")):
         if abs(value) >= scale:
             return f"{value / scale:.3g} {prefix}{unit}".strip()
@@ -142,14 +82,5 @@ def engineering(value: float, unit: str = "") -> str:
 
 
 def flat(mapping: Mapping[str, Any]) -> str:
-    """Write a mapping as `a 3, b 4`.
-
-    Parameters
-    ----------
-    mapping : mapping
-
-    Returns
-    -------
-    str
-    """
+    """Write a mapping as `a 3, b 4`."""
     return ", ".join(f"{name} {value}" for name, value in mapping.items())

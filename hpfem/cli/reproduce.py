@@ -62,23 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
-    """Find experiments by name.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of experiments or papers, or "all".
-
-    Returns
-    -------
-    list of Experiment
-        Each once.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown name, or none.
-    """
+    """Find experiments by name."""
     if not names:
         raise ArgumentError("give an experiment, a paper, or all; hpfem reproduce list prints their names")
     found: dict[str, Experiment] = {}

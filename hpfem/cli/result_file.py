@@ -49,20 +49,7 @@ class ResultFile:
             self._saved = time.monotonic()
 
     def finish(self, arguments: argparse.Namespace, show: Callable[[Result], None]) -> None:
-        """Write the result, and print it even if that failed.
-
-        Parameters
-        ----------
-        arguments : Namespace
-            With `json`: whether to print JSON.
-        show : callable
-            Prints a table of the result.
-
-        Raises
-        ------
-        ArgumentError
-            If the file could not be written.
-        """
+        """Write the result, and print it even if that failed."""
         trouble = self._save(True)
         result = self.result(True)
         output.show(arguments, result, lambda: show(result))

@@ -65,26 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def condition(name: str, texts: list[str] | None, mesh: Mesh) -> Any:
-    """Read a boundary condition.
-
-    Parameters
-    ----------
-    name : str
-        "dirichlet", "neumann", or "robin", whose data are two expressions, alpha and g.
-    texts : list of str or None
-        Each an expression, or NAME: expression.
-    mesh : Mesh
-
-    Returns
-    -------
-    None, data or {name: data}
-        None without texts; data for all of the boundary, or for each of the named ones.
-
-    Raises
-    ------
-    ArgumentError
-        For a text that is not an expression, a boundary named twice, or names mixed with data for the whole boundary.
-    """
+    """Read a boundary condition."""
     if not texts:
         return None
     dim = int(mesh.points.shape[1])

@@ -30,22 +30,7 @@ from . import apply, options, output
 
 
 def parse_spaces(text: str) -> tuple[int | dict[str, int], ...]:
-    """Read the orders of spaces: "4", "2:6", "1,3,5", or one per shape, "hex=3,tet=4".
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    tuple
-        What `Space` takes as its order, for each space.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
+    """Read the orders of spaces: "4", "2:6", "1,3,5", or one per shape, "hex=3,tet=4"."""
     return (options.parse_order(text),) if "=" in text else options.parse_orders(text)
 
 

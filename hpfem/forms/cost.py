@@ -40,36 +40,13 @@ class StageFlops:
 
 
 def tree_steps(tree: ModeTree, counts: tuple[int, ...]) -> list[int]:
-    """Operations of each direction of a sum factorisation, one chain.
-
-    Parameters
-    ----------
-    tree : ModeTree
-    counts : tuple of int
-        Points per direction.
-
-    Returns
-    -------
-    list of int
-        For directions 0 to dim - 1.
-    """
+    """Operations of each direction of a sum factorisation, one chain."""
     rest = [int(np.prod(counts[k:], dtype=np.int64)) for k in range(tree.dim)]
     return [2 * tree.n_nodes(k + 1) * rest[k] for k in range(tree.dim)]
 
 
 def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
-    """Operations of the stages of a basis on a rule.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-    strategy : str
-        "stdmat" counts dense matrices, anything else sum factorisation, where the rule has directions.
-
-    Returns
-    -------
-    StageFlops
-    """
+    """Operations of the stages of a basis on a rule."""
     basis, rule = tabulation.basis, tabulation.rule
     lines = rule.counts if rule.tensor else [len(rule)] * basis.shape.dim
     along = sum(2 * len(rule) * q for q in lines)
@@ -84,16 +61,7 @@ def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
 
 
 def pointwise_flops(problem: BlockProblem) -> int:
-    """Count the operations at the points of one element: geometry, weights and the pointwise function.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    int
-    """
+    """Count the operations at the points of one element: geometry, weights and the pointwise function."""
     form, d, space_dim, q = problem.form, problem.shape.dim, problem.geometry.space_dim, problem.n_points
     pull = space_dim + d * (2 * space_dim - 1)
     push = space_dim * (2 * d - 1)
@@ -133,18 +101,7 @@ def _scaling_flops(trace: Trace, dim: int) -> int:
 
 
 def operator_flops(problem: BlockProblem, strategy: str) -> int:
-    """Nominal operations of a form on one element and component.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-        "stdmat" counts dense matrices, anything else sum factorisation.
-
-    Returns
-    -------
-    int
-    """
+    """Nominal operations of a form on one element and component."""
     form, stage = problem.form, stage_flops(problem.tabulation, strategy)
     values = 0 if problem.nodal else stage.value
     flops = pointwise_flops(problem)
@@ -161,18 +118,7 @@ def operator_flops(problem: BlockProblem, strategy: str) -> int:
 
 
 def operator_bytes(problem: BlockProblem, applications: int = 1) -> int:
-    """Compulsory bytes of a form on one element and component: input, output, geometric factors and fields.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    applications : int
-        To components of a field, which share what is read of geometry and fields.
-
-    Returns
-    -------
-    int
-    """
+    """Compulsory bytes of a form on one element and component: input, output, geometric factors and fields."""
     numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) / problem.coupled
     kind, number, shared = problem.read_factors, problem.dtype.itemsize, 0
     if kind is not None:

@@ -23,19 +23,7 @@ def _select(condition: NDArray[Any], yes: Any, no: Any, out: NDArray[Any]) -> No
 
 
 def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any]) -> dict[int, Any]:
-    """Values of the results of a trace on arrays of NumPy or of a library that takes its functions.
-
-    Parameters
-    ----------
-    trace : Trace
-    source : callable
-        Key of an input -> its array or number.
-
-    Returns
-    -------
-    dict
-        Index of a node -> its array or number.
-    """
+    """Values of the results of a trace on arrays of NumPy or of a library that takes its functions."""
     values: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for node in trace.live:
@@ -115,20 +103,7 @@ class Evaluator:
         self._steps.append((function, arguments, self._number[node.index]))
 
     def __call__(self, source: Callable[[tuple[Any, ...]], Any], lanes: int) -> dict[int, Any]:
-        """Values of the results.
-
-        Parameters
-        ----------
-        source : callable
-            Key of an input -> its array, or its number if it is a parameter.
-        lanes : int
-            Number of entries of the last axis in this call.
-
-        Returns
-        -------
-        dict
-            Index of a node -> its array, valid until the next call, or its number if it is the same at all points.
-        """
+        """Values of the results."""
         values = dict(self._constants)
         whole = lanes == self._shape[-1]
         for i, array in enumerate(self._scratch):

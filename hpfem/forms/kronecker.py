@@ -26,17 +26,7 @@ ROUNDING = 1e-14
 
 
 def check_kronecker(problem: BlockProblem) -> None:
-    """Check that a problem has such element matrices.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason, if it has not.
-    """
+    """Check that a problem has such element matrices."""
     check_linear(problem)
     check_noncollocated(problem)
     if not problem.tabulation.rule.tensor:
@@ -49,35 +39,12 @@ def check_kronecker(problem: BlockProblem) -> None:
 
 
 def functions_of(problem: BlockProblem) -> int:
-    """Count the functions of each direction.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        That `check_kronecker` takes.
-
-    Returns
-    -------
-    int
-    """
+    """Count the functions of each direction."""
     return int(problem.tabulation.basis.tree.count[0][0])
 
 
 def matrices_of_directions(tabulation: Tabulation, gradients: bool) -> Array:
-    """Make S_ab of every direction, by the rules of the directions.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-        Of a basis that `check_kronecker` takes.
-    gradients : bool
-        Whether those with derivatives are wanted.
-
-    Returns
-    -------
-    ndarray, [dim, 1 or 4, N, N]
-        S_00, or S_00, S_01, S_10 and S_11. Entries that are nothing but rounding are 0.
-    """
+    """Make S_ab of every direction, by the rules of the directions; -> [dim, 1 or 4, N, N]."""
     tree, found = tabulation.basis.tree, list[Array]()
     for d, rule in enumerate(tabulation.directions):
         used = slice(int(tree.start[d][0]), int(tree.start[d][0] + tree.count[d][0]))
@@ -90,17 +57,7 @@ def matrices_of_directions(tabulation: Tabulation, gradients: bool) -> Array:
 
 
 def kronecker_flops(problem: BlockProblem) -> int:
-    """Count the operations of an element's product, direction by direction.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        That `check_kronecker` takes.
-
-    Returns
-    -------
-    int
-    """
+    """Count the operations of an element's product, direction by direction."""
     used = np.count_nonzero(matrices_of_directions(problem.tabulation, problem.form.test_gradient), axis=(2, 3))
     lines = problem.n_modes // functions_of(problem)
     if not problem.form.test_gradient:

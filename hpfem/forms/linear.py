@@ -15,18 +15,7 @@ _NOT_ANALYTIC, _SAMPLES = {*COMPARISONS, "where", "min", "max", "abs"}, 8
 
 
 def is_linear(node: Expression, *variables: str) -> bool | None:
-    """Whether an expression is linear in the trial function: None if it does not depend on it.
-
-    Parameters
-    ----------
-    node : Expression
-    *variables : str
-        Kinds of the inputs that count: "u", the value, and "du", its derivatives.
-
-    Returns
-    -------
-    bool or None
-    """
+    """Whether an expression is linear in the trial function: None if it does not depend on it."""
     # Nodes come after their arguments; each is visited once, however often it is shared.
     linear: list[bool | None] = []
     for one in node.graph.nodes[: node.index + 1]:
@@ -47,18 +36,7 @@ def is_linear(node: Expression, *variables: str) -> bool | None:
 
 
 def is_symmetric(trace: Trace | None) -> bool:
-    """Whether a form is known to be symmetric: by its structure, or by its matrix at points with random data.
-
-    Parameters
-    ----------
-    trace : Trace or None
-        Of a weak form.
-
-    Returns
-    -------
-    bool
-        False if this is unknown.
-    """
+    """Whether a form is known to be symmetric: by its structure, or by its matrix at points with random data."""
     if trace is None:
         return False
     try:
@@ -80,17 +58,7 @@ def is_symmetric(trace: Trace | None) -> bool:
 
 
 def check_linear(problem: BlockProblem) -> None:
-    """Check that a problem has constant element matrices.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason.
-    """
+    """Check that a problem has constant element matrices."""
     form, trace = problem.form, problem.form.trace
     if trace is None or not form.test:
         raise NotSuitable("only weak forms have an element matrix")
@@ -107,17 +75,7 @@ def check_linear(problem: BlockProblem) -> None:
 
 
 def check_noncollocated(problem: BlockProblem) -> None:
-    """Check that derivatives, if any, are those of the basis, as in element matrices.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        If they are those of the values at the points.
-    """
+    """Check that derivatives, if any, are those of the basis, as in element matrices."""
     if problem.form.gradients and problem.algorithm == "collocated":
         raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
 
@@ -126,24 +84,6 @@ def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]
     """The matrix K of a linear form: the results of its function for values and derivatives.
 
     Each column is the function of a unit vector: with 1 for one of them and 0 for the others.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of a weak form, D its dimension.
-
-    Returns
-    -------
-    Graph
-    {(row, column): Expression}
-        Entries that are not zero, as expressions of fields, parameters and the point. Rows are of the test function and
-        its derivatives, columns of the trial function: c (1 + D) for the value of component c, and D derivatives after
-        it.
-
-    Raises
-    ------
-    NotSuitable
-        If the form is not known to be linear.
     """
     graph, n = Graph(), 1 + trace.dim
     rows = {} if trace.value is None else {c * n: node for c, node in enumerate(trace.value)}
@@ -185,19 +125,7 @@ def _copied(trace: Trace, graph: Graph, column: int) -> dict[int, Expression]:
 
 
 def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int, column: int) -> Expression:
-    """An entry of the symmetric part of a matrix of expressions.
-
-    Parameters
-    ----------
-    K : {(row, column): Expression}
-        Without entries that are zero.
-    graph : Graph
-    row, column : int
-
-    Returns
-    -------
-    Expression
-    """
+    """An entry of the symmetric part of a matrix of expressions."""
     zero = graph.constant(0.0)
     one, other = K.get((row, column), zero), K.get((column, row), zero)
     return one if one is other else graph.apply("mul", graph.apply("add", one, other), 0.5)
@@ -209,20 +137,6 @@ def elliptic_part(trace: Trace) -> Trace:
     For each component by itself. Diffusion that is a number times the gradient takes its absolute value, too. Terms of
     first order are left out: for a divergence-free flow they are skew-symmetric, except at the boundary. The rest is
     symmetric, and positive if the diffusion is.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of a weak form.
-
-    Returns
-    -------
-    Trace
-
-    Raises
-    ------
-    NotSuitable
-        If the form is not linear, or has neither diffusion nor reaction.
     """
     graph, K = coefficients(trace)
     d, numbers = trace.dim, range(trace.components)

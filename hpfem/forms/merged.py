@@ -84,22 +84,7 @@ _MADE: WeakKeyDictionary[BlockProblem, BlockProblem] = WeakKeyDictionary()
 
 
 def merged(problem: BlockProblem) -> BlockProblem:
-    """Take a problem with the coefficients of its form in the stored geometric factors.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    BlockProblem
-        Of the same result; its form has only coefficients that may change.
-
-    Raises
-    ------
-    NotSuitable
-        With the reason, if there are none, or these are not diffusion and reaction, or no number less would be read.
-    """
+    """Take a problem with the coefficients of its form in the stored geometric factors."""
     if problem not in _MADE:
         _MADE[problem] = _merged(problem)
     return _MADE[problem]
@@ -176,16 +161,7 @@ def _copied(graph: Graph, own: Graph) -> list[Expression]:
 
 
 def merged_if_possible(problem: BlockProblem) -> BlockProblem:
-    """Take `merged` of a problem, or the problem itself where that is not possible.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    BlockProblem
-    """
+    """Take `merged` of a problem, or the problem itself where that is not possible."""
     try:
         return merged(problem)
     except NotSuitable:

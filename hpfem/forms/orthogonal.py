@@ -28,17 +28,7 @@ _MOST_MODES, _MOST_ENTRIES = 200, 8000
 
 
 def check_orthogonal(problem: BlockProblem) -> None:
-    """Check that a problem has such element matrices, with few entries.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason, if it has not.
-    """
+    """Check that a problem has such element matrices, with few entries."""
     check_linear(problem)
     check_noncollocated(problem)
     basis = problem.tabulation.basis
@@ -51,23 +41,7 @@ def check_orthogonal(problem: BlockProblem) -> None:
 
 
 def orthogonal_matrices(basis: Basis) -> tuple[Array, Array]:
-    """Make B and D, by a rule that is exact.
-
-    Parameters
-    ----------
-    basis : Basis
-
-    Returns
-    -------
-    B : ndarray, [n_modes, n_modes]
-    D : ndarray, [dim, n, n_modes]
-        Without rows that are zero for all directions. Entries of both that are nothing but rounding are 0.
-
-    Raises
-    ------
-    NotSuitable
-        If derivatives of modes are not in the space of the basis.
-    """
+    """Make B and D, by a rule that is exact; -> B [n_modes, n_modes], D [dim, n, n_modes]."""
     found = _matrices(basis)
     if found is None:
         raise NotSuitable("derivatives of modes are not in the space of the basis")
@@ -88,17 +62,7 @@ def _matrices(basis: Basis) -> tuple[Array, Array] | None:
 
 
 def orthogonal_flops(problem: BlockProblem) -> int:
-    """Count the operations of an element's product.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        That `check_orthogonal` takes.
-
-    Returns
-    -------
-    int
-    """
+    """Count the operations of an element's product."""
     B, D = orthogonal_matrices(problem.tabulation.basis)
     value, gradient = 2 * np.count_nonzero(B) + len(B), 2 * np.count_nonzero(D) + len(D) ** 2 * D.shape[1]
     return 2 * int(value * problem.form.test_value + gradient * problem.form.test_gradient)

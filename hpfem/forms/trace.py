@@ -288,28 +288,7 @@ def trace(
 
 
 def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[str, float]]:
-    """Call a function of the coordinates once on symbols.
-
-    Parameters
-    ----------
-    function : callable
-        Of D coordinates; returns a value, or a sequence of one for each component.
-    dim : int
-        D.
-
-    Returns
-    -------
-    Trace
-        Its values are the components. Its numbers are parameters, so that functions that differ only in numbers, for
-        example a time, have the same trace.
-    {name: number}
-        Of the parameters.
-
-    Raises
-    ------
-    ArgumentError
-        If it cannot be traced.
-    """
+    """Call a function of the coordinates once on symbols."""
     graph = Graph(exact=True)
     try:
         result = function(*[graph.node("input", (), ("x", i)) for i in range(dim)])

@@ -154,25 +154,7 @@ def _kind_named(name: str) -> GeometryKind:
 
 
 def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
-    """Sort cells by the kind of their geometry.
-
-    Parameters
-    ----------
-    cells : Cells
-    points : array of xp, [n, D]
-        Of the mesh.
-    xp : module
-        NumPy or CuPy: where their maps are made.
-
-    Yields
-    ------
-    kind : GeometryKind
-        Each kind that has cells, once; the first kind if there are no cells.
-    chosen : ndarray of int, [n]
-        Its cells, ascending.
-    elements : ElementMap
-        Their maps.
-    """
+    """Sort cells by the kind of their geometry; points [n, D] -> chosen [n]."""
     elements = ElementMap.of(cells, points, xp=xp)
     first = _first_kinds(elements)
     for number, kind in enumerate(GEOMETRY_KINDS):
@@ -844,17 +826,7 @@ class MergedGeometry(BlockGeometry):
         return MergedGeometry(super().part(0), _NoCoefficients(self._of.tensor, self._of.reacts))
 
     def outside(self, dtype: DTypeLike) -> Indices:
-        """Find the elements whose volumes, or products of these and coefficients, leave the range of a type.
-
-        Parameters
-        ----------
-        dtype : dtype
-            float64 or float32.
-
-        Returns
-        -------
-        ndarray of int
-        """
+        """Find the elements whose volumes, or products of these and coefficients, leave the range of a type."""
         found = [self._outside(dtype, scale) for scale in (np.ones(1), *self._magnitudes)]
         return np.unique(np.concatenate(found))
 
@@ -910,15 +882,7 @@ class MergedGeometry(BlockGeometry):
         yield weighted * multipliers[-1]
 
     def multiply(self, kind: str, out: NDArray[np.floating[Any]]) -> None:
-        """Multiply factors of the elements without coefficients by these.
-
-        Parameters
-        ----------
-        kind : str
-            Not "metric" if there is a tensor.
-        out : ndarray, [groups, n_factors, *points, lanes]
-            See `write_factors`.
-        """
+        """Multiply factors of the elements without coefficients by these; out [groups, n_factors, *points, lanes]."""
         if kind in ("points", "map"):
             return
         for chunk in self.chunks(out.shape[-1]):

@@ -64,39 +64,15 @@ class Cells(Protocol):
 
 
 def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = None) -> Iterator[slice]:
-    """Go through many things a bounded number at a time.
-
-    Parameters
-    ----------
-    count : int
-    numbers_each : int
-        Numbers that are held for each of them.
-    lanes : int
-        Number of things that are kept together.
-    most : int, optional
-        Numbers held at a time, if they are of more than `lanes` things; `CHUNK` when left out.
-
-    Yields
-    ------
-    slice
-        Of 0 to count.
-    """
+    """Go through many things a bounded number at a time."""
     step = max(1, (CHUNK if most is None else most) // max(numbers_each, 1) // lanes) * lanes
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
 def at_once(xp: Any) -> int:
-    """Say how many numbers short operations should hold at a time: what a core's cache has room for, more on a device.
-
-    Parameters
-    ----------
-    xp : module
-        NumPy or CuPy: where they are.
-
-    Returns
-    -------
-    int
+    """Say how many numbers short operations should hold at a time: what a core's cache has room for, more on a
+    device.
     """
     return CACHED if xp is np else CHUNK
 
@@ -531,19 +507,7 @@ def _rest_of_order(shape: Shape, order: int, lower: int) -> Array:
 
 @cache
 def check_gradient(shape: Shape, order: int) -> Array:
-    """Gradient of the orthogonal basis at the default quadrature points of order k + 2.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-        Geometry order k.
-
-    Returns
-    -------
-    ndarray, [d, n_modes, Q]
-        Q is 1 where the gradient is constant. Read-only.
-    """
+    """Gradient of the orthogonal basis at the default quadrature points of order k + 2; -> [d, n_modes, Q]."""
     rule = quadrature(shape, default_counts(shape, order + 2))
     gradient = make_basis("orthogonal", shape, order).gradient(shape.collapse(rule.eta))
     if np.ptp(gradient, axis=2).max() < 1e-10:
@@ -559,20 +523,6 @@ def _elevation(shape: Shape, order: int, to: int) -> Array:
 
 
 def elevated_nodes(cells: Cells, points: Array, order: int) -> Array:
-    """Where the nodes of a higher order lie.
-
-    Parameters
-    ----------
-    cells : Cells
-        Cells of one shape and geometry order.
-    points : ndarray, [n, D]
-        Of the mesh.
-    order : int
-        Wanted geometry order, at least the present one.
-
-    Returns
-    -------
-    ndarray, [E, n_nodes of the wanted order, D]
-    """
+    """Where the nodes of a higher order lie; points [n, D] -> [E, n_nodes of the wanted order, D]."""
     coordinates = points[cells.nodes]
     return coordinates if order == cells.order else _elevation(cells.shape, cells.order, order) @ coordinates

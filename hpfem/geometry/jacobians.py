@@ -20,16 +20,7 @@ Array = NDArray[np.float64]
 
 
 def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
-    """Index pairs of a stored symmetric matrix, row by row of its upper triangle.
-
-    Parameters
-    ----------
-    dim : int
-
-    Returns
-    -------
-    list of (int, int)
-    """
+    """Index pairs of a stored symmetric matrix, row by row of its upper triangle."""
     return [(a, b) for a in range(dim) for b in range(a, dim)]
 
 
@@ -95,41 +86,15 @@ def _gram(J: Any, xp: Any = np) -> Any:
 
 
 def determinant(J: Any, xp: Any = np) -> Any:
-    """Determinant of many small matrices; for tall matrices the area.
-
-    Parameters
-    ----------
-    J : array, [D, d, ...]
-        D >= d.
-    xp : module
-        NumPy, or another module of arrays like it that J is of: CuPy.
-
-    Returns
-    -------
-    array, [...]
-        det J, or sqrt(det(J^T J)) for D > d.
-    """
+    """Determinant of many small matrices; for tall matrices the area; J [D, d, ...] -> [...]."""
     if J.shape[0] > J.shape[1]:
         return xp.sqrt(xp.maximum(determinant(_gram(J, xp), xp), 0.0))
     return (_fused(_determinant, xp) if _fuses(J, xp) else _determinant)(*_entries(J))
 
 
 def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Determinant and inverse of many small matrices, by cofactors; for tall matrices the area and the left inverse.
-
-    Parameters
-    ----------
-    J : array, [D, d, ...]
-        D >= d.
-    xp : module
-        See `determinant`.
-
-    Returns
-    -------
-    determinant : array, [...]
-        See `determinant`.
-    inverse : array, [d, D, ...]
-        J^-1, or (J^T J)^-1 J^T. Not finite where J is singular.
+    """Determinant and inverse of many small matrices, by cofactors; for tall matrices the area and the left inverse;
+    J [D, d, ...] -> determinant [...], inverse [d, D, ...].
     """
     space_dim, d = J.shape[:2]
     if space_dim > d:
@@ -146,22 +111,7 @@ def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
 
 
 def metric(J: Any, weights: Any, xp: Any = np) -> tuple[Any, ...]:
-    """Entries of w |J| (J^T J)^-1 of many small matrices, and w |J|.
-
-    Parameters
-    ----------
-    J : array, [D, d, ...]
-        D >= d.
-    weights : array
-        That can be broadcast with the last axes of J.
-    xp : module
-        See `determinant`.
-
-    Returns
-    -------
-    tuple of array, [...]
-        The entries (a, b) of `symmetric_pairs`, then w |J|.
-    """
+    """Entries of w |J| (J^T J)^-1 of many small matrices, and w |J|; J [D, d, ...] -> [...]."""
     if _fuses(J, xp):
         return _fused(_metric, xp)(weights, *_entries(J))
     det, inverse = determinant_and_inverse(J, xp)
@@ -190,20 +140,8 @@ def solve(J: Array, r: Array) -> Array:
 
 
 def project(r: Array, J: Array) -> tuple[Array, Array]:
-    """Project vectors onto the columns of many small matrices, by Gram-Schmidt: less rounding than normal equations.
-
-    Parameters
-    ----------
-    r : ndarray, [D, ...]
-    J : ndarray, [D, d, ...]
-        D >= d.
-
-    Returns
-    -------
-    y : ndarray, [d, ...]
-        J y is nearest to r; 0 for a column that depends on those before it, to rounding.
-    rest : ndarray, [D, ...]
-        r - J y.
+    """Project vectors onto the columns of many small matrices, by Gram-Schmidt: less rounding than normal equations;
+    r [D, ...], J [D, d, ...] -> y [d, ...], rest [D, ...].
     """
     d, rest = J.shape[1], r
     columns, shares = [J[:, a] for a in range(d)], {}
@@ -224,52 +162,18 @@ def project(r: Array, J: Array) -> tuple[Array, Array]:
 
 
 def normal(J: Array) -> Array:
-    """Normal of curves in the plane or surfaces in space, as long as the area element.
-
-    Parameters
-    ----------
-    J : ndarray, [D, D - 1, ...]
-
-    Returns
-    -------
-    ndarray, [D, ...]
-        It points to the right of a curve; for a surface it is the cross product of the columns of J.
+    """Normal of curves in the plane or surfaces in space, as long as the area element; J [D, D - 1, ...] ->
+    [D, ...].
     """
     return np.stack([J[1, 0], -J[0, 0]]) if len(J) == 2 else np.cross(J[:, 0], J[:, 1], axis=0)
 
 
 def scaled_jacobian(J: Any, det: Any, xp: Any = np) -> Any:
-    """Det J over the product of the lengths of J's columns.
-
-    Parameters
-    ----------
-    J : array, [D, d, ...]
-    det : array, [...]
-        Its determinant.
-    xp : module
-        See `determinant`.
-
-    Returns
-    -------
-    array, [...]
-        In [-1, 1]; 0 where a column is zero.
-    """
+    """Det J over the product of the lengths of J's columns; J [D, d, ...], det [...] -> [...]."""
     lengths = xp.prod(xp.sqrt(sum(row * row for row in J)), axis=0)
     return xp.where(lengths > 0, det / xp.where(lengths > 0, lengths, 1.0), 0.0)
 
 
 def inverse_collapse(shape: Shape, eta: Array) -> Array:
-    """Derivatives d eta_a / d xi_i of the collapsed coordinates.
-
-    Parameters
-    ----------
-    shape : Shape
-    eta : ndarray, [Q, d]
-        Collapsed coordinates, at which the collapse is regular.
-
-    Returns
-    -------
-    ndarray, [Q, d, d]
-        The direction a of eta first; see `Shape.collapse_matrix` for the inverse.
-    """
+    """Derivatives d eta_a / d xi_i of the collapsed coordinates; eta [Q, d] -> [Q, d, d]."""
     return np.asarray(np.linalg.inv(shape.collapse_matrix(eta)), dtype=np.float64)

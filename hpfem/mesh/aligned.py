@@ -59,23 +59,7 @@ def _collapses(shape: Shape) -> dict[tuple[int, ...], list[int]]:
 
 
 def vertex_ranks(topology: Topology, agree: Agree | None = None, ids: Indices | None = None) -> Indices:
-    """Rank the vertices.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of all cells, or of those of a process.
-    agree : callable, optional
-        If other processes have cells too: (numbers of the vertices, ufunc) -> the numbers combined over all processes,
-        and whether this changed any of them. None for one process.
-    ids : ndarray of int, [n_vertices], optional
-        Of the vertices in the whole mesh.
-
-    Returns
-    -------
-    ndarray of int, [n_vertices]
-        The rank of every vertex of this process, in the order of the whole mesh.
-    """
+    """Rank the vertices; ids [n_vertices] -> [n_vertices]."""
     first, ties = np.zeros(topology.n_vertices, dtype=bool), [np.empty((0, 2), dtype=np.int64)]
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
         collapses = _collapses(cells.shape)
@@ -166,12 +150,7 @@ class AlignedTopology(Topology):
         self.scattered = any(not isinstance(order, slice) for order in self._orders)
 
     def find_on(self, xp: Any) -> None:
-        """Find what edges, faces and facets are made of where arrays of a module are; see `Topology.find_on`.
-
-        Parameters
-        ----------
-        xp : module
-        """
+        """Find what edges, faces and facets are made of where arrays of a module are; see `Topology.find_on`."""
         self._plain.find_on(xp)
 
     def _entities(self, dim: int) -> Entities:
@@ -193,19 +172,7 @@ class AlignedTopology(Topology):
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 
     def codes(self, shape: Shape, vertices: Indices) -> NDArray[np.int8]:
-        """Orientation codes by rank; see `orientation_codes`.
-
-        Parameters
-        ----------
-        shape : Shape
-            What the tuples are the vertices of.
-        vertices : ndarray of int, [n, n_vertices]
-            Ids.
-
-        Returns
-        -------
-        ndarray of int8, [n]
-        """
+        """Orientation codes by rank; see `orientation_codes`; vertices [n, n_vertices] -> [n]."""
         return orientation_codes(shape, self.ranks[vertices])
 
     def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64], Indices]]:

@@ -79,19 +79,7 @@ class Labels:
     numbers: Indices | None = None
 
     def cell(self, arrays: Iterable[CellArray], cell: int) -> str:
-        """Name of a cell in messages, e.g. "element 17 (hex)".
-
-        Parameters
-        ----------
-        arrays : iterable of CellArray
-            One of them has the cell.
-        cell : int
-            Its number in the mesh.
-
-        Returns
-        -------
-        str
-        """
+        """Name of a cell in messages, e.g. "element 17 (hex)"."""
         shape = next(array.shape for array in arrays if np.any(array.indices == cell))
         return f"element {cell + 1 if self.numbers is None else self.numbers[cell]} ({shape.name})"
 
@@ -100,38 +88,12 @@ class Labels:
         return self.cell([array], int(array.indices[np.argmax(chosen)]))
 
     def error(self, text: str) -> MeshError:
-        """A `MeshError` about the mesh.
-
-        Parameters
-        ----------
-        text : str
-            What is wrong.
-
-        Returns
-        -------
-        MeshError
-        """
+        """A `MeshError` about the mesh."""
         return MeshError(f"{self.name}: {text}")
 
 
 def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
-    """Copy arrays of cells, check their kinds, and number the cells as they come.
-
-    Parameters
-    ----------
-    cells : sequence of (shape name, geometry order, nodes)
-        Nodes [E, n_nodes].
-
-    Returns
-    -------
-    list of CellArray
-        One for each shape and order, in order of appearance; their nodes in the given order.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown shape, an order below 1, or an array that does not fit them.
-    """
+    """Copy arrays of cells, check their kinds, and number the cells as they come."""
     arrays, start = [], 0
     if not isinstance(cells, (list, tuple)) or not all(isinstance(c, (list, tuple)) and len(c) == 3 for c in cells):
         raise ArgumentError(f"cells are a list of (shape name, geometry order, nodes), got {shown(cells)}")
@@ -152,24 +114,7 @@ def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
 
 
 def ordered(array: Cells, ordering: str) -> Cells:
-    """Bring the nodes of cells into the canonical order.
-
-    Parameters
-    ----------
-    array : CellArray
-        Its nodes in another order; serendipity cells have nodes at corners and edges only.
-    ordering : str
-        Name of the given order, one of `hpfem.mesh.node_order.ORDERINGS`.
-
-    Returns
-    -------
-    CellArray
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such cell in that ordering.
-    """
+    """Bring the nodes of cells into the canonical order."""
     order = canonical_order(ordering, array.shape, array.order)
     if array.nodes.shape[1] < len(order):
         order = np.argsort(np.argsort(order[serendipity_positions(array.shape)]))
@@ -177,17 +122,7 @@ def ordered(array: Cells, ordering: str) -> Cells:
 
 
 def merged(arrays: Sequence[CellArray]) -> list[CellArray]:
-    """Join arrays of the same shape and order.
-
-    Parameters
-    ----------
-    arrays : sequence of CellArray
-
-    Returns
-    -------
-    list of CellArray
-        One for each shape and order, in order of appearance.
-    """
+    """Join arrays of the same shape and order."""
     kinds: dict[tuple[Shape, int], list[CellArray]] = {}
     for array in arrays:
         kinds.setdefault((array.shape, array.order), []).append(array)
@@ -200,19 +135,7 @@ def merged(arrays: Sequence[CellArray]) -> list[CellArray]:
 
 
 def is_flat(extent: Array, name: str = "") -> bool:
-    """Tell whether a coordinate of a mesh of 2-D cells in space is the same everywhere but for noise.
-
-    Parameters
-    ----------
-    extent : ndarray, [3]
-        Of the mesh; that of the coordinate is the last.
-    name : str
-        Of the mesh, to warn of noise above rounding; empty not to warn.
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a coordinate of a mesh of 2-D cells in space is the same everywhere but for noise; extent [3]."""
     flat = bool(extent[-1] <= _FLAT * extent.max())
     if name and flat and extent[-1] > _ROUNDING * extent.max():
         warn(f"{name}: z varies by {extent[-1]:.2g} in a mesh of size {extent.max():.3g}: it is taken as plane")
@@ -222,27 +145,8 @@ def is_flat(extent: Array, name: str = "") -> bool:
 def used_points(
     points: Array, arrays: Sequence[CellArray], flat: bool | None = None, name: str = ""
 ) -> tuple[Array, list[CellArray], Indices]:
-    """Keep only the points that cells use; a flat third coordinate of 2-D cells is dropped.
-
-    Parameters
-    ----------
-    points : ndarray, [n_old, D]
-        Coordinates.
-    arrays : sequence of CellArray
-        All cells.
-    flat : bool, optional
-        Whether the third coordinate is flat, if this cannot be seen from these points alone.
-    name : str
-        See `is_flat`.
-
-    Returns
-    -------
-    points : ndarray, [n, D]
-        Those left.
-    arrays : list of CellArray
-        With the new point numbers.
-    new_number : ndarray of int, [n_old]
-        -1 for a point that is left out.
+    """Keep only the points that cells use; a flat third coordinate of 2-D cells is dropped; points [n_old, D] ->
+    points [n, D], new_number [n_old].
     """
     used = np.zeros(len(points), dtype=bool)
     for array in arrays:

@@ -18,22 +18,7 @@ GAP_TOLERANCE = 1e-9
 
 
 def dimensions(arrays: Sequence[CellArray], n_coordinates: int, labels: Labels) -> None:
-    """There are cells, of one dimension, 2 or 3, and points of at least as many coordinates.
-
-    Parameters
-    ----------
-    arrays : sequence of CellArray
-        All cells.
-    n_coordinates : int
-        Coordinates of a point.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+    """There are cells, of one dimension, 2 or 3, and points of at least as many coordinates."""
     if not arrays:
         raise labels.error("no cells")
     dims = {array.shape.dim for array in arrays}
@@ -47,22 +32,7 @@ def dimensions(arrays: Sequence[CellArray], n_coordinates: int, labels: Labels) 
 
 
 def nodes(arrays: Sequence[CellArray], points: Array, labels: Labels) -> None:
-    """Node numbers exist and do not repeat within a cell; the coordinates in use are finite.
-
-    Parameters
-    ----------
-    arrays : sequence of CellArray
-        All cells.
-    points : ndarray, [n, D]
-        Coordinates.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+    """Node numbers exist and do not repeat within a cell; the coordinates in use are finite; points [n, D]."""
     # Squares of areas must be finite too.
     finite = np.asarray((np.abs(points) < 1e50).all(axis=1))
     for array in arrays:
@@ -90,22 +60,7 @@ def _repeats(rows: Indices) -> np.ndarray:
 
 
 def tangling(arrays: Sequence[CellArray], found: Sequence[Quality], labels: Labels) -> None:
-    """No cell has det J of both signs, or zero; the worst one is named.
-
-    Parameters
-    ----------
-    arrays : sequence of CellArray
-        All cells.
-    found : sequence of Quality
-        Of each of the arrays.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+    """No cell has det J of both signs, or zero; the worst one is named."""
     worst: tuple[float, str, str] | None = None
     count = 0
     for array, quality in zip(arrays, found, strict=True):
@@ -126,22 +81,7 @@ def tangling(arrays: Sequence[CellArray], found: Sequence[Quality], labels: Labe
 
 
 def neighbours(topology: Topology, labels: Labels, *, oriented: bool) -> None:
-    """A facet has two cells at most, on opposite sides, with the same corners in matching order.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
-    labels : Labels
-        For messages.
-    oriented : bool
-        Whether the cells are positively oriented, so that their sides can be told apart.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+    """A facet has two cells at most, on opposite sides, with the same corners in matching order."""
     facets, sides = topology.facets, topology.sides
     if len(facets.non_manifold):
         here = [(ids == facets.non_manifold[0]).any(axis=1) for ids in sides.ids]
@@ -183,22 +123,7 @@ def _same_cyclic_order(topology: Topology, labels: Labels) -> None:
 
 
 def conformity(topology: Topology, points: Array, labels: Labels) -> None:
-    """Neighbours share whole sides: no side meets parts of other sides, and there are no gaps.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of positively oriented cells.
-    points : ndarray, [n, D]
-        Coordinates.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+    """Neighbours share whole sides: no side meets parts of other sides, and there are no gaps; points [n, D]."""
     neighbours(topology, labels, oriented=topology.dim == points.shape[1])
     _split_quads(topology, labels)
     _gaps(topology, points, labels)
@@ -262,22 +187,7 @@ def _same_nodes(topology: Topology, order: int) -> bool:
 
 
 def periodicity(topology: Topology, before: Topology, images: Sequence[Indices], labels: Labels) -> None:
-    """Identified vertices do not make other edges or faces equal.
-
-    Parameters
-    ----------
-    topology, before : Topology
-        With and without the identification.
-    images : sequence of ndarray of int, [n, 2] each
-        The pairs of vertices of `before` that each pair of sides identifies.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+    """Identified vertices do not make other edges or faces equal; images [n, 2]."""
     for array, vertices in zip(topology.cells, topology.vertices, strict=True):
         repeated = _repeats(vertices)
         if repeated.any():

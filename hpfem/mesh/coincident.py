@@ -38,28 +38,8 @@ def first_points(
     keys: Indices | None = None,
     comm: Communicator = ALONE,
 ) -> tuple[Indices, Array]:
-    """Find the first of the points at each place; collective.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-    topology : Topology
-        Of the cells.
-    others : iterable of ndarray of int, [n_elements, n_corners]
-        Corners of elements of the boundary, which may have points that no cell has.
-    ids : ndarray of int, [n]
-        Numbers of the points, different in different processes.
-    keys : ndarray of int, [at most n], optional
-        Points with different ones are not taken as one; -1 for the points behind these.
-    comm : Communicator
-        The processes that have cells of the mesh.
-
-    Returns
-    -------
-    ids : ndarray of int, [n]
-        The lowest number of a point at the place of each point.
-    places : ndarray, [n, D]
-        Where that point is.
+    """Find the first of the points at each place; collective; points [n, D], others [n_elements, n_corners], ids
+    [n], keys [at most n] -> ids [n], places [n, D].
     """
     used = np.zeros(len(points), dtype=bool)
     for cells in topology.cells:
@@ -75,23 +55,8 @@ def first_points(
 
 
 def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: Communicator = ALONE) -> int:
-    """Count the vertices of the boundary at the place of another vertex; collective.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-    ids : ndarray of int, [n_vertices]
-        Numbers of the vertices in the whole mesh.
-    comm : Communicator
-        The processes that have cells of the mesh.
-
-    Returns
-    -------
-    int
-        Number of vertices less the number of their places.
+    """Count the vertices of the boundary at the place of another vertex; collective; points [n, D], ids
+    [n_vertices].
     """
     tolerance = _tolerance_of_points(points, topology)
     vertex = np.full(len(points), -1, dtype=np.int64)
@@ -104,24 +69,7 @@ def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: C
 
 
 def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) -> tuple[int, str]:
-    """Find sides without a neighbour that lie on each other; collective.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-    comm : Communicator
-        The processes that have cells of the mesh.
-
-    Returns
-    -------
-    count : int
-        Number of pairs of such sides in the whole mesh.
-    place : str
-        Coordinates of the middle of one of them; empty without any.
-    """
+    """Find sides without a neighbour that lie on each other; collective; points [n, D]."""
     sides = open_sides(topology)
     n = int(sum(map(len, sides)))
     corners = np.full((n, 4, points.shape[1]), np.nan)

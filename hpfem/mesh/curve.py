@@ -14,15 +14,8 @@ _FEW = 1000
 
 
 def along_curve(centres: Array) -> Indices:
-    """Order of points along a Z-curve: neighbours in the order are mostly neighbours in space.
-
-    Parameters
-    ----------
-    centres : ndarray, [n, D]
-
-    Returns
-    -------
-    ndarray of int, [n]
+    """Order of points along a Z-curve: neighbours in the order are mostly neighbours in space; centres [n, D] ->
+    [n].
     """
     if not len(centres):
         return np.empty(0, dtype=np.int64)
@@ -41,18 +34,7 @@ def along_curve(centres: Array) -> Indices:
 
 
 def is_scattered(vertices: Indices) -> bool:
-    """Tell, by a sample, whether most consecutive cells share no vertex.
-
-    Parameters
-    ----------
-    vertices : ndarray of int, [n, n_vertices]
-        Of the cells.
-
-    Returns
-    -------
-    bool
-        False for few cells.
-    """
+    """Tell, by a sample, whether most consecutive cells share no vertex; vertices [n, n_vertices]."""
     if len(vertices) < _FEW:
         return False
     sample = np.arange(0, len(vertices) - 1, max(1, len(vertices) // 1000))

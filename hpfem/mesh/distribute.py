@@ -81,26 +81,7 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
 
 
 def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str) -> Mesh:
-    """Make a mesh on the first process and distribute it; collective.
-
-    Parameters
-    ----------
-    comm : Communicator, mpi4py.MPI.Comm or None
-        As for `distribute`.
-    make : callable
-        A function that makes the whole mesh.
-    given, what : object and str
-        Its arguments, which must be the same on all processes, and their name in messages.
-
-    Returns
-    -------
-    Mesh
-
-    Raises
-    ------
-    ArgumentError
-        If the processes disagree.
-    """
+    """Make a mesh on the first process and distribute it; collective."""
     comm, mesh = communicator(comm), None
     comm.same(given, what)
     with comm.together():
@@ -119,26 +100,7 @@ def _again(mesh: Mesh | None, comm: Communicator, weights: Weights, owners: Arra
 
 
 def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
-    """Find the process that is to have each cell of parts that are cut anew; collective.
-
-    Parameters
-    ----------
-    mesh : Mesh
-        A part.
-    weights : Weights
-        See `distribute`.
-
-    Returns
-    -------
-    ndarray of int, [n_cells]
-
-    Raises
-    ------
-    ArgumentError
-        If the weights do not fit it.
-    DeviceError
-        If pymetis is missing.
-    """
+    """Find the process that is to have each cell of parts that are cut anew; collective; -> [n_cells]."""
     part, facets, comm = mesh.part, mesh.facets, mesh.comm
     assert part is not None
     with comm.together():
@@ -189,17 +151,7 @@ def _cut(n: int, pairs: Indices, work: Array) -> Indices:
 
 
 def work_of(shape: Shape) -> float:
-    """Work of a cell of a shape, where nothing else is said.
-
-    Parameters
-    ----------
-    shape : Shape
-
-    Returns
-    -------
-    float
-        The number of its functions of order 4.
-    """
+    """Work of a cell of a shape, where nothing else is said."""
     return float(make_basis("modified", shape, _ORDER).n_modes)
 
 

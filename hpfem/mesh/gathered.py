@@ -63,24 +63,7 @@ class Cells:
     record: dict[str, Any]
 
     def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
-        """Make the part of this process, or with a single process the whole mesh; collective.
-
-        Parameters
-        ----------
-        comm : Communicator
-            All processes.
-        hanging : Hanging, optional
-            Hanging vertices of the whole mesh, if they are known.
-
-        Returns
-        -------
-        Mesh
-
-        Raises
-        ------
-        MeshError
-            If more than two cells of several processes share a side.
-        """
+        """Make the part of this process, or with a single process the whole mesh; collective."""
         topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
         if comm.size == 1:
             return mesh_of_part(self.points, topology, self.regions, self.sides, None, self.record)
@@ -112,21 +95,7 @@ def mesh_of_part(
     part: Part | None,
     record: Mapping[str, Any],
 ) -> Mesh:
-    """Make the mesh of a part, or a whole one.
-
-    Parameters
-    ----------
-    points : ndarray, [n_points, D]
-    topology : Topology
-        Of the cells of this process, cut where the second cell of a facet belongs to another process.
-    regions, sides, record
-        See `Cells`.
-    part : Part or None
-
-    Returns
-    -------
-    Mesh
-    """
+    """Make the mesh of a part, or a whole one; points [n_points, D]."""
     return Mesh(
         frozen(points),
         groups_of(topology),
@@ -140,39 +109,14 @@ def mesh_of_part(
 
 
 def record_of(mesh: Mesh, chosen: Indices, numbers: Indices) -> dict[str, Any]:
-    """Collect the `record` of `Cells` from a mesh.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    chosen : ndarray of int, [n]
-        The cells.
-    numbers : ndarray of int, [n]
-        Their numbers in messages.
-
-    Returns
-    -------
-    dict
-    """
+    """Collect the `record` of `Cells` from a mesh; chosen, numbers [n]."""
     names = ("name", "n_mirrored", "n_stray", "periodic", "apart")
     data = {name: own[chosen] for name, own in mesh.cell_data.items()}
     return {**{name: getattr(mesh, name) for name in names}, "numbers": frozen(numbers), "cell_data": data}
 
 
 def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
-    """Complete the arrays: one for every shape and order of which any process has cells; collective.
-
-    Parameters
-    ----------
-    arrays : sequence of CellArray
-        Of this process, one for each shape and order.
-    comm : Communicator
-
-    Returns
-    -------
-    list of CellArray
-        In the same sequence on every process. Arrays of shapes that this process lacks are empty.
-    """
+    """Complete the arrays: one for every shape and order of which any process has cells; collective."""
     own = {(array.shape.name, array.order): array for array in arrays}
     kinds = dict.fromkeys(kind for kinds in comm.all([*own]) for kind in kinds)
     nodes = {(array.shape.name, array.order): array.nodes.shape[1] for array in arrays}
@@ -185,20 +129,7 @@ def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellAr
 
 
 def common_names(sets: Mapping[Any, Indices], comm: Communicator, width: int = 0) -> dict[Any, Indices]:
-    """Complete the sets: one for every name that any process has; collective.
-
-    Parameters
-    ----------
-    sets : mapping of any name to ndarray of int
-    comm : Communicator
-    width : int
-        Columns of an empty set; 0 if sets have one dimension.
-
-    Returns
-    -------
-    dict of any name to ndarray of int
-        In the same sequence on every process.
-    """
+    """Complete the sets: one for every name that any process has; collective."""
     names = dict.fromkeys(name for names in comm.all([*sets]) for name in names)
     nothing = np.empty((0, width) if width else 0, dtype=np.int64)
     return {name: sets.get(name, nothing) for name in names}
@@ -223,30 +154,7 @@ def part_of(
     lower: Mapping[tuple[int, str], list[Indices]],
     cell_data: Mapping[str, NDArray[Any]],
 ) -> Mesh:
-    """Make a part of a mesh from what this process has read; collective.
-
-    Parameters
-    ----------
-    comm : Communicator
-    points : ndarray, [n, 2 or 3]
-        Exactly the points that the cells of this process use.
-    ids : ndarray of int, [n]
-        Numbers of the points in the whole mesh, ascending.
-    arrays : sequence of CellArray
-        One for each shape and order; the numbers of cells are positions among all cells of this process.
-    labels : Labels
-    regions, boundaries, lower, cell_data
-        See `mesh_of`; corners of sides that belong to other processes may be -1.
-
-    Returns
-    -------
-    Mesh
-
-    Raises
-    ------
-    MeshError
-        If the mesh is unusable.
-    """
+    """Make a part of a mesh from what this process has read; collective; points [n, 2 or 3], ids [n]."""
     kinds = common_kinds(arrays, comm)
     dims = {array.shape.dim for array in kinds}
     ends = np.concatenate([points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)])
@@ -291,20 +199,7 @@ def _sides_once(mesh: Mesh) -> Mesh:
 
 
 def moved(mesh: Mesh, owners: Indices) -> Mesh:
-    """Move the cells of a mesh to other processes; collective.
-
-    Parameters
-    ----------
-    mesh : Mesh
-        A part.
-    owners : ndarray of int, [n_cells]
-        New process of each cell of this one.
-
-    Returns
-    -------
-    Mesh
-        The new part of this process; see `unpacked`.
-    """
+    """Move the cells of a mesh to other processes; collective; owners [n_cells]."""
     part = mesh.part
     assert part is not None
     comm = part.comm
@@ -313,18 +208,7 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
 
 
 def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
-    """Join cells that `packed` has taken out of the parts of one mesh.
-
-    Parameters
-    ----------
-    given : sequence of mapping
-        At least one.
-
-    Returns
-    -------
-    Cells
-        In the order of the whole mesh. Points with the same coordinates become one point.
-    """
+    """Join cells that `packed` has taken out of the parts of one mesh."""
     numbers = np.concatenate([own["numbers"] for own in given])
     order = np.argsort(numbers)
     place = np.empty(len(order), dtype=np.int64)  # from positions as given to positions in order
@@ -366,33 +250,13 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
 
 
 def numbers_of(mesh: Mesh) -> Indices:
-    """Number the cells of a mesh as in the whole mesh.
-
-    Parameters
-    ----------
-    mesh : Mesh
-        A part or a whole one.
-
-    Returns
-    -------
-    ndarray of int, [n_cells]
-    """
+    """Number the cells of a mesh as in the whole mesh; -> [n_cells]."""
     return np.arange(mesh.n_cells) if mesh.part is None else mesh.part.cells
 
 
 def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
-    """Take cells out of a mesh, as `unpacked` needs them; they are numbered by their positions in `chosen`.
-
-    Parameters
-    ----------
-    mesh : Mesh
-        A part or a whole one.
-    chosen : ndarray of int, [n]
-        Cells of this process, ascending.
-
-    Returns
-    -------
-    dict
+    """Take cells out of a mesh, as `unpacked` needs them; they are numbered by their positions in `chosen`; chosen
+    [n].
     """
     new = np.full(mesh.n_cells, -1, dtype=np.int64)
     new[chosen] = np.arange(len(chosen))

@@ -65,24 +65,7 @@ class Hanging:
 
 
 def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Communicator = ALONE) -> Hanging:
-    """Find the hanging vertices of a mesh.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-    labels : Labels
-        For messages.
-    comm : Communicator
-        The processes that have cells of the mesh; collective.
-
-    Returns
-    -------
-    Hanging
-        Of all of them, with the cells' numbers here.
-    """
+    """Find the hanging vertices of a mesh; points [n, D]."""
     sides = open_sides(topology)
     corners = unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
     if comm.size > 1:
@@ -119,18 +102,8 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
 
 
 def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> list[NDArray[Any]]:
-    """Add the values of other processes at points in the box around those of this one; collective.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-    values : sequence of ndarray, [n, ...] each
-    comm : Communicator
-
-    Returns
-    -------
-    list of ndarray
-        The values of this process, then those of others.
+    """Add the values of other processes at points in the box around those of this one; collective; points [n, D],
+    values [n, ...].
     """
     low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
     margin = 0.1 * np.maximum(high - low, 0).max()
@@ -142,17 +115,7 @@ def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> l
 
 
 def open_sides(topology: Topology) -> list[CellArray]:
-    """Take the sides without a neighbour as cells.
-
-    Parameters
-    ----------
-    topology : Topology
-
-    Returns
-    -------
-    list of CellArray
-        Numbered by the cells that they belong to.
-    """
+    """Take the sides without a neighbour as cells."""
     dim, facets = topology.dim - 1, topology.facets
     boundary = facets.boundary
     owner, local = facets.cells[boundary, 0], facets.local[boundary, 0]

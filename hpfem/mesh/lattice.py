@@ -27,21 +27,8 @@ def _own_positions(shape: Shape, order: int) -> Indices:
 
 
 def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ...], int]:
-    """Number the lattice points of a mesh; cells that share an edge or a face share its points.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
-    order : int
-        Lattice order >= 1, the same for all cells.
-
-    Returns
-    -------
-    numbers : tuple of ndarray of int, [E, n_nodes] each
-        Per cell array, in canonical equispaced order.
-    count : int
-        Number of points.
+    """Number the lattice points of a mesh; cells that share an edge or a face share its points; -> numbers
+    [E, n_nodes].
     """
     numbers = [
         np.empty((len(cells), len(lattice_permutations(cells.shape, order)[0])), dtype=np.int64)
@@ -66,24 +53,8 @@ def _number_entities(topology: Topology, order: int, dim: int, numbers: list[Ind
 
 
 def inner_points(topology: Topology, order: int, dim: int) -> tuple[Iterator[tuple[int, Indices, Indices]], int]:
-    """Number the lattice points inside the entities of one dimension, with gaps between those of different shapes.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
-    order : int
-        Lattice order >= 1, the same for all cells.
-    dim : int
-        Of the entities.
-
-    Returns
-    -------
-    points : iterator of (int, ndarray of int [n], ndarray of int [E, n])
-        By entity of the reference shapes: the position of the cell array, where the points are among the nodes of a
-        cell, and their numbers in each of the cells.
-    count : int
-        Upper bound of the numbers.
+    """Number the lattice points inside the entities of one dimension, with gaps between those of different shapes;
+    -> points [n].
     """
     stride = max(len(interior_nodes(e.shape, order)) for cells in topology.cells for e in cells.shape.entities[dim])
     codes: tuple[NDArray[np.int8], ...] | None = None

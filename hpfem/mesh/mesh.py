@@ -789,19 +789,7 @@ class Mesh(Immutable, Printed):
 
 
 def fitting_order(made: Callable[[str], Mesh], given: str = "") -> str | None:
-    """Find another order of the nodes in which a mesh is usable.
-
-    Parameters
-    ----------
-    made : callable
-        Makes the mesh in an order of `ORDERINGS`.
-    given : str
-        The order that is not tried.
-
-    Returns
-    -------
-    str or None
-    """
+    """Find another order of the nodes in which a mesh is usable."""
     for other in ORDERINGS:
         with suppress(HpfemError):
             if other != given and made(other):
@@ -831,39 +819,8 @@ def mesh_of(
     nodes: Mapping[str, Indices] | None = None,
     cell_data: Mapping[str, ArrayLike] | None = None,
 ) -> Mesh:
-    """Build a mesh from arrays that become its own; see `Mesh.from_cells`.
-
-    Parameters
-    ----------
-    points : ndarray, [n, 2 or 3]
-        Coordinates.
-    arrays : sequence of CellArray
-        One for each shape and order, with the positions of the cells among all as their numbers.
-    labels : Labels
-        For messages.
-    regions, boundaries, periodic, check, cell_data
-        See `Mesh.from_cells`.
-    flat : bool, optional
-        See `used_points`.
-    join : bool, optional
-        See `Mesh.from_cells`.
-    keys : ndarray of int, optional
-        Numbers of the first of the points: coincident ones with different numbers are not joined.
-    lower : mapping of (int, str) to sequence of array_like of int, [n, dimension + 1] each, optional
-        Named sets of edges and points by dimension and name, each given by its points.
-    nodes : mapping of str to ndarray of int, optional
-        Named sets of points that stand for what lies between them (`lower_sets_of`).
-
-    Returns
-    -------
-    Mesh
-
-    Raises
-    ------
-    MeshError
-        If the mesh is unusable; the message names the element.
-    ArgumentError
-        If regions, boundaries or periodic points are invalid.
+    """Build a mesh from arrays that become its own; see `Mesh.from_cells`; points [n, 2 or 3], lower
+    [n, dimension + 1].
     """
     checks.dimensions(arrays, points.shape[1], labels)
     if check:
@@ -945,17 +902,7 @@ def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:
 
 
 def groups_of(topology: Topology) -> tuple[CellGroup, ...]:
-    """Make groups of cells with their topology.
-
-    Parameters
-    ----------
-    topology : Topology
-
-    Returns
-    -------
-    tuple of CellGroup
-        One for each of its cell arrays.
-    """
+    """Make groups of cells with their topology."""
     return tuple(
         CellGroup(array.shape, array.order, frozen(array.nodes), frozen(array.indices), topology, position)
         for position, array in enumerate(topology.cells)
@@ -963,18 +910,7 @@ def groups_of(topology: Topology) -> tuple[CellGroup, ...]:
 
 
 def named_entities(dim: int, given: Sets) -> dict[str, Any]:
-    """The arguments of `Mesh` that `Mesh.entity_sets` is made of.
-
-    Parameters
-    ----------
-    dim : int
-        Of the mesh.
-    given : mapping of (int, str) to ndarray of int, [n, 2]
-
-    Returns
-    -------
-    dict
-    """
+    """The arguments of `Mesh` that `Mesh.entity_sets` is made of; given [n, 2]."""
     sides = {name: frozen(own) for (of, name), own in given.items() if of == dim - 1}
     lower = {key: frozen(own) for key, own in given.items() if key[0] < dim - 1}
     return {"boundary_sides": MappingProxyType(sides), "lower_sets": MappingProxyType(lower)}

@@ -22,19 +22,7 @@ Sets = Mapping[tuple[int, str], Indices]
 
 
 def looked_up(table: Indices, rows: Indices) -> Indices:
-    """Look numbers up in a table.
-
-    Parameters
-    ----------
-    table : ndarray of int, [n]
-    rows : ndarray of int
-        Positions in the table, or any other numbers.
-
-    Returns
-    -------
-    ndarray of int
-        table[rows], -1 where the number is negative or beyond the table.
-    """
+    """Look numbers up in a table; table [n]."""
     if not rows.size or (rows.min() >= 0 and rows.max() < len(table)):
         return table.take(rows)
     inside = (rows >= 0) & (rows < len(table))
@@ -42,26 +30,7 @@ def looked_up(table: Indices, rows: Indices) -> Indices:
 
 
 def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indices:
-    """Check rows of integers.
-
-    Parameters
-    ----------
-    value : array_like of int, [n, width]
-        Given by the caller.
-    what : str
-        Its name in messages.
-    widths : sequence of int
-        The widths that it may have.
-
-    Returns
-    -------
-    ndarray of int, [n, width]
-
-    Raises
-    ------
-    ArgumentError
-        If it is not such an array.
-    """
+    """Check rows of integers; value [n, width] -> [n, width]."""
     found = as_array(value, what, "iu")
     if found.size and (found.ndim != 2 or found.shape[1] not in widths):
         raise ArgumentError(
@@ -71,50 +40,14 @@ def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indi
 
 
 def sets(value: Any, what: str) -> list[tuple[str, Any]]:
-    """Check a mapping from names.
-
-    Parameters
-    ----------
-    value : mapping of str to any
-        Given by the caller.
-    what : str
-        Its name in messages.
-
-    Returns
-    -------
-    list of (str, any)
-        Its items.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not a mapping from names.
-    """
+    """Check a mapping from names."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ArgumentError(f"{what} are a mapping from names, got {shown(value)}")
     return list(value.items())
 
 
 def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Indices]:
-    """Check regions.
-
-    Parameters
-    ----------
-    given : mapping of str to array_like of int
-        Cell numbers by name.
-    n_cells : int
-        Number of cells.
-
-    Returns
-    -------
-    mapping of str to ndarray of int
-        Cell numbers, each once, ascending.
-
-    Raises
-    ------
-    ArgumentError
-        If they are not integers, or a cell does not exist.
-    """
+    """Check regions."""
     result = {}
     for name, members in sets(given, "regions"):
         cells = as_array(members, f"cells of region {shown(name)}", "iu").astype(np.int64).ravel()
@@ -129,29 +62,7 @@ def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Ind
 def boundaries_of(
     topology: Topology, given: Mapping[str, Sequence[ArrayLike]], vertex_of: Indices
 ) -> tuple[dict[str, Indices], int]:
-    """Find the facets of boundary elements.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
-    given : mapping of str to sequence of array_like of int, [n, n_corners] each
-        Points at the corners of boundary elements, by name.
-    vertex_of : ndarray of int, [n_points]
-        The vertex at each point, -1 where there is none.
-
-    Returns
-    -------
-    sides : dict of str to ndarray of int, [n, 2]
-        Facets as (cell, local facet).
-    n_stray : int
-        Number of boundary elements that are not facets.
-
-    Raises
-    ------
-    ArgumentError
-        If they are not arrays of corners.
-    """
+    """Find the facets of boundary elements; given [n, n_corners], vertex_of [n_points] -> sides [n, 2]."""
     width = 2 if topology.dim == 2 else 4
     result, n_stray = {}, 0
     for name, blocks in sets(given, "boundaries"):
@@ -179,37 +90,11 @@ def lower_sets_of(
     regions: Collection[str],
     vertex_of: Indices,
 ) -> tuple[Sets, int]:
-    """Find named edges and vertices in the cells, and what named sets of nodes cover.
+    """Find named edges and vertices in the cells, and what named sets of nodes cover; given [n, dimension + 1],
+    sides [n, 2], vertex_of [n_points] -> [n, 2].
 
     A set of nodes covers facets, and away from them edges, that have all of their vertices in it. A side between cells
     counts if neither cell has all of its vertices in it. A set of all nodes is that of the cells, and covers no facets.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
-    given : mapping of (int, str) to sequence of array_like of int, [n, dimension + 1] each
-        Points at their ends, by dimension and name.
-    nodes : mapping of str to ndarray of int
-        Points of sets of nodes.
-    sides : dict of str to ndarray of int, [n, 2]
-        Boundaries, to which the facets of sets of nodes with other names are added,
-    regions : collection of str
-        except those named as one of these.
-    vertex_of : ndarray of int, [n_points]
-        The vertex at each point, -1 where there is none.
-
-    Returns
-    -------
-    mapping of (int, str) to ndarray of int, [n, 2]
-        As (cell, local number): in the first cell that has each of them.
-    n_stray : int
-        Number of those that no cell has.
-
-    Raises
-    ------
-    ArgumentError
-        If they are not such arrays, or edges of a 2-D mesh.
     """
     ends: dict[tuple[int, str], list[Indices]] = {}
     for (dim, name), blocks in given.items():
@@ -287,24 +172,7 @@ def _covered(topology: Topology, vertices: Indices) -> tuple[Indices, Indices]:
 
 
 def cell_data_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, NDArray[Any]]:
-    """Check values of cells.
-
-    Parameters
-    ----------
-    given : mapping of str to array_like, [n_cells, ...]
-        By name.
-    n_cells : int
-        Number of cells.
-
-    Returns
-    -------
-    mapping of str to ndarray
-
-    Raises
-    ------
-    ArgumentError
-        If they are no numbers, or not one for each cell.
-    """
+    """Check values of cells; given [n_cells, ...]."""
     result = {}
     for name, values in sets(given, "cell_data"):
         found = np.array(as_array(values, f"cell data {shown(name)}"))

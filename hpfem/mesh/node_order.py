@@ -242,19 +242,8 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
 
 @cache
 def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
-    """Reference coordinates of the nodes of a second-order cell that has none inside faces and cells.
-
-    Parameters
-    ----------
-    rules : str
-        "gmsh", "vtk", "cgns" or "netgen": whose order.
-    shape : Shape or str
-        Any shape.
-
-    Returns
-    -------
-    ndarray, [n_nodes, dim]
-        Corners, then middles of the edges. Read-only.
+    """Reference coordinates of the nodes of a second-order cell that has none inside faces and cells; ->
+    [n_nodes, dim].
     """
     name = shape if isinstance(shape, str) else shape.name
     corners, edges = 2.0 * _corners(name) - 1.0, _RULES[rules][0][name]
@@ -262,24 +251,7 @@ def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
 
 
 def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order: int) -> NDArray[np.int64]:
-    """Position of each target node in the source: ``source[permutation] == target``.
-
-    Parameters
-    ----------
-    source, target : ndarray, [n, dim]
-        The same points of the equispaced lattice of that order, in two orders.
-    order : int
-        Order of the lattice.
-
-    Returns
-    -------
-    ndarray of int, [n]
-
-    Raises
-    ------
-    ArgumentError
-        If they are not the same points.
-    """
+    """Position of each target node in the source: ``source[permutation] == target``; source, target [n, dim] -> [n]."""
     have, wanted = (np.rint((points + 1) * order / 2).astype(np.int64) for points in (source, target))
     by_have, by_wanted = np.lexsort(have.T), np.lexsort(wanted.T)
     if have.shape != wanted.shape or not np.array_equal(have[by_have], wanted[by_wanted]):
@@ -307,62 +279,19 @@ ORDERINGS: dict[str, Callable[[Shape, int], NDArray[np.float64]]] = {
 
 @cache
 def serendipity_positions(shape: Shape) -> NDArray[np.int64]:
-    """Positions of the nodes of a serendipity cell among those of the cell of order 2.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape.
-
-    Returns
-    -------
-    ndarray of int, [n]
-        Of the nodes at vertices and inside edges, in the canonical order.
-    """
+    """Positions of the nodes of a serendipity cell among those of the cell of order 2; -> [n]."""
     return np.flatnonzero([dim < 2 for dim, _ in node_entities(shape, 2)])
 
 
 @cache
 def canonical_order(ordering: str, shape: Shape, order: int) -> NDArray[np.int64]:
-    """Positions of the nodes of our order among those of another order.
-
-    Parameters
-    ----------
-    ordering : str
-        One of `ORDERINGS`.
-    shape : Shape
-        Any shape with a direction.
-    order : int
-        Geometry order.
-
-    Returns
-    -------
-    ndarray of int, [n_nodes]
-        ``ours = theirs[result]``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such cell in that ordering.
-    """
+    """Positions of the nodes of our order among those of another order; -> [n_nodes]."""
     return permutation(ORDERINGS[ordering](shape, order), equispaced_nodes(shape, order), order)
 
 
 @cache
 def vertex_positions(shape: Shape, order: int) -> NDArray[np.int64]:
-    """Positions of the vertices among the nodes of the canonical equispaced order.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape with a direction.
-    order : int
-        Geometry order.
-
-    Returns
-    -------
-    ndarray of int, [n_vertices]
-    """
+    """Positions of the vertices among the nodes of the canonical equispaced order; -> [n_vertices]."""
     nodes = equispaced_nodes(shape, order)
     distance = np.abs(nodes[None, :, :] - shape.vertices[:, None, :]).max(axis=2)
     return np.asarray(np.argmin(distance, axis=1), dtype=np.int64)

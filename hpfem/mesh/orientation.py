@@ -16,29 +16,7 @@ from .symmetry import mirror
 def positively_oriented(
     points: Array, arrays: Sequence[CellArray], labels: Labels
 ) -> tuple[list[CellArray], list[NDArray[np.bool_]]]:
-    """Renumber the nodes of mirrored cells so that det J > 0.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    arrays : sequence of CellArray
-        All cells.
-    labels : Labels
-        For messages.
-
-    Returns
-    -------
-    arrays : list of CellArray
-        The cells; nodes of cells in `mirrored` are in the order of the mirror image.
-    mirrored : list of ndarray of bool, [E] each
-        The cells that had det J < 0.
-
-    Raises
-    ------
-    MeshError
-        If det J has both signs in a cell, or is zero.
-    """
+    """Renumber the nodes of mirrored cells so that det J > 0; points [n, D] -> mirrored [E]."""
     mirrored, unsure, found = [], [], []
     for array in arrays:
         gradient = check_gradient(array.shape, array.order)

@@ -59,18 +59,7 @@ class Part:
         return np.concatenate([np.empty(0, dtype=np.int64), *self.shared[-1].values()])
 
     def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
-        """Count vertices and points, each on one process only; collective.
-
-        Parameters
-        ----------
-        points : ndarray, [n, D]
-        topology : Topology
-
-        Returns
-        -------
-        tuple of int
-            Vertices and points that no process of lower rank has.
-        """
+        """Count vertices and points, each on one process only; collective; points [n, D]."""
         # A periodic vertex, edge or face has points in several places, of which a process may have some.
         step = _CLOSE * self.comm.max(float(np.ptp(points, axis=0).max()) if len(points) else 0.0)
         found: dict[int, list[Indices]] = {rank: [] for rank in self.shared[0]}
@@ -104,21 +93,7 @@ def _points_inside(topology: Topology, dim: int) -> tuple[Indices, Indices]:
 
 
 def combined(comm: Communicator, values: Indices, shared: Shared, operation: Callable[..., Any]) -> Indices:
-    """Combine the values of all processes on shared entities; collective.
-
-    Parameters
-    ----------
-    comm : Communicator
-    values : ndarray of int, [n]
-    shared : {rank: ndarray of int}
-        The entities that each neighbour has too.
-    operation : ufunc
-        Such as `numpy.minimum`, whose result does not depend on the order.
-
-    Returns
-    -------
-    ndarray of int, [n]
-    """
+    """Combine the values of all processes on shared entities; collective; values [n] -> [n]."""
     result = values.copy()
     for rank, other in comm.exchanged({rank: values[ids] for rank, ids in shared.items()}).items():
         result[shared[rank]] = operation(result[shared[rank]], other)
@@ -126,22 +101,10 @@ def combined(comm: Communicator, values: Indices, shared: Shared, operation: Cal
 
 
 def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -> Shared:
-    """Find the vertices that other processes have too, if no process has the whole mesh; collective.
+    """Find the vertices that other processes have too, if no process has the whole mesh; collective; vertices
+    [n_vertices].
 
     For a vertex of an open side, each process asks the process that its id in the whole mesh determines.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells of this process.
-    vertices : ndarray of int, [n_vertices]
-        Ids in the whole mesh, ascending.
-    comm : Communicator
-
-    Returns
-    -------
-    {rank: ndarray of int}
-        Ids here, ascending.
     """
     is_open, on_open = topology.facets.on_boundary, np.zeros(len(vertices), dtype=bool)
     for position, number, facet in topology.local_entities(topology.dim - 1):
@@ -166,23 +129,7 @@ def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -
 
 
 def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm: Communicator) -> tuple[Shared, ...]:
-    """Find the edges and faces that neighbours have too; collective.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells of this process.
-    vertices : ndarray of int, [n_vertices]
-        Ids in the whole mesh.
-    shared : {rank: ndarray of int}
-        Vertices of this part that each neighbour has too, in the same order on both.
-    comm : Communicator
-
-    Returns
-    -------
-    tuple of {rank: ndarray of int}
-        Per dimension from 0 to that of the mesh - 1, as `Part.shared`.
-    """
+    """Find the edges and faces that neighbours have too; collective; vertices [n_vertices]."""
     result: list[Shared] = [shared]
     for dim in range(1, topology.dim):
         corners = _corners(topology, dim)

@@ -52,37 +52,14 @@ class Refined:
         return np.asarray(np.cumsum(self.counts) - self.counts)
 
     def pieces(self, cells: Indices) -> Indices:
-        """The numbers of the pieces of cells.
-
-        Parameters
-        ----------
-        cells : ndarray of int, [n]
-
-        Returns
-        -------
-        ndarray of int
-            Cell after cell.
-        """
+        """The numbers of the pieces of cells; cells [n]."""
         counts = self.counts[cells]
         ends = np.cumsum(counts)
         return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.starts[cells] - (ends - counts), counts)
 
     def sides(self, cells: Sequence[CellArray], pairs: Indices, dim: int) -> Indices:
-        """The facets, edges or vertices of the pieces that those of the cells are divided into.
-
-        Parameters
-        ----------
-        cells : sequence of CellArray
-            What was cut.
-        pairs : ndarray of int, [n, 2]
-            As (cell number, local number).
-        dim : int
-            Their dimension.
-
-        Returns
-        -------
-        ndarray of int, [m, 2]
-            The same for the pieces; one after the other.
+        """The facets, edges or vertices of the pieces that those of the cells are divided into; pairs [n, 2] ->
+        [m, 2].
         """
         way = np.empty(len(self.counts), dtype=np.int64)
         kind = np.empty(len(self.counts), dtype=np.int64)
@@ -153,26 +130,7 @@ def _own_edges(shape: Shape, way: tuple[Piece, ...], ways: tuple[tuple[Piece, ..
 
 
 def refined(points: Array, topology: Topology, in_space: Topology) -> Refined:
-    """Cut every cell.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Of the mesh.
-    topology : Topology
-        Of its cells.
-    in_space : Topology
-        The topology without periodic identification: entities that are one in it have the same points.
-
-    Returns
-    -------
-    Refined
-
-    Raises
-    ------
-    ArgumentError
-        If there are cells of a shape that cannot be cut.
-    """
+    """Cut every cell; points [n, D]."""
     counts = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
     for array in topology.cells:
         counts[array.indices] = len(refinements(array.shape)[0])

@@ -36,22 +36,7 @@ def _centres(shape: Shape) -> list[tuple[int, int, list[int], list[int]]]:
 
 
 def completed(points: Array, arrays: Sequence[Cells]) -> tuple[Array, list[Cells]]:
-    """Add the nodes that serendipity cells lack; neighbours share them.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    arrays : sequence of CellArray
-        Cells of any shapes and orders; serendipity cells have order 2, and nodes at `serendipity_positions` only.
-
-    Returns
-    -------
-    points : ndarray, [n + n_added, D]
-        The points; behind them the added ones.
-    arrays : list of CellArray
-        With all nodes. One is -1 if nodes around it are not among the points.
-    """
+    """Add the nodes that serendipity cells lack; neighbours share them; points [n, D] -> points [n + n_added, D]."""
     result, added = [], []
     for array in arrays:
         centres = _centres(array.shape) if array.order == 2 else []

@@ -27,20 +27,7 @@ _NETWORKS = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 1)], 4: [(0, 1), (2, 3), (0, 2
 
 
 def places(ascending: Indices, wanted: Indices) -> Indices:
-    """Find numbers in an ascending table.
-
-    Parameters
-    ----------
-    ascending : ndarray of int, [n]
-        The table.
-    wanted : ndarray of int
-        Of any shape.
-
-    Returns
-    -------
-    ndarray of int
-        The position of each number, -1 for one that is not in the table.
-    """
+    """Find numbers in an ascending table; ascending [n]."""
     if len(ascending) == 0:
         return np.full(wanted.shape, -1, dtype=np.int64)
     where = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
@@ -48,13 +35,7 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
 
 
 def sort(numbers: Indices) -> None:
-    """Sort in place; many numbers of the host on several threads.
-
-    Parameters
-    ----------
-    numbers : array of int, [n]
-        Of NumPy or of a device.
-    """
+    """Sort in place; many numbers of the host on several threads; numbers [n]."""
     if isinstance(numbers, np.ndarray) and len(numbers) >= MANY and thread_count() > 1:
         in_parts(lambda part: numbers[part].sort(), _pieces(len(numbers)))
         numbers.sort(kind="stable")  # which merges what is in order
@@ -69,20 +50,7 @@ def _pieces(count: int) -> list[slice]:
 
 
 def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
-    """Permute the entries of rows.
-
-    Parameters
-    ----------
-    rows : ndarray of int, [n, width]
-    permutations : ndarray of int, [n_permutations, m]
-        Columns, in the order in which they are taken.
-    which : ndarray of int, [n]
-        The permutation of each row.
-
-    Returns
-    -------
-    ndarray of int, [n, m]
-    """
+    """Permute the entries of rows; rows [n, width], permutations [n_permutations, m], which [n] -> [n, m]."""
     out = np.empty((len(rows), permutations.shape[1]), rows.dtype)
 
     def write(part: slice) -> None:
@@ -95,26 +63,7 @@ def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
 def in_order(
     numbers: Indices, bound: int, labels: Indices | None = None, below: int | None = None, xp: Any = np
 ) -> tuple[Indices, Indices]:
-    """Sort numbers with labels, equal ones by their labels.
-
-    Parameters
-    ----------
-    numbers : array of xp of int, [n]
-        From 0 to `bound` - 1. May be overwritten.
-    bound : int
-        At most 2^63.
-    labels : array of xp of int, [n], optional
-        Of the numbers; their positions by default.
-    below : int, optional
-        Upper bound of the labels, which are not negative; n by default.
-    xp : module
-        NumPy, or that of a device's arrays.
-
-    Returns
-    -------
-    labels, numbers : array of xp of int, [n]
-        By number.
-    """
+    """Sort numbers with labels, equal ones by their labels; numbers, labels [n] -> labels, numbers [n]."""
     bits = _bits(len(numbers) if below is None else below)
     if bound > 1 << (_BITS - bits):
         if labels is None:
@@ -138,34 +87,15 @@ def _bits(bound: int) -> int:
 
 
 def run_starts(ascending: Indices, xp: Any = np) -> NDArray[np.bool_]:
-    """Tell which numbers start a run of equal ones.
-
-    Parameters
-    ----------
-    ascending : array of xp of int, [n]
-    xp : module
-        NumPy, or that of a device's arrays.
-
-    Returns
-    -------
-    array of xp of bool, [n]
-    """
+    """Tell which numbers start a run of equal ones; ascending [n] -> [n]."""
     first: NDArray[np.bool_] = xp.ones(len(ascending), dtype=bool)
     xp.not_equal(ascending[1:], ascending[:-1], out=first[1:])
     return first
 
 
 def unique(numbers: Indices) -> Indices:
-    """Find the distinct ones of some integers: NumPy's `unique`, which takes ten times as long on many (2.3 to 2.5).
-
-    Parameters
-    ----------
-    numbers : ndarray of int, [..]
-
-    Returns
-    -------
-    ndarray of int, [n]
-        In ascending order.
+    """Find the distinct ones of some integers: NumPy's `unique`, which takes ten times as long on many (2.3 to 2.5);
+    numbers [..] -> [n].
     """
     ascending = numbers.flatten()
     sort(ascending)
@@ -173,22 +103,7 @@ def unique(numbers: Indices) -> Indices:
 
 
 def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
-    """Tell numbers apart.
-
-    Parameters
-    ----------
-    numbers : ndarray of int, [n]
-        From 0 to `bound` - 1. May be overwritten.
-    bound : int
-        At most 2^63.
-
-    Returns
-    -------
-    first : ndarray of int, [n distinct numbers]
-        The first position of each distinct number, in ascending order of the numbers.
-    which : ndarray of int, [n]
-        Position of each number among the distinct ones.
-    """
+    """Tell numbers apart; numbers [n] -> first [n distinct numbers], which [n]."""
     if bound <= _FEW < len(numbers):
         position = np.full(bound, -1)
         # If several numbers are written to one place, the last one stays.
@@ -266,18 +181,7 @@ class TupleIndex:
         return order, ascending
 
     def find(self, rows: NDArray[np.integer[Any]]) -> Indices:
-        """Find rows again.
-
-        Parameters
-        ----------
-        rows : ndarray of int, [n, width]
-            As wide as those of the table; or wider or narrower by leading columns of -1.
-
-        Returns
-        -------
-        ndarray of int, [n]
-            The number of each row, -1 for one that is not in the table.
-        """
+        """Find rows again; rows [n, width] -> [n]."""
         missing = (rows[:, : -self._width] >= 0).any(axis=1)
         place = np.zeros(len(rows), dtype=np.int64)
         for columns, table in self._stages:
@@ -289,19 +193,7 @@ class TupleIndex:
 
 
 def sorted_rows(vertices: NDArray[np.integer[Any]], xp: Any = np) -> NDArray[np.integer[Any]]:
-    """Sort each row of a narrow table.
-
-    Parameters
-    ----------
-    vertices : array of xp of int, [n, 2, 3 or 4]
-    xp : module
-        NumPy, or that of a device's arrays.
-
-    Returns
-    -------
-    array of xp of int, of the same shape
-        Every row ascending; columns are contiguous.
-    """
+    """Sort each row of a narrow table; vertices [n, 2, 3 or 4]."""
     columns = list(vertices.T)
     for i, j in _NETWORKS[len(columns)]:
         columns[i], columns[j] = xp.minimum(columns[i], columns[j]), xp.maximum(columns[i], columns[j])
@@ -310,20 +202,7 @@ def sorted_rows(vertices: NDArray[np.integer[Any]], xp: Any = np) -> NDArray[np.
 
 
 def comparisons(columns: Sequence[Indices] | Indices, xp: Any = np) -> Indices:
-    """Encode the order of the numbers in every row.
-
-    Parameters
-    ----------
-    columns : sequence of array of xp of int, [n] each
-        At most 8.
-    xp : module
-        NumPy, or that of a device's arrays.
-
-    Returns
-    -------
-    array of xp of int, [n]
-        A bit for each pair of columns, set where the first one is larger: below 2^(number of pairs).
-    """
+    """Encode the order of the numbers in every row; columns [n] -> [n]."""
     pairs = list(combinations(range(len(columns)), 2))
     result: Indices = xp.zeros(len(columns[0]), dtype=np.int64)
 

@@ -146,17 +146,7 @@ class MeshSummary(Printed):
 
 
 def together(parts: Sequence[MeshSummary]) -> MeshSummary:
-    """Join the summaries of the parts of a mesh.
-
-    Parameters
-    ----------
-    parts : sequence of MeshSummary
-        Summaries of all parts; each vertex and point is counted in one of them.
-
-    Returns
-    -------
-    MeshSummary
-    """
+    """Join the summaries of the parts of a mesh."""
     first, worst = parts[0], min(parts, key=lambda part: part.worst_scaled_jacobian)
 
     def total(name: str) -> dict[str, int]:
@@ -173,20 +163,7 @@ def together(parts: Sequence[MeshSummary]) -> MeshSummary:
 
 
 def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
-    """Look at every cell of a mesh.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-
-    Returns
-    -------
-    dict
-        The attributes of `MeshSummary` from `counts` to `worst_cell`.
-    """
+    """Look at every cell of a mesh; points [n, D]."""
     counts: dict[str, int] = {}
     orders: dict[str, set[int]] = {}
     affine: dict[str, int] = {}
@@ -212,23 +189,7 @@ def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
 
 
 def unnamed_facets(points: Array, topology: Topology, named: Iterable[Indices]) -> tuple[int, tuple[float, ...]]:
-    """Find the facets of the boundary that have no name.
-
-    Parameters
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-    named : iterable of ndarray of int
-        Facet numbers.
-
-    Returns
-    -------
-    count : int
-    box : tuple of float
-        The least, then the largest of each coordinate of their corners.
-    """
+    """Find the facets of the boundary that have no name; points [n, D]."""
     unnamed = topology.facets.on_boundary.copy()
     for facets in named:
         unnamed[facets] = False

@@ -30,18 +30,7 @@ Indices = NDArray[np.int64]
 
 
 def spanning(shape: Shape) -> Indices:
-    """Vertices that span a shape.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape.
-
-    Returns
-    -------
-    ndarray of int, [dim + 1]
-        The first vertex, and its neighbours along the axes.
-    """
+    """Vertices that span a shape; -> [dim + 1]."""
     if shape.dim == 0:
         return np.zeros(1, dtype=np.int64)
     wanted = np.full((shape.dim + 1, shape.dim), -1.0)
@@ -85,96 +74,33 @@ def symmetries(shape: Shape) -> Indices:
 
 @cache
 def parities(shape: Shape) -> Indices:
-    """Whether each symmetry keeps (+1) or mirrors (-1) the shape.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape.
-
-    Returns
-    -------
-    ndarray of int, [n_symmetries]
-        Read-only.
-    """
+    """Whether each symmetry keeps (+1) or mirrors (-1) the shape; -> [n_symmetries]."""
     corners = shape.vertices[symmetries(shape)[:, spanning(shape)]]
     return frozen(np.sign(np.linalg.det(corners[:, 1:] - corners[:, :1])).astype(np.int64))
 
 
 @cache
 def lattice_permutations(shape: Shape, order: int) -> Indices:
-    """Permutation of the lattice of a shape by each of its symmetries.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape but the point.
-    order : int
-        Order of the lattice, at least 1.
-
-    Returns
-    -------
-    ndarray of int, [n_symmetries, n_nodes]
-        ``nodes_global = nodes_local[result[code]]``, both in the canonical equispaced order. Read-only.
-    """
+    """Permutation of the lattice of a shape by each of its symmetries; -> [n_symmetries, n_nodes]."""
     nodes, frame = equispaced_nodes(shape, order), spanning(shape)
     moved = [_mapped(shape, shape.vertices[p[frame]], nodes) for p in symmetries(shape)]
     return frozen(np.array([permutation(nodes, own, order) for own in moved]))
 
 
 def mirrored_vertices(shape: Shape) -> Indices:
-    """The vertex permutation of the first mirroring symmetry.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape but the point.
-
-    Returns
-    -------
-    ndarray of int, [n_vertices]
-        Read-only.
-    """
+    """The vertex permutation of the first mirroring symmetry; -> [n_vertices]."""
     return symmetries(shape)[np.argmin(parities(shape))]
 
 
 @cache
 def mirror(shape: Shape, order: int) -> Indices:
-    """A node permutation that turns a cell inside out: the first mirroring symmetry.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape but the point.
-    order : int
-        Order of the lattice, at least 1.
-
-    Returns
-    -------
-    ndarray of int, [n_nodes]
-        Read-only.
-    """
+    """A node permutation that turns a cell inside out: the first mirroring symmetry; -> [n_nodes]."""
     return lattice_permutations(shape, order)[np.argmin(parities(shape))]
 
 
 @cache
 def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
-    """Which lattice points of a cell lie on one of its entities.
-
-    Parameters
-    ----------
-    shape : Shape
-        The cell.
-    order : int
-        Order of the lattice, at least 1.
-    dim, number : int
-        The entity ``shape.entities[dim][number]``.
-
-    Returns
-    -------
-    ndarray of int, [n_nodes of the entity]
-        Positions in the cell's canonical order, listed in the entity's own canonical order. Read-only.
-    """
+    """Which lattice points of a cell lie on one of its entities; -> [n_nodes of the entity]."""
     entity = shape.entities[dim][number]
     corners = shape.vertices[list(entity.vertices)][spanning(entity.shape)]
     points = _mapped(entity.shape, corners, equispaced_nodes(entity.shape, order) if dim else corners)
@@ -187,20 +113,7 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
 
 @cache
 def interior_nodes(shape: Shape, order: int) -> Indices:
-    """Lattice points of a shape on none of its sides.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape.
-    order : int
-        Order of the lattice, at least 1.
-
-    Returns
-    -------
-    ndarray of int, [n]
-        Positions in the canonical order. Read-only.
-    """
+    """Lattice points of a shape on none of its sides; -> [n]."""
     if shape.dim == 0:
         return frozen(np.zeros(1, dtype=np.int64))
     owners = node_entities(shape, order)
@@ -209,19 +122,9 @@ def interior_nodes(shape: Shape, order: int) -> Indices:
 
 @cache
 def outward_signs(shape: Shape) -> Indices:
-    """Whether the vertex order of each facet gives the outward (+1) or the inward (-1) normal.
+    """Whether the vertex order of each facet gives the outward (+1) or the inward (-1) normal; -> [n_facets].
 
     The normal of a segment in 2-D is its direction rotated clockwise, that of a face the cross product of its axes.
-
-    Parameters
-    ----------
-    shape : Shape
-        Of dimension 2 or 3.
-
-    Returns
-    -------
-    ndarray of int, [n_facets]
-        Read-only.
     """
     signs = []
     middle = shape.vertices.mean(axis=0)

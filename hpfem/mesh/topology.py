@@ -94,21 +94,7 @@ class Facets:
 
 
 def orientation_codes(shape: Shape, vertices: Indices, xp: Any = np) -> NDArray[np.int8]:
-    """The symmetry that brings each vertex tuple into its global order.
-
-    Parameters
-    ----------
-    shape : Shape
-        The shape of the entities: an edge or a face.
-    vertices : array of xp of int, [n, n_vertices]
-        Distinct ids in each row, in the shape's vertex order.
-    xp : module
-        NumPy, or that of a device's arrays.
-
-    Returns
-    -------
-    array of xp of int8, [n]
-    """
+    """The symmetry that brings each vertex tuple into its global order; vertices [n, n_vertices] -> [n]."""
     codes: NDArray[np.int8] = xp.asarray(_codes_by_order(shape))[comparisons(vertices.T, xp)]
     return codes
 
@@ -294,21 +280,7 @@ class Topology:
 
 
 def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indices]:
-    """Number the vertices of cells: one for each point at a corner.
-
-    Parameters
-    ----------
-    cells : sequence of CellArray
-        All cells.
-    n_points : int
-        Number of points.
-
-    Returns
-    -------
-    topology : Topology
-    vertex_of : ndarray of int, [n_points]
-        The vertex at each point, -1 where there is none.
-    """
+    """Number the vertices of cells: one for each point at a corner; -> vertex_of [n_points]."""
     corners = [array.corners for array in cells]
     is_corner = np.zeros(n_points, dtype=bool)
     for rows in corners:
@@ -318,39 +290,13 @@ def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indic
 
 
 def classes(n: int, pairs: Indices) -> tuple[int, Indices]:
-    """Join equal things, pair by pair.
-
-    Parameters
-    ----------
-    n : int
-        Number of things.
-    pairs : ndarray of int, [n_pairs, 2]
-        Numbers of equal things.
-
-    Returns
-    -------
-    count : int
-        Number of distinct things.
-    class_of : ndarray of int, [n]
-        The distinct thing of each thing.
-    """
+    """Join equal things, pair by pair; pairs [n_pairs, 2] -> class_of [n]."""
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     count, class_of = connected_components(graph, directed=False)
     return int(count), class_of.astype(np.int64)
 
 
 def identified(topology: Topology, pairs: Indices) -> Topology:
-    """Make pairs of vertices one vertex each.
-
-    Parameters
-    ----------
-    topology : Topology
-    pairs : ndarray of int, [n, 2]
-        Vertices that are images of each other in a periodic mesh.
-
-    Returns
-    -------
-    Topology
-    """
+    """Make pairs of vertices one vertex each; pairs [n, 2]."""
     count, vertex_of = classes(topology.n_vertices, pairs)
     return Topology(topology.cells, [vertex_of[rows] for rows in topology.vertices], count)

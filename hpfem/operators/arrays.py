@@ -62,50 +62,12 @@ class FieldMap(ABC):
     def __call__(self, field: Array | Sequence[Array], out: Any = None) -> Any: ...
 
     def __call__(self, field: Any, out: Any = None) -> Any:
-        """Apply.
-
-        Parameters
-        ----------
-        field : Field, array or sequence of arrays
-            In state `input_state`; arrays are [components, elements, n], one per block, of NumPy, CuPy, PyTorch, ...
-        out : Field, array or sequence of arrays, optional
-            Overwritten and returned; by default a new one. Arrays are on the operator's device.
-
-        Returns
-        -------
-        Field, array or list of arrays
-            In state `output_state`; arrays are of the same library, and on the same device, as the argument.
-
-        Raises
-        ------
-        StateError
-            If a field has the wrong state, space, dtype or number of components, or `out` is the argument itself.
-        ArgumentError
-            If an array has the wrong shape, order or device, or a user's pointwise function gives values that are not
-            finite (checked on the host only).
-        DeviceError
-            If another GPU is current than the operator was made on, or there is no room on it.
-        SolverError
-            If the mass system of an element does not converge, where one is solved.
-        """
+        """Apply."""
         return self.apply_to_field(field, out) if isinstance(field, Field) else apply_to_arrays(self, field, out)
 
 
 def check_current(name: str, device: Device, current: Device) -> None:
-    """Check that an operator is used on the device that it was made on.
-
-    Parameters
-    ----------
-    name : str
-        Of the operator.
-    device, current : Device
-        The device on which it was made, and the one in use.
-
-    Raises
-    ------
-    DeviceError
-        If they differ.
-    """
+    """Check that an operator is used on the device that it was made on."""
     if device.name != current.name:
         raise DeviceError(
             f"{name} was made on {device.name}, where its kernels and factors are, and {current.name} is"
@@ -114,28 +76,7 @@ def check_current(name: str, device: Device, current: Device) -> None:
 
 
 def apply_to_arrays(operator: FieldMap, arrays: Any, out: Any = None) -> Any:
-    """Apply an operator to arrays, in its input state.
-
-    Parameters
-    ----------
-    operator : Operator, FwdTrans, ...
-    arrays : array or sequence of arrays
-        One per block, [components, elements, n]; for a space with one block, a single array is possible.
-    out : array or sequence of arrays, optional
-        Overwritten and returned; on the device of the operator.
-
-    Returns
-    -------
-    array or list of arrays
-        `out`, or new arrays of the same library, and on the same device, as the arguments.
-
-    Raises
-    ------
-    ArgumentError
-        If arrays have the wrong number, shape, order or device.
-    StateError
-        If they have another dtype than the space, or `out` is also an argument.
-    """
+    """Apply an operator to arrays, in its input state."""
     name, device = operator.name, operator.device
     given, single = _listed(operator, arrays)
     pairs = [_pair(array, f"{name}, block {number}") for number, array in enumerate(given)]
@@ -204,18 +145,7 @@ def _target(operator: FieldMap, out: Any, single: bool) -> Field:
 
 
 def same_kind(example: Any, array: Any) -> Any:
-    """An array of NumPy or CuPy, converted to the library of another array without a copy.
-
-    Parameters
-    ----------
-    example : array
-    array : ndarray or cupy.ndarray
-
-    Returns
-    -------
-    array
-        The array itself, if the example's library is unknown or does not take arrays through DLPack.
-    """
+    """An array of NumPy or CuPy, converted to the library of another array without a copy."""
     if isinstance(example, type(array)):
         return array
     namespace = getattr(example, "__array_namespace__", None)

@@ -13,24 +13,7 @@ from ..errors import ArgumentError
 
 
 def in_range(number: float, what: str, dtype: DTypeLike) -> float:
-    """A number that a dtype can hold.
-
-    Parameters
-    ----------
-    number : float
-    what : str
-        Its name in the message.
-    dtype : dtype
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ArgumentError
-        If it is too large, or so small that it becomes 0 or loses digits.
-    """
+    """A number that a dtype can hold."""
     limits = np.finfo(np.dtype(dtype))
     if number and not float(limits.tiny) <= abs(number) <= float(limits.max):
         raise ArgumentError(

@@ -45,18 +45,7 @@ def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Turn a function that may return a matrix into one that returns a list of entries.
-
-    Parameters
-    ----------
-    function : callable
-        Of the coordinates.
-
-    Returns
-    -------
-    callable
-        With as many components as there are entries, row by row.
-    """
+    """Turn a function that may return a matrix into one that returns a list of entries."""
 
     def parts(found: Any, ndim: int) -> list[Any]:
         if isinstance(found, (list, tuple)) or getattr(found, "ndim", 0) > ndim:
@@ -71,18 +60,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def matrix_numbers(value: Any, dim: int) -> list[Any] | None:
-    """The numbers of a matrix, row by row; None if it is not a matrix of D x D numbers.
-
-    Parameters
-    ----------
-    value : object
-    dim : int
-        D.
-
-    Returns
-    -------
-    list or None
-    """
+    """The numbers of a matrix, row by row; None if it is not a matrix of D x D numbers."""
     try:
         rows = [list(row) for row in value] if isinstance(value, (list, tuple, np.ndarray)) else []
     except TypeError:
@@ -92,19 +70,7 @@ def matrix_numbers(value: Any, dim: int) -> list[Any] | None:
 
 
 def sample_components(function: Callable[..., Any], mesh: Mesh, cell: int = 0) -> int:
-    """Count the components of a function by calling it at a corner of a cell.
-
-    Parameters
-    ----------
-    function : callable
-        Of the coordinates.
-    mesh : Mesh
-    cell : int
-
-    Returns
-    -------
-    int
-    """
+    """Count the components of a function by calling it at a corner of a cell."""
     if cell >= mesh.n_cells:  # on this process
         return len(evaluated(function, list(mesh.points[:0].T), (0,)))
     group, row = (int(where[cell]) for where in mesh.locations)
@@ -113,18 +79,7 @@ def sample_components(function: Callable[..., Any], mesh: Mesh, cell: int = 0) -
 
 
 def kept_components(given: Any, mesh: Mesh) -> int:
-    """Count the numbers at a point that an operator keeps of a coefficient.
-
-    Parameters
-    ----------
-    given : number, callable, sequence, mapping or Field
-    mesh : Mesh
-
-    Returns
-    -------
-    int
-        0 for a number, which is the same everywhere.
-    """
+    """Count the numbers at a point that an operator keeps of a coefficient."""
     dim = mesh.points.shape[1]
     given = regional(given, mesh, (dim,), (dim, dim))
     if given is None or is_real(given):
@@ -150,18 +105,7 @@ def _counted(given: ByRegion) -> list[int]:
 
 
 def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
-    """Convert values by region to one kind, scalar, diagonal or tensor: that of the value with most entries.
-
-    Parameters
-    ----------
-    given : ByRegion
-    dim : int
-        D.
-
-    Returns
-    -------
-    ByRegion
-    """
+    """Convert values by region to one kind, scalar, diagonal or tensor: that of the value with most entries."""
     given = given.with_values([flat(value) if callable(value) else value for value in given.values])
     counts = _counted(given)
     most = max(counts)
@@ -180,19 +124,8 @@ def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
 
 
 def symmetric_part(arrays: Sequence[Any], dim: int) -> list[Any] | None:
-    """The independent entries of a symmetric tensor, from values at points.
-
-    Parameters
-    ----------
-    arrays : sequence of array, [D D, E, Q]
-        One per block.
-    dim : int
-        D.
-
-    Returns
-    -------
-    list of array, [D (D + 1) / 2, E, Q], or None
-        None if it is not symmetric up to rounding.
+    """The independent entries of a symmetric tensor, from values at points; arrays [D D, E, Q] ->
+    [D (D + 1) / 2, E, Q].
     """
     for values in arrays:
         size = abs(values).max(axis=0)

@@ -24,14 +24,7 @@ GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
 
 
 def draw_references(axis: Axes, benchmark: str, shape: str) -> None:
-    """Draw the peaks of other codes on a shape as lines, with names above all lines.
-
-    Parameters
-    ----------
-    axis : Axes
-        Of throughput, with its own lines drawn and its limits set.
-    benchmark, shape : str
-    """
+    """Draw the peaks of other codes on a shape as lines, with names above all lines."""
     peaks = GPU_REFERENCES.get((benchmark, shape), {})
     lines = [
         axis.axhline(rate, color=_INK, linewidth=1, linestyle=dash, label=f"{label}: {rate / 1e9:g}")

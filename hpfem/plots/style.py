@@ -38,17 +38,7 @@ ENTRY_WIDTH = 0.92
 
 
 def strategy_colours(names: Iterable[str]) -> dict[str, Any]:
-    """Choose a colour for each strategy: always the same for the usual ones.
-
-    Parameters
-    ----------
-    names : iterable of str
-
-    Returns
-    -------
-    dict
-        Colour by name. Where there are many others, they go from dark to light.
-    """
+    """Choose a colour for each strategy: always the same for the usual ones."""
     names = dict.fromkeys(names)
     others = [name for name in names if name not in _STRATEGY_COLOURS]
     few = len(others) <= len(_FURTHER_COLOURS)
@@ -58,103 +48,36 @@ def strategy_colours(names: Iterable[str]) -> dict[str, Any]:
 
 
 def order_line(order: int, color: Any, dash: Any) -> dict[str, Any]:
-    """Keyword arguments of the line of an order: each has its marker.
-
-    Parameters
-    ----------
-    order : int
-        Polynomial order.
-    color, dash : object
-        Values of matplotlib.
-
-    Returns
-    -------
-    dict
-    """
+    """Keyword arguments of the line of an order: each has its marker."""
     return {"color": color, "marker": MARKERS[(order - 1) % len(MARKERS)], "linestyle": dash, "markersize": 4}
 
 
 def order_dash(order: int) -> Any:
-    """Line style of an order: changes slower than the marker, so that neighbours differ in both.
-
-    Parameters
-    ----------
-    order : int
-        Polynomial order.
-
-    Returns
-    -------
-    str or tuple
-    """
+    """Line style of an order: changes slower than the marker, so that neighbours differ in both."""
     return _DASHES[(order - 1) // 2 % len(_DASHES)]
 
 
 def order_colours(orders: Sequence[int]) -> dict[int, Any]:
-    """Choose a colour per order, from dark to light.
-
-    Parameters
-    ----------
-    orders : sequence of int
-
-    Returns
-    -------
-    dict
-        Colour by order.
-    """
+    """Choose a colour per order, from dark to light."""
     shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, max(len(orders), 2)))
     return {order: tuple(shades[i]) for i, order in enumerate(sorted(orders))}
 
 
 def in_order(shapes: Iterable[str]) -> list[str]:
-    """Sort shapes in the order of `hpfem.shapes.SHAPES`: the paper's columns.
-
-    Parameters
-    ----------
-    shapes : iterable of str
-        Names.
-
-    Returns
-    -------
-    list of str
-        Each once.
-    """
+    """Sort shapes in the order of `hpfem.shapes.SHAPES`: the paper's columns."""
     place = {name: number for number, name in enumerate(SHAPES)}
     return sorted(dict.fromkeys(shapes), key=lambda name: place.get(name, len(place)))
 
 
 def heading(figure: Figure, text: str) -> None:
-    """Give a whole figure a title.
-
-    Parameters
-    ----------
-    figure : Figure
-    text : str
-    """
+    """Give a whole figure a title."""
     figure.suptitle(text, fontsize=10, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
 
 
 def panels(
     counts: tuple[int, int], size: tuple[float, float], margins: tuple[float, float, float], gaps: tuple[float, float]
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Panels that share the vertical axis along a row and the horizontal one along a column.
-
-    Parameters
-    ----------
-    counts : (int, int)
-        Rows and columns.
-    size : (float, float)
-        Width and height of the figure in inches.
-    margins : (float, float, float)
-        On the left, at the top and at the bottom, in inches.
-    gaps : (float, float)
-        Between columns and rows, in parts of a panel.
-
-    Returns
-    -------
-    figure : Figure
-    axes : list of list of Axes
-        By row and column.
-    """
+    """Panels that share the vertical axis along a row and the horizontal one along a column."""
     (width, height), (left, top, bottom) = size, margins
     figure = Figure(figsize=size, dpi=DPI)
     FigureCanvasAgg(figure)
@@ -176,22 +99,7 @@ def panels(
 
 
 def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -> tuple[Figure, list[Axes]]:
-    """Panels beside each other that share the vertical axis, with a legend below.
-
-    Parameters
-    ----------
-    titles : sequence of str
-        One per panel.
-    legend : sequence of sequences of artists
-        Its rows.
-    height : float
-        Of the panels, in inches.
-
-    Returns
-    -------
-    tuple
-        Figure and axes.
-    """
+    """Panels beside each other that share the vertical axis, with a legend below."""
     width = max(2.9 * len(titles) + 0.9, 6.4)
     room = 0.2 * len(broken(legend, width))
     figure, [axes] = panels((1, len(titles)), (width, height + 0.7 + room), (0.75, 0.62, 0.62 + room), (0.07, 0.0))
@@ -202,13 +110,7 @@ def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -
 
 
 def log_dofs(axes: Iterable[Axes]) -> None:
-    """Make the horizontal axis one of degrees of freedom: logarithmic, one label per decade.
-
-    Parameters
-    ----------
-    axes : iterable of Axes
-        With their lines drawn; they get equal limits.
-    """
+    """Make the horizontal axis one of degrees of freedom: logarithmic, one label per decade."""
     axes = list(axes)
     sizes = [float(x) for axis in axes for line in axis.get_lines() for x in np.asarray(line.get_xdata())]
     for axis in axes:
@@ -220,26 +122,14 @@ def log_dofs(axes: Iterable[Axes]) -> None:
 
 
 def bars_axis(axis: Axes, orders: Sequence[int]) -> None:
-    """Make the horizontal axis one of bars, at 0, 1, ... for the orders.
-
-    Parameters
-    ----------
-    axis : Axes
-    orders : sequence of int
-    """
+    """Make the horizontal axis one of bars, at 0, 1, ... for the orders."""
     axis.set_xticks(range(len(orders)), [str(order) for order in orders])
     axis.set_xlabel("Order P", fontsize=9)
     axis.grid(visible=False, axis="x")
 
 
 def throughput_axis(axis: Axes) -> None:
-    """Make the vertical axis one of throughput: from zero, in engineers' units.
-
-    Parameters
-    ----------
-    axis : Axes
-        With its lines, and those of the panels that share it, drawn.
-    """
+    """Make the vertical axis one of throughput: from zero, in engineers' units."""
     lines = [line for own in axis.get_shared_y_axes().get_siblings(axis) for line in own.get_lines()]
     top = max((float(np.max(line.get_ydata())) for line in lines), default=1.0)
     units = {1e9: "GDoF/s", 1e6: "MDoF/s", 1e3: "kDoF/s"}
@@ -251,30 +141,12 @@ def throughput_axis(axis: Axes) -> None:
 
 
 def handle(label: str, **style: Any) -> Line2D:
-    """Make an entry of a legend.
-
-    Parameters
-    ----------
-    label : str
-    **style
-        Of the line.
-
-    Returns
-    -------
-    Line2D
-    """
+    """Make an entry of a legend."""
     return Line2D([], [], label=label, **style)
 
 
 def legend_below(figure: Figure, rows: Sequence[Row]) -> None:
-    """A legend under the panels, with these rows.
-
-    Parameters
-    ----------
-    figure : Figure
-        With room for them at the bottom.
-    rows : sequence of sequences of artists
-    """
+    """A legend under the panels, with these rows."""
     lines = broken(rows, figure.get_size_inches()[0])
     width = max(len(line) for line in lines)
     lines = [[*line, *(handle(" ", linestyle="none") for _ in range(width - len(line)))] for line in lines]
@@ -292,18 +164,7 @@ def legend_below(figure: Figure, rows: Sequence[Row]) -> None:
 
 
 def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
-    """Cut the rows of a legend where they are longer than a figure.
-
-    Parameters
-    ----------
-    rows : sequence of sequences of artists
-    width : float
-        Of the figure, in inches.
-
-    Returns
-    -------
-    list of lists of artists
-    """
+    """Cut the rows of a legend where they are longer than a figure."""
     most = max(int(width / ENTRY_WIDTH), 2)
     lines = []
     for row in rows:

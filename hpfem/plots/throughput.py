@@ -241,30 +241,7 @@ def _lines(
     entries: Callable[[Any], Sequence[Any]],
     entry_name: str = "{}",
 ) -> tuple[Figure, dict[Any, Axes]]:
-    """Draw a quantity as lines.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-        Lines are drawn in their order.
-    heading : str
-    names : (str, str, str, str)
-        Keys of the columns, of the two quantities that distinguish lines, and of the horizontal axis.
-    quantity : str
-        The vertical axis.
-    look : callable
-        Pair of values -> keyword arguments of the line.
-    entries : callable
-        Value of the first of the pair, which has a row in the legend -> values of the second that stand there.
-    entry_name : str
-        Text of a value.
-
-    Returns
-    -------
-    figure : Figure
-    axes : dict
-        By the column's value.
-    """
+    """Draw a quantity as lines."""
     panel, row, entry, x = names
     values = _values(records, panel)
     values = style.in_order(values) if panel == "shape" else values

@@ -38,32 +38,12 @@ Build = Callable[[BlockProblem], BlockKernel]
 
 
 def tapered(shape: str) -> Mesh:
-    """Mesh of straight-sided elements that are not affine where the shape allows that.
-
-    Parameters
-    ----------
-    shape : str
-
-    Returns
-    -------
-    Mesh
-    """
+    """Mesh of straight-sided elements that are not affine where the shape allows that."""
     return box(shape, (2,) * SHAPES[shape].dim).transformed(lambda x: x * (1 + 0.2 * np.roll(x, 1, axis=1)))
 
 
 def elements_mesh(shape: str, geometry: str) -> Mesh:
-    """Mesh of the elements that are copied.
-
-    Parameters
-    ----------
-    shape : str
-    geometry : str
-        "affine", "deformed" or "trilinear".
-
-    Returns
-    -------
-    Mesh
-    """
+    """Mesh of the elements that are copied."""
     return tapered(shape) if geometry == "trilinear" else few_elements(shape, geometry)
 
 
@@ -111,31 +91,7 @@ class Elements(TiledProblem):
 def by_source(
     problem: BlockProblem, backend: Backend, source: str, algorithm: str = "auto"
 ) -> tuple[Strategy, str | None, BlockKernel]:
-    """Build a kernel with a source of geometric factors.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        Its algorithm is that of strategies that "auto" does not take.
-    backend : Backend
-    source : str
-        In `hpfem.backends.strategy.SOURCES`.
-    algorithm : str
-        Of what "auto" takes: "collocated", "noncollocated" or "auto".
-
-    Returns
-    -------
-    strategy : Strategy
-        The one that "auto" takes, if its factors are of this source; else the first that offers it.
-    options : str or None
-        Its own, or the first to time.
-    kernel : BlockKernel
-
-    Raises
-    ------
-    NotSuitable
-        If none offers it.
-    """
+    """Build a kernel with a source of geometric factors."""
     usual = choose(problem, "auto", algorithm, backend)
     if usual.kernel.problem.source == source:
         return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
@@ -154,13 +110,7 @@ class Sourced(Elements):
         return ()
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
-        """Build the kernel with a source; see `TiledProblem.choose`.
-
-        Raises
-        ------
-        NotSuitable
-            If no strategy offers it.
-        """
+        """Build the kernel with a source; see `TiledProblem.choose`."""
         # Coefficients in the factors are of all the few elements, also where one is enough to compile.
         problem = self.tiled(max(n_elements, self.problem.n_elements))
         provider, options, kernel = by_source(problem, self.backend, strategy, algorithm)
@@ -236,23 +186,7 @@ class Unbuilt(Elements):
         return _Timed(self.choose(strategy, algorithm, n_elements), partial(self.seconds, strategy))
 
     def seconds(self, strategy: str, n_elements: int) -> Timing:
-        """Time it.
-
-        Parameters
-        ----------
-        strategy : str
-            What is asked for.
-        n_elements : int
-
-        Returns
-        -------
-        Timing
-
-        Raises
-        ------
-        AssertionError
-            If a roofline does not override this.
-        """
+        """Time it."""
         raise AssertionError("a roofline overrides seconds")
 
 
@@ -267,20 +201,7 @@ class _Timed(BuiltOperator):
 
 
 def mean_of(call: Callable[[], object], calls: int, timer: Any) -> Timing:
-    """Time calls in a row, after one more.
-
-    Parameters
-    ----------
-    call : callable
-    calls : int
-    timer : Timer
-        Of the device.
-
-    Returns
-    -------
-    Timing
-        Their mean.
-    """
+    """Time calls in a row, after one more."""
     timer.seconds(call, 1)
     mean = timer.seconds(call, calls) / calls
     return Timing(mean, mean, mean, 1, calls)
@@ -293,17 +214,7 @@ class Copies(Unbuilt):
     """
 
     def nbytes(self, strategy: str) -> int:
-        """Count the bytes of an element.
-
-        Parameters
-        ----------
-        strategy : str
-            What is asked for.
-
-        Returns
-        -------
-        int
-        """
+        """Count the bytes of an element."""
         return operator_bytes(self.problem)
 
     def seconds(self, strategy: str, n_elements: int) -> Timing:
@@ -380,18 +291,7 @@ class _Checked(MeasuredOperator):
 
 
 def box_size(shape: str, order: int, counts: tuple[int, ...]) -> GlobalSize:
-    """Size of a box of cells that are small boxes.
-
-    Parameters
-    ----------
-    shape : str
-    order : int
-    counts : tuple of int
-
-    Returns
-    -------
-    GlobalSize
-    """
+    """Size of a box of cells that are small boxes."""
     return GlobalSize(counts, 1, int(np.prod(counts)), (order + 1) ** len(counts), unknowns(shape, order, counts))
 
 
@@ -464,18 +364,7 @@ class _WaveSteps(BuiltOperator):
 
 
 def difference(operator: Operator) -> float:
-    """Apply an operator to a random field, element by element, beside NumPy's sum factorisation.
-
-    Parameters
-    ----------
-    operator : Operator
-        Of one block.
-
-    Returns
-    -------
-    float
-        Largest difference, relative to the largest entry.
-    """
+    """Apply an operator to a random field, element by element, beside NumPy's sum factorisation."""
     given = random_field(operator.space, operator.input_state)
     problem = operator.choices[0].kernel.problem
     fields = {name: replace(field, device=HOST) for name, field in problem.fields.items()}

@@ -8,15 +8,5 @@ from typing import Any
 
 
 def grid(**values: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Make every combination, the last name changing fastest.
-
-    Parameters
-    ----------
-    **values
-        What each name of a case may be.
-
-    Returns
-    -------
-    list of dict
-    """
+    """Make every combination, the last name changing fastest."""
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]

@@ -219,16 +219,5 @@ EXPERIMENTS: Registry[Experiment] = Registry("experiment")
 
 
 def matches(record: Record, where: Where) -> bool:
-    """Say whether a result holds what is asked for.
-
-    Parameters
-    ----------
-    record : mapping
-    where : mapping
-        A tuple stands for any of its entries.
-
-    Returns
-    -------
-    bool
-    """
+    """Say whether a result holds what is asked for."""
     return all(record.get(name) in (v if isinstance(v, tuple) else (v,)) for name, v in where.items())

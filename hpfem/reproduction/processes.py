@@ -69,13 +69,7 @@ class InProcesses(OneMesh):
         self._given = {"series": series, "case": dict(case), "backend": backend}
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Run the processes, which choose their kernels; see `OneMesh`.
-
-        Raises
-        ------
-        NotSuitable
-            Without `mpiexec`, or if the processes fail, as without a GPU for each.
-        """
+        """Run the processes, which choose their kernels; see `OneMesh`."""
         beside = Path(sys.executable).with_name("mpiexec")
         mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
         if mpiexec is None:
@@ -111,24 +105,7 @@ class _Found(BuiltOperator):
 
 
 def measured(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a case in all processes of this run; collective.
-
-    Parameters
-    ----------
-    given : mapping
-        `series`, `case` and `backend`.
-
-    Returns
-    -------
-    dict
-        Of an iteration, seconds, bytes, operations, and the share of the operator element by element in its time;
-        error, strategy, unknowns.
-
-    Raises
-    ------
-    NotSuitable
-        If processes share a GPU.
-    """
+    """Measure a case in all processes of this run; collective."""
     comm = world()
     experiment, name = given["series"]
     [series] = [one for one in EXPERIMENTS[experiment].series if one.name == name]

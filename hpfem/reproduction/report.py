@@ -40,51 +40,17 @@ only, each with its place; without such a number a field is empty.
 
 
 def measured(records: Iterable[Record], **where: Any) -> list[Record]:
-    """Take the measurements among records.
-
-    Parameters
-    ----------
-    records : iterable of mapping
-    **where
-        What they hold; a tuple stands for any of its entries.
-
-    Returns
-    -------
-    list of mapping
-    """
+    """Take the measurements among records."""
     return [record for record in records if "value" in record and matches(record, where)]
 
 
 def number(value: float | None) -> str:
-    """Write a number with three digits.
-
-    Parameters
-    ----------
-    value : float or None
-
-    Returns
-    -------
-    str
-        Empty of None.
-    """
+    """Write a number with three digits."""
     return "" if value is None else f"{value:.3g}"
 
 
 def row(experiment: Experiment, published: Published, document: Mapping[str, Any]) -> list[str]:
-    """Lay the best of our measurements beside a published number.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    published : Published
-    document : mapping
-        From `read_reproduction`.
-
-    Returns
-    -------
-    list of str
-        Cells under `HEADINGS`.
-    """
+    """Lay the best of our measurements beside a published number."""
     own = [r for r in document["results"] if r["experiment"] == experiment.name and r["backend"] == published.backend]
     rated = measured(own, unit=published.unit, **published.where)
     paper = [published.what, f"{published.value:g} {published.unit} ({published.source})", published.device.name]
@@ -108,22 +74,7 @@ def row(experiment: Experiment, published: Published, document: Mapping[str, Any
 
 
 def per_limit(published: Published, best: Record, document: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Ratio of rates over the limits of the devices.
-
-    Parameters
-    ----------
-    published : Published
-    best : mapping
-        Our measurement.
-    document : mapping
-
-    Returns
-    -------
-    ratio : float or None
-        None where the paper gives no limit.
-    limit : str
-        "per bandwidth" or "per FP64 peak".
-    """
+    """Ratio of rates over the limits of the devices."""
     limits = document["runs"][best["run"]].get("rooflines", {}).get(best["backend"], {})
     theirs, ours = published.device, best.get("processes", 1)  # each has a device
     for name, their, our in (
@@ -136,19 +87,7 @@ def per_limit(published: Published, best: Record, document: Mapping[str, Any]) -
 
 
 def ratios(statement: Statement, records: Sequence[Record]) -> dict[tuple[Any, ...], float]:
-    """Ratios that a statement is about.
-
-    Parameters
-    ----------
-    statement : Statement
-    records : sequence of mapping
-        Of its experiment.
-
-    Returns
-    -------
-    dict
-        Group -> ratio, of the groups that have both.
-    """
+    """Ratios that a statement is about."""
     own = [r for r in measured(records, backend=statement.backend) if r["n_dofs"] >= statement.smallest]
 
     def best(where: Where, largest: bool = False) -> dict[tuple[Any, ...], float]:
@@ -163,20 +102,7 @@ def ratios(statement: Statement, records: Sequence[Record]) -> dict[tuple[Any, .
 
 
 def seen(statement: Statement, records: Sequence[Record]) -> tuple[str, str]:
-    """Say what we see of what a paper says.
-
-    Parameters
-    ----------
-    statement : Statement
-    records : sequence of mapping
-
-    Returns
-    -------
-    verdict : str
-        "yes", "no", "in n of m", or "not measured".
-    text : str
-        The ratios: their range for each first part of the groups.
-    """
+    """Say what we see of what a paper says."""
     found = ratios(statement, records)
     if not found:
         return "not measured", ""
@@ -192,19 +118,7 @@ def seen(statement: Statement, records: Sequence[Record]) -> tuple[str, str]:
 
 
 def tables(experiment: Experiment, records: Sequence[Record]) -> Iterator[str]:
-    """Write all that was measured: the best of all sizes, by order.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    records : sequence of mapping
-        Of the experiment.
-
-    Yields
-    ------
-    str
-        Lines of Markdown.
-    """
+    """Write all that was measured: the best of all sizes, by order."""
     for series in experiment.series:
         for backend in series.backends:
             own = [r for r in records if (r["series"], r["backend"]) == (series.name, backend)]
@@ -226,18 +140,7 @@ def tables(experiment: Experiment, records: Sequence[Record]) -> Iterator[str]:
 
 
 def parts_of(rated: Sequence[Record]) -> list[str]:
-    """Find what tells the rows of a table apart beside order and size.
-
-    Parameters
-    ----------
-    rated : sequence of mapping
-        Measurements.
-
-    Returns
-    -------
-    list of str
-        What differs; not the algorithm where each strategy was measured by one alone.
-    """
+    """Find what tells the rows of a table apart beside order and size."""
     algorithms: dict[tuple[Any, ...], set[str]] = {}
     for record in rated:
         way = (record["series"], record["case"], record["strategy"])
@@ -248,17 +151,7 @@ def parts_of(rated: Sequence[Record]) -> list[str]:
 
 
 def words_of(record: Record, names: Sequence[str]) -> Iterator[str]:
-    """Name the parts of a case that are there.
-
-    Parameters
-    ----------
-    record : mapping
-    names : sequence of str
-
-    Yields
-    ------
-    str
-    """
+    """Name the parts of a case that are there."""
     for name in names:
         if record.get(name) is not None:
             yield _WORDS.get(name, "{}").format(record[name])
@@ -341,17 +234,7 @@ def page(document: Mapping[str, Any], pictures: Mapping[str, Sequence[str]]) -> 
 
 
 def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
-    """Tell of the runs of a result file: what, where, and the limits that were measured.
-
-    Parameters
-    ----------
-    document : mapping
-
-    Yields
-    ------
-    str
-        Lines of Markdown.
-    """
+    """Tell of the runs of a result file: what, where, and the limits that were measured."""
     alike: dict[str, list[Mapping[str, Any]]] = {}
     bandwidths: dict[str, list[float]] = {}
     for run in document["runs"]:

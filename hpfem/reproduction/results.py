@@ -47,16 +47,7 @@ def reproduction_document(
 
 
 def key_of(record: Mapping[str, Any]) -> Key:
-    """Find what tells a record's case apart.
-
-    Parameters
-    ----------
-    record : mapping
-
-    Returns
-    -------
-    Key
-    """
+    """Find what tells a record's case apart."""
     return record["experiment"], record["series"], record["backend"], record["case"]
 
 

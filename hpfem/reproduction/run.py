@@ -74,35 +74,13 @@ class SeriesSettings(SuiteSettings):
 
 
 def text_of(case: Mapping[str, Any]) -> str:
-    """Write a case on a line.
-
-    Parameters
-    ----------
-    case : mapping
-
-    Returns
-    -------
-    str
-    """
+    """Write a case on a line."""
     words = {"order": "P={}", "d": "d={}"}
     return " ".join(words.get(name, "{}").format(value) for name, value in case.items())
 
 
 def cases_of(experiment: Experiment, series: Series, backend: str, quick: bool) -> list[PaperCase]:
-    """List the cases of a series on a backend.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    series : Series
-    backend : str
-    quick : bool
-        Whether only those that take seconds.
-
-    Returns
-    -------
-    list of PaperCase
-    """
+    """List the cases of a series on a backend."""
     found = []
     for given in series.cases(backend, quick):
         what = (given["geometry"], given["benchmark"], given["shape"], given["order"])

@@ -46,50 +46,13 @@ class Iteration:
 
 
 def checked_limits(tol: float | None, most: int | None, name: str) -> tuple[Any, int | None]:
-    """Check when to stop.
-
-    Parameters
-    ----------
-    tol : float or None
-        The tolerance.
-    most : int or None
-        The number of iterations.
-    name : str
-        Of the solve, for messages.
-
-    Returns
-    -------
-    tuple
-        Both; None stays.
-
-    Raises
-    ------
-    ArgumentError
-        If they are no such numbers.
-    """
+    """Check when to stop."""
     tol = None if tol is None else real(tol, f"the tolerance of {name}", above=0, below=1)
     return tol, None if most is None else integer(most, 0, f"the number of iterations of {name}")
 
 
 def checked_vector(vectors: VectorSpace, given: Any, what: str) -> Any:
-    """Take a vector of floats, where it is.
-
-    Parameters
-    ----------
-    vectors : VectorSpace
-    given : array_like, [n]
-    what : str
-        Its name in messages.
-
-    Returns
-    -------
-    array, [n]
-
-    Raises
-    ------
-    ArgumentError
-        If it is no vector of real numbers.
-    """
+    """Take a vector of floats, where it is; given [n] -> [n]."""
     given = vectors.checked(given, what)
     if given.ndim != 1:
         raise ArgumentError(f"{what} must be an array [n], got {shown(given)}")
@@ -97,21 +60,7 @@ def checked_vector(vectors: VectorSpace, given: Any, what: str) -> Any:
 
 
 def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> None:
-    """Check that operator and preconditioner are functions.
-
-    Parameters
-    ----------
-    apply, precondition : object
-        As `cg` takes them.
-    rhs : array, [n]
-    name : str
-        Of the solve, for messages.
-
-    Raises
-    ------
-    ArgumentError
-        If they are no functions, the operator is of another size, or the preconditioner on another device.
-    """
+    """Check that operator and preconditioner are functions; rhs [n]."""
     if precondition is not None and not takes(precondition, rhs):
         raise ArgumentError(f"the preconditioner of {name} must be a function of vectors, got {shown(precondition)}")
     there = getattr(precondition, "vectors", None)
@@ -163,16 +112,6 @@ class Doubted:
 
 
 def name_of_preconditioner(precondition: Any) -> str:
-    """Name of a preconditioner in the record of a solve.
-
-    Parameters
-    ----------
-    precondition : callable or None
-
-    Returns
-    -------
-    str
-        "none", its own name, or "user".
-    """
+    """Name of a preconditioner in the record of a solve."""
     own = getattr(precondition, "name", "user")
     return "none" if precondition is None else own if isinstance(own, str) else "user"

@@ -21,20 +21,7 @@ class BadPreconditioner(SolverError):
 
 
 def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIterations:
-    """Say that there were too many iterations.
-
-    Parameters
-    ----------
-    name : str
-    residual, tol : float
-        What was reached, and wanted.
-    done : int
-        Iterations.
-
-    Returns
-    -------
-    OutOfIterations
-    """
+    """Say that there were too many iterations."""
     return OutOfIterations(
         f"{name} did not converge: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations;"
         " allow more iterations, or use a stronger preconditioner or a larger tolerance"
@@ -42,20 +29,7 @@ def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIt
 
 
 def bad_preconditioner(name: str, rho: float, done: int) -> BadPreconditioner:
-    """Say that the residual's norm in the preconditioner is not positive, or no number.
-
-    Parameters
-    ----------
-    name : str
-    rho : float
-        r.z.
-    done : int
-        Iterations.
-
-    Returns
-    -------
-    BadPreconditioner
-    """
+    """Say that the residual's norm in the preconditioner is not positive, or no number."""
     if not np.isfinite(rho):
         return BadPreconditioner(
             f"{name}: the preconditioner's result is not finite (r.z = {rho} after {done} iterations)"
@@ -67,20 +41,7 @@ def bad_preconditioner(name: str, rho: float, done: int) -> BadPreconditioner:
 
 
 def bad_operator(name: str, curvature: float, done: int) -> SolverError:
-    """Say that the direction's norm in the operator is not positive.
-
-    Parameters
-    ----------
-    name : str
-    curvature : float
-        p.Ap.
-    done : int
-        Iterations.
-
-    Returns
-    -------
-    SolverError
-    """
+    """Say that the direction's norm in the operator is not positive."""
     return SolverError(
         f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
         " lam must be >= 0, a diffusivity > 0, and a pure Neumann problem with lam = 0 leaves a constant free"
@@ -88,16 +49,7 @@ def bad_operator(name: str, curvature: float, done: int) -> SolverError:
 
 
 def not_symmetric(name: str) -> SolverError:
-    """Say that the operator differs from its transpose.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    SolverError
-    """
+    """Say that the operator differs from its transpose."""
     return SolverError(
         f"{name}: the operator is not symmetric, but this method needs a symmetric one;"
         " x, info = hpfem.solve(A, b) chooses a method that fits"
@@ -105,20 +57,7 @@ def not_symmetric(name: str) -> SolverError:
 
 
 def singular(name: str, residual: float, done: int) -> SolverError:
-    """Say that nothing in the range of the operator is nearer to the right-hand side.
-
-    Parameters
-    ----------
-    name : str
-    residual : float
-        What was reached.
-    done : int
-        Iterations.
-
-    Returns
-    -------
-    SolverError
-    """
+    """Say that nothing in the range of the operator is nearer to the right-hand side."""
     return SolverError(
         f"{name}: the operator is singular, or nearly, and the right-hand side is not in its range: the residual is"
         f" {residual:.2e} after {done} iterations, and rounding allows no less; is a constant left undetermined?"
@@ -126,22 +65,7 @@ def singular(name: str, residual: float, done: int) -> SolverError:
 
 
 def standstill(name: str, residual: float, tol: float, done: int, restart: int) -> SolverError:
-    """Say that a method with restarts makes no more progress.
-
-    Parameters
-    ----------
-    name : str
-    residual, tol : float
-        What was reached, and wanted.
-    done : int
-        Iterations.
-    restart : int
-        Iterations between restarts.
-
-    Returns
-    -------
-    SolverError
-    """
+    """Say that a method with restarts makes no more progress."""
     return SolverError(
         f"{name} stands still: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations, the last {restart}"
         " of no use; use a stronger preconditioner, a larger restart, or more points per wave or layer"
@@ -149,32 +73,12 @@ def standstill(name: str, residual: float, tol: float, done: int, restart: int) 
 
 
 def not_finite(name: str, done: int) -> SolverError:
-    """Say that a scalar is infinite or NaN.
-
-    Parameters
-    ----------
-    name : str
-    done : int
-        Iterations.
-
-    Returns
-    -------
-    SolverError
-    """
+    """Say that a scalar is infinite or NaN."""
     return SolverError(f"{name}: a number is not finite after {done} iterations; look at the coefficients")
 
 
 def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike) -> None:
-    """Warn that the true residual cannot meet the tolerance.
-
-    Parameters
-    ----------
-    name : str
-    residual, tol : float
-        What was reached, and wanted.
-    dtype : dtype
-        Of the vectors.
-    """
+    """Warn that the true residual cannot meet the tolerance."""
     other = ", or float64" if np.dtype(dtype) == np.float32 else ""
     warn(
         f"{name}: the residual b - A x is {residual:.1e}, wanted {tol:.1e}: rounding to {np.dtype(dtype)} allows no"
@@ -183,20 +87,7 @@ def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike
 
 
 def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> SolverError:
-    """Say that, twice, the recurred residual met the tolerance and the true residual did not.
-
-    Parameters
-    ----------
-    name : str
-    residual, tol : float
-        What was reached, and wanted.
-    rounding : float
-        Rounding error of A x, over the norm of b.
-
-    Returns
-    -------
-    SolverError
-    """
+    """Say that, twice, the recurred residual met the tolerance and the true residual did not."""
     if residual <= ROUNDING * rounding:
         why = "of rounding: the operator is singular, or its coefficients differ more than the type of numbers allows"
     else:

@@ -113,26 +113,8 @@ def cg_of_any_size(
     start: Any | None = None,
     **options: Any,
 ) -> tuple[Any, SolveInfo]:
-    """Solve as `cg` does, with b and x in float64 and of any size, whatever the type of the iteration's vectors.
-
-    Parameters
-    ----------
-    apply
-        As for `cg`.
-    rhs : array of float64, [n]
-    vectors : VectorSpace
-        Where it is, and the first guess.
-    dtype : dtype
-        Of the vectors that are iterated with.
-    *args, **options
-        Further ones of `cg`.
-    start : array of float64, [n], optional
-        First guess.
-
-    Returns
-    -------
-    x : array of float64, [n]
-    SolveInfo
+    """Solve as `cg` does, with b and x in float64 and of any size, whatever the type of the iteration's vectors;
+    rhs, start [n] -> x [n].
     """
     unit = vectors.exponent(rhs)
     given = None if start is None else scaled(start, -unit).astype(dtype, copy=False)

@@ -14,23 +14,7 @@ from ..operators.tensors import entries
 
 
 def check_positive(operator: Operator, key: str, name: str, *, zero: bool = False) -> None:
-    """Check the sign of a coefficient at all points of the operator; tensors are positive definite; collective.
-
-    Parameters
-    ----------
-    operator : Operator
-    key : str
-        The operator's name of the coefficient; nothing is checked if it has none.
-    name : str
-        Its name in messages.
-    zero : bool
-        Whether it may be zero.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not positive somewhere, or not symmetric; the message says where.
-    """
+    """Check the sign of a coefficient at all points of the operator; tensors are positive definite; collective."""
     wanted = ">= 0" if zero else "> 0"
     if key in operator.fields and operator.fields[key].components > 1:
         wanted = "symmetric and positive " + ("semidefinite" if zero else "definite")
@@ -57,23 +41,8 @@ def check_positive(operator: Operator, key: str, name: str, *, zero: bool = Fals
 
 
 def _least_pivot(components: Any, dim: int, zero: bool, xp: Any) -> Any:
-    """The least pivot of tensors in Gauss' elimination, relative to its diagonal entry.
-
-    Parameters
-    ----------
-    components : array, [n, E, Q]
-        As `entries` takes them.
-    dim : int
-        D.
-    zero : bool
-        Whether a tensor may be zero in a direction.
-    xp : module
-        Of the array.
-
-    Returns
-    -------
-    array, [E, Q]
-        Positive where the tensor is positive definite; -1 where it is not symmetric.
+    """The least pivot of tensors in Gauss' elimination, relative to its diagonal entry; components [n, E, Q] ->
+    [E, Q].
     """
     entry, size = entries(components, dim), abs(components).max(axis=0)
     rounding = 64 * np.finfo(components.dtype).eps * size

@@ -29,39 +29,12 @@ class ByComponent:
 
 
 def each_component(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> Callable[[Any], Any]:
-    """Apply to each component its function.
-
-    Parameters
-    ----------
-    functions : sequence of callable
-        [size] -> [size].
-    vectors : VectorSpace
-        Where the vectors are.
-
-    Returns
-    -------
-    callable
-        [components * size] -> the same; the function itself where there is one component.
-    """
+    """Apply to each component its function."""
     return functions[0] if len(functions) == 1 else ByComponent(functions, vectors)
 
 
 def by_component(function: Callable[[Any], Any], components: int, vectors: VectorSpace) -> Callable[[Any], Any]:
-    """Apply a function to each component.
-
-    Parameters
-    ----------
-    function : callable
-        [size] -> [size]; a diagonal preconditioner stays one.
-    components : int
-    vectors : VectorSpace
-        Where the vectors are.
-
-    Returns
-    -------
-    callable
-        [components * size] -> the same; the function itself where there is one component.
-    """
+    """Apply a function to each component."""
     if components == 1:
         return function
     if isinstance(function, Jacobi):

@@ -69,17 +69,8 @@ class Constants:
     owned: Mask
 
     def split(self, rhs: Any) -> tuple[Any, Array, Any]:
-        """The right-hand side of w, the constants c, and P b + c g E: b without what no u gives.
-
-        Parameters
-        ----------
-        rhs : array of float64, [size]
-
-        Returns
-        -------
-        array, [size]
-        ndarray, [parts]
-        array, [size]
+        """The right-hand side of w, the constants c, and P b + c g E: b without what no u gives; rhs [size] ->
+        [size], [parts], [size].
         """
         ones, _, _, means_t = self._float64
         total = self.vectors.total
@@ -94,36 +85,13 @@ class Constants:
         return rest, amounts, rest + means_t @ self.vectors.from_host(np.where(seen, sums, 0.0))
 
     def join(self, rest: Any, constants: Array) -> Any:
-        """Make the solution u = c 1 + w.
-
-        Parameters
-        ----------
-        rest : array of float64, [size]
-            w up to constants.
-        constants : ndarray, [parts]
-            c.
-
-        Returns
-        -------
-        array, [size]
-        """
+        """Make the solution u = c 1 + w; rest [size], constants [parts] -> [size]."""
         _, means, ones_t, _ = self._float64
         return rest + ones_t @ (self.vectors.from_host(constants) - self.vectors.total(means @ rest))
 
     def incompatibility(self, rhs: Any, dtype: DTypeLike, allowed: float = 0.0) -> dict[str, float]:
-        """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0.
-
-        Parameters
-        ----------
-        rhs : array of float64, [size]
-        dtype : dtype
-            Of the data.
-        allowed : float
-            Ratio up to which there is no warning.
-
-        Returns
-        -------
-        {part: ratio}
+        """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0;
+        rhs [size].
         """
         # Vertices carry the constants: up to rounding no entry of `ones` is negative.
         ones, total = self._float64[0], self.vectors.total
@@ -141,17 +109,7 @@ class Constants:
         return found
 
     def projections(self, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """P for functionals, and its transpose for functions.
-
-        Parameters
-        ----------
-        dtype : dtype
-            Of the vectors.
-
-        Returns
-        -------
-        tuple of callable
-        """
+        """P for functionals, and its transpose for functions."""
         ones, means, ones_t, means_t = self._float64 if np.dtype(dtype) == np.float64 else self._matrices(dtype)
         total = self.vectors.total
         return lambda r: r - means_t @ total(ones @ r), lambda z: z - ones_t @ total(means @ z)
@@ -185,24 +143,7 @@ class _Column:
 
 
 def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | None:
-    """Find the parts whose constants have no energy, or relatively less than the square root of rounding.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-        Of a `Helmholtz`, with the boundary conditions.
-    bc : BoundaryConditions
-
-    Returns
-    -------
-    Constants or None
-        None if there is no such part.
-
-    Raises
-    ------
-    SolverError
-        If lam and the Robin conditions give a constant an energy that is not positive.
-    """
+    """Find the parts whose constants have no energy, or relatively less than the square root of rounding."""
     c0 = A.c0
     parts, comm, vectors = c0.parts, c0.space.mesh.comm, c0.vectors_on(HOST)
     held = np.zeros(parts.count, dtype=bool)
@@ -241,25 +182,8 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
 def check_solvable(
     A: GlobalOperator, rhs: Any, vectors: VectorSpace, tol: float, name: str, failure: SolverError | None = None
 ) -> None:
-    """Check that the constants that an operator maps to zero, up to rounding, leave a solution; collective.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-    rhs : array, [components * size]
-    vectors : VectorSpace
-        Where that is.
-    tol : float
-        Wanted ratio of the residual's norm to that of the right-hand side.
-    name : str
-        Of the solve, for messages.
-    failure : SolverError, optional
-        Why a solve failed.
-
-    Raises
-    ------
-    SolverError
-        If the operator is symmetric and no residual is that small, or it is not symmetric and a solve failed.
+    """Check that the constants that an operator maps to zero, up to rounding, leave a solution; collective; rhs
+    [components * size].
     """
     c0, n = A.c0, A.components
     parts, mesh = c0.parts, c0.space.mesh

@@ -32,28 +32,7 @@ NEAR = 10.0
 def iterate_on_device(
     device: DeviceIteration, A: Callable[..., Any], blocks: int | None, M: Any, x: Any, r: Any, run: Iteration
 ) -> None:
-    """Iterate on arrays of a device.
-
-    Parameters
-    ----------
-    device : DeviceIteration
-    A : callable
-        `Product.into` if that is all of A, or a function x -> A x.
-    blocks : int or None
-        Sums that the product leaves; None for a function.
-    M : callable or None
-        r -> M^-1 r.
-    x, r : array, [n]
-        First guess and its residual; overwritten by the last ones.
-    run : Iteration
-
-    Raises
-    ------
-    SolverError
-        As `cg`.
-    ArgumentError
-        For a preconditioner that writes into its argument.
-    """
+    """Iterate on arrays of a device; x, r [n]."""
     jacobi = getattr(M, "function", M)
     inverse = jacobi.inverse if isinstance(jacobi, Jacobi) else None
     residuals, name = run.residuals, run.name

@@ -57,19 +57,7 @@ class Timed:
         self.shape, self.dtype = like.shape, like.dtype
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call another function that does the same.
-
-        Parameters
-        ----------
-        function : callable
-        *arguments
-            Its own.
-
-        Returns
-        -------
-        object
-            What it returns.
-        """
+        """Call another function that does the same."""
         begun = perf_counter()
         result = function(*arguments)
         self.time += perf_counter() - begun
@@ -108,17 +96,7 @@ def _silent(n: int = 1, description: str | None = None) -> None:
 
 
 def read_only(vector: Any) -> Any:
-    """A read-only view of a vector, for users' functions.
-
-    Parameters
-    ----------
-    vector : array
-
-    Returns
-    -------
-    array
-        On the same memory.
-    """
+    """A read-only view of a vector, for users' functions."""
     if isinstance(vector, np.ndarray):
         vector = vector.view()
         vector.flags.writeable = False
@@ -126,18 +104,8 @@ def read_only(vector: Any) -> Any:
 
 
 def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
-    """Size of the rounding errors of A x: eps times the size of the terms that cancel there, with other signs.
-
-    Parameters
-    ----------
-    vectors : VectorSpace
-    A : Timed
-    x : array, [n]
-
-    Returns
-    -------
-    float
-        A norm.
+    """Size of the rounding errors of A x: eps times the size of the terms that cancel there, with other signs; x
+    [n].
     """
     # Random: alternating signs would leave out the couplings of unknowns whose numbers differ by 2.
     mixed = vectors.agreed(vectors.xp.copysign(x, vectors.random_pair(len(x), x.dtype)[0]))
@@ -159,30 +127,7 @@ def iterated(
     bar: bool,
     shared: VectorSpace | None = None,
 ) -> tuple[Any, SolveInfo]:
-    """Solve A x = b by the iterations of a method; see `hpfem.cg` for what it takes, returns and raises.
-
-    Parameters
-    ----------
-    method : str
-        Name of the method: "cg", "minres" or "gmres".
-    iterate : Method
-    apply, rhs, precondition, tol, max_iterations, start, name, bar
-        As for `hpfem.cg`.
-    symmetric : bool
-        Whether A must be symmetric.
-    shared : VectorSpace, optional
-        The vectors' space, if processes share them and A is a function.
-
-    Returns
-    -------
-    x : array, [n]
-    SolveInfo
-
-    Raises
-    ------
-    SolverError, ArgumentError
-        As `hpfem.cg`.
-    """
+    """Solve A x = b by the iterations of a method; see `hpfem.cg` for what it takes, returns and raises; -> x [n]."""
     began = perf_counter()
     name, bar = instance(name, str, "name"), flag(bar, "bar")
     tol, max_iterations = checked_limits(tol, max_iterations, name)

@@ -40,28 +40,7 @@ def gmres(
     name: str = "GMRES",
     bar: bool = True,
 ) -> tuple[Any, SolveInfo]:
-    """Solve A x = b with any A that is not singular.
-
-    Parameters
-    ----------
-    apply, rhs, precondition, tol, max_iterations, start, name, bar
-        As for `hpfem.cg`; neither operator nor preconditioner need be symmetric.
-    restart : int
-        Iterations after which it starts again. Each keeps two vectors, or one without a preconditioner.
-
-    Returns
-    -------
-    x : array, [n]
-    SolveInfo
-
-    Raises
-    ------
-    SolverError
-        If it does not converge or stands still, the operator is singular, a number is not finite, the true residual
-        misses the tolerance by more than rounding explains, or x is out of the type's range.
-    ArgumentError
-        As `hpfem.cg`.
-    """
+    """Solve A x = b with any A that is not singular; -> x [n]."""
     restart = integer(restart, 1, "the restart of GMRES")
     return iterated(
         "gmres",

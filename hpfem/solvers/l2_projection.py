@@ -56,27 +56,13 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
 
 
 def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, given: Array) -> Array:
-    """Dirichlet values from the L2 projection of a function over the domain, if the function is meant there.
+    """Dirichlet values from the L2 projection of a function over the domain, if the function is meant there; given
+    [size] -> [size].
 
     At low orders the vertices carry most of the boundary values, and interpolating there costs more than the rest of
     the solution: with values from the domain the L2 error at P = 1 is half as large. This needs a function that
     continues its boundary values smoothly into the domain, as a known solution does. Another function (not finite
     inside, or discontinuous towards the inside) is recognised by the misfit on the boundary.
-
-    Parameters
-    ----------
-    c0 : C0Space
-    function : callable
-        Of the D coordinates.
-    bc : BoundaryConditions
-        Where it is prescribed.
-    given : ndarray, [size]
-        Values of the same function, entity by entity.
-
-    Returns
-    -------
-    ndarray, [size]
-        Zero where nothing is prescribed; `given` if the function is not meant in the domain.
     """
     try:
         inside = l2_project(c0, function)

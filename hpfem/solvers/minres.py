@@ -37,25 +37,7 @@ def minres(
     name: str = "MINRES",
     bar: bool = True,
 ) -> tuple[Any, SolveInfo]:
-    """Solve A x = b with a symmetric A.
-
-    Parameters
-    ----------
-    apply, rhs, precondition, tol, max_iterations, start, name, bar
-        As for `hpfem.cg`: the preconditioner is symmetric positive definite.
-
-    Returns
-    -------
-    x : array, [n]
-    SolveInfo
-
-    Raises
-    ------
-    SolverError
-        As `hpfem.cg`, but not for an indefinite operator; also if A is singular and b is not in its range.
-    ArgumentError
-        As `hpfem.cg`.
-    """
+    """Solve A x = b with a symmetric A; -> x [n]."""
     return iterated(
         "minres",
         _iterate,

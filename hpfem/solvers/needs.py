@@ -84,13 +84,7 @@ class Needs(Immutable):
             there["preconditioner"] = _multigrid(c0, _factors(straightened(space, xp), kind, number), components)
 
     def check(self) -> None:
-        """Refuse a problem for which there is not enough memory.
-
-        Raises
-        ------
-        OutOfMemory
-            The message says how much each part needs, how much is free, and how to use less.
-        """
+        """Refuse a problem for which there is not enough memory."""
         for device in {HOST.name: HOST, self._device.name: self._device}.values():
             self._check(device)
 

@@ -45,17 +45,7 @@ _MORE = 2
 
 
 def finer_space(space: Space, more: int) -> Space:
-    """The same blocks in float64, with more points than the default rule has in each direction.
-
-    Parameters
-    ----------
-    space : Space
-    more : int
-
-    Returns
-    -------
-    Space
-    """
+    """The same blocks in float64, with more points than the default rule has in each direction."""
     return Space(space.mesh, space.orders, space.basis, more, backend=space.backend)
 
 
@@ -64,15 +54,6 @@ def finer_blocks(space: Space, more: int) -> list[Block]:
 
     Tets and tris get the simplex rule of an order that is higher by `more`, where there is one: it has 0.3 to 0.6 of
     the points. The others get more points in each direction.
-
-    Parameters
-    ----------
-    space : Space
-    more : int
-
-    Returns
-    -------
-    list of Block
     """
     found, asked = [], space.quadrature if isinstance(space.quadrature, int) else 0
     for block in space.blocks:

@@ -45,25 +45,7 @@ class Jacobi:
 
 
 def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
-    """Division by the diagonal, which is made without assembling.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-    definite : bool
-        Whether the operator is symmetric positive definite. The diagonal of another operator may be zero. Then the
-        diagonal of its diffusion and reaction is used if it has them, else the absolute values of its own, with 1 for
-        zeros.
-
-    Returns
-    -------
-    Jacobi
-
-    Raises
-    ------
-    SolverError
-        If the operator is definite, and an entry of the diagonal is not positive.
-    """
+    """Division by the diagonal, which is made without assembling."""
     diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
     if not A.vectors.comm.each(bool((diagonal > 0).all())):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
@@ -78,43 +60,12 @@ def _positive_diagonal(A: GlobalOperator) -> Any:
 
 
 def without_zeros(diagonal: Any, xp: Any = np) -> Any:
-    """Absolute values of a diagonal, with 1 for zeros.
-
-    Parameters
-    ----------
-    diagonal : array, [n]
-    xp : module
-        Of the array.
-
-    Returns
-    -------
-    array, [n]
-    """
+    """Absolute values of a diagonal, with 1 for zeros; diagonal [n] -> [n]."""
     return xp.where(diagonal == 0, xp.ones_like(diagonal), abs(diagonal))
 
 
 def checked_preconditioner(name: str) -> str:
-    """Check the name of a preconditioner.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    str
-        Its present name.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown name.
-
-    Warns
-    -----
-    HpfemWarning
-        For "multilevel", an old name.
-    """
+    """Check the name of a preconditioner."""
     if isinstance(name, str) and name == "multilevel":
         warn("preconditioner='multilevel' is now 'multigrid', which is another method; use that name")
         return "multigrid"
@@ -126,20 +77,6 @@ def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -
 
     Multigrid from the size on that a single solve, its set-up included, takes less time with it than with the diagonal:
     `Backend.solve_sizes`.
-
-    Parameters
-    ----------
-    name : str
-        Name of a preconditioner; other names than "auto" are returned unchanged.
-    c0 : C0Space
-        Of the unknowns.
-    components : int
-    symmetric : bool
-        Whether the operator is.
-
-    Returns
-    -------
-    str
     """
     if name != "auto":
         return name
@@ -196,26 +133,6 @@ def instead_of_multigrid(solve: Callable[[], Any], used: str, make: Callable[[st
     """Solve; again with the diagonal where multigrid is found not to be positive definite, as all processes find.
 
     It is not where the operator's condition is beyond the type inside the cycle.
-
-    Parameters
-    ----------
-    solve : callable
-        With the preconditioner that was made last.
-    used : str
-        Its name.
-    make : callable
-        Makes another one by its name.
-    comm : Communicator
-
-    Returns
-    -------
-    object
-        What `solve` returns.
-
-    Warns
-    -----
-    HpfemWarning
-        If it is the diagonal instead of multigrid.
     """
     try:
         return solve()

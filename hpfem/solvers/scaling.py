@@ -16,28 +16,7 @@ from ..errors import SolverError
 
 
 def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSpace = HOST_VECTORS) -> Any:
-    """Multiply a solution by 2^k, if a type can hold it.
-
-    Parameters
-    ----------
-    vector : array
-    k : int
-    dtype : dtype
-        float64 or float32.
-    name : str
-        For messages.
-    vectors : VectorSpace
-        Type of the solution.
-
-    Returns
-    -------
-    array
-
-    Raises
-    ------
-    SolverError
-        If the largest entry is out of the type's range.
-    """
+    """Multiply a solution by 2^k, if a type can hold it."""
     largest, limits = vectors.max_norm(vector), np.finfo(dtype)
     top = math.frexp(largest)[1] + k
     if largest and math.isfinite(largest) and not limits.minexp < top <= limits.maxexp:
@@ -49,14 +28,5 @@ def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSp
 
 
 def default_tolerance(dtype: DTypeLike) -> float:
-    """Ratio of norms at which to stop: 1e-12, or ten times the rounding of a type if that is more.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    float
-    """
+    """Ratio of norms at which to stop: 1e-12, or ten times the rounding of a type if that is more."""
     return max(1e-12, 10 * float(np.finfo(dtype).eps))

@@ -25,21 +25,7 @@ Quadrature = str | int | None | Mapping[str, str | int | None]
 
 
 def checked_dtype(given: DTypeLike) -> np.dtype[Any]:
-    """Type of the values on a space.
-
-    Parameters
-    ----------
-    given : dtype
-
-    Returns
-    -------
-    dtype
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither float64 nor float32.
-    """
+    """Type of the values on a space."""
     try:
         dtype = np.dtype(given)
     except Exception:  # noqa: BLE001 - NumPy asks the object itself for what it is
@@ -50,23 +36,7 @@ def checked_dtype(given: DTypeLike) -> np.dtype[Any]:
 
 
 def checked_orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:
-    """Polynomial orders of the shapes of a mesh.
-
-    Parameters
-    ----------
-    order : int or {shape name: int}
-    mesh : Mesh
-
-    Returns
-    -------
-    dict
-        {shape name: order}.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape has none, or one that is out of range.
-    """
+    """Polynomial orders of the shapes of a mesh."""
     names = list(dict.fromkeys(group.shape.name for group in mesh.cells))
     if not isinstance(order, Mapping):
         order = dict.fromkeys(names, order)
@@ -81,22 +51,7 @@ def checked_orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]
 
 
 def checked_quadrature(quadrature: Quadrature) -> Quadrature:
-    """Check the names of shapes in a choice by shape, and copy the choice.
-
-    Parameters
-    ----------
-    quadrature : Quadrature
-        As `Space` takes it.
-
-    Returns
-    -------
-    Quadrature
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown shape.
-    """
+    """Check the names of shapes in a choice by shape, and copy the choice."""
     if not isinstance(quadrature, Mapping):
         return quadrature
     for name in quadrature:
@@ -105,17 +60,7 @@ def checked_quadrature(quadrature: Quadrature) -> Quadrature:
 
 
 def simplex_rules(orders: Mapping[str, int]) -> dict[str, PointRule]:
-    """Symmetric rules of those shapes that have one.
-
-    Parameters
-    ----------
-    orders : {shape name: int}
-
-    Returns
-    -------
-    dict
-        {shape name: PointRule}.
-    """
+    """Symmetric rules of those shapes that have one."""
     found = {}
     for name, order in orders.items():
         with suppress(ArgumentError):
@@ -124,24 +69,7 @@ def simplex_rules(orders: Mapping[str, int]) -> dict[str, PointRule]:
 
 
 def chosen_rule(shape: Shape, order: int, choice: Quadrature) -> ShapeRule:
-    """Quadrature of a shape.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-    choice : Quadrature
-        As `Space` takes it.
-
-    Returns
-    -------
-    ShapeRule
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such rule.
-    """
+    """Quadrature of a shape."""
     if isinstance(choice, Mapping):
         choice = choice.get(shape.name)
     if choice is None:

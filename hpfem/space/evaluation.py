@@ -35,24 +35,7 @@ Array = NDArray[np.float64]
 def evaluated(
     function: Callable[..., Any], coordinates: list[ArrayLike], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Call a user's function of coordinates.
-
-    Parameters
-    ----------
-    function : callable
-    coordinates : list of array_like, D of them
-    shape : tuple of int
-        Shape of the coordinate arrays.
-
-    Returns
-    -------
-    ndarray, [components, *shape]
-
-    Raises
-    ------
-    ArgumentError
-        If it is not callable, or its result has another shape.
-    """
+    """Call a user's function of coordinates; -> [components, *shape]."""
     if not callable(function):
         raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
     if not takes(function, *coordinates):
@@ -91,17 +74,7 @@ def evaluated(
 
 
 def positional(function: Any) -> int:
-    """Count the positional arguments that a function needs.
-
-    Parameters
-    ----------
-    function : object
-
-    Returns
-    -------
-    int
-        0 if this is unknown, or the object is not a function.
-    """
+    """Count the positional arguments that a function needs."""
     if not callable(function):
         return 0
     try:
@@ -114,22 +87,7 @@ def positional(function: Any) -> int:
 def compiled_function(
     function: Callable[..., Any], blocks: Sequence[Block], backend: Backend
 ) -> Callable[[Any], Any] | None:
-    """Trace and compile a user's function of the coordinates, where it is evaluated at many points.
-
-    Parameters
-    ----------
-    function : callable
-    blocks : sequence of Block
-        It is evaluated at their points.
-    backend : Backend
-        Where its values are wanted.
-
-    Returns
-    -------
-    callable or None
-        Coordinates [D, ...] -> values [components, ...]. None where it cannot be traced, which is logged once, where it
-        gives something else on symbols than on arrays, where calling it on arrays is as fast, or for values by region.
-    """
+    """Trace and compile a user's function of the coordinates, where it is evaluated at many points."""
     points = sum(block.n_elements * block.n_points for block in blocks)
     if isinstance(function, ByRegion) or points < max(1, _WORTH_COMPILING):
         return None
@@ -175,19 +133,7 @@ def _checked_points(found: Trace, numbers: dict[str, float], block: Block, xp: A
 
 
 def value_chunks(block: Block, xp: Any) -> Iterator[slice]:
-    """Go through the elements of a block such that values at the points take little memory.
-
-    Parameters
-    ----------
-    block : Block
-    xp : module
-        NumPy, or that of a device's arrays.
-
-    Returns
-    -------
-    iterator of slice
-        One at least: of no elements a function tells how many components it has.
-    """
+    """Go through the elements of a block such that values at the points take little memory."""
     some = block.geometry.chunks(size=element_map.CHUNK // 2 * (1 if xp is np else element_map.ON_DEVICE))
     return some if block.n_elements else iter([slice(0)])
 
@@ -199,30 +145,8 @@ def values_by_chunk(
     xp: Any = np,
     compiled: Callable[[Any], Any] | None = None,
 ) -> Iterator[tuple[slice, Any]]:
-    """Evaluate a user's function at the points of a block, a bounded number of elements at a time.
-
-    Parameters
-    ----------
-    function : callable
-    block : Block
-    dtype : dtype
-        The values must be in its range.
-    xp : module
-        NumPy, or a module of arrays like its: where it is tried first. A function that does not take such arrays is
-        called on those of NumPy.
-    compiled : callable, optional
-        The same, compiled for arrays of xp (`compiled_function`).
-
-    Yields
-    ------
-    elements : slice
-    values : array of xp, [components, E, Q]
-        In float64.
-
-    Raises
-    ------
-    ArgumentError
-        If a result has the wrong shape, or is not finite.
+    """Evaluate a user's function at the points of a block, a bounded number of elements at a time; -> values
+    [components, E, Q].
     """
     components = None
     for chunk in value_chunks(block, xp):
@@ -295,26 +219,7 @@ def _on_device(function: Callable[..., Any], x: Any, xp: Any) -> Any:
 def evaluate_on_blocks(
     function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any], backend: Backend | None = None
 ) -> list[Any]:
-    """Evaluate a user's function at the quadrature points; see `Space.evaluate`.
-
-    Parameters
-    ----------
-    function : callable
-    blocks : sequence of Block
-    dtype : dtype
-        Of the result.
-    backend : Backend, optional
-        On whose device the values are wanted; on the host when left out.
-
-    Returns
-    -------
-    list of array, [components, E, Q] each
-
-    Raises
-    ------
-    ArgumentError
-        If a result has the wrong shape, or is not finite.
-    """
+    """Evaluate a user's function at the quadrature points; see `Space.evaluate`; -> [components, E, Q]."""
     compiled = None if backend is None else compiled_function(function, blocks, backend)
     xp = np if backend is None else vectors_on(backend.device()).xp
     found = [_on_block(function, block, dtype, xp, compiled) for block in blocks]

@@ -63,21 +63,7 @@ def _dot64(a: Any, b: Any) -> Any:
 
 
 def check_state(field: Field, wanted: str, what: str) -> None:
-    """Check that a field is in the state that something takes.
-
-    Parameters
-    ----------
-    field : Field
-    wanted : str
-        "coeff", "phys" or "dual".
-    what : str
-        What takes it, for the message.
-
-    Raises
-    ------
-    StateError
-        If it is in another state; the message says how to get there.
-    """
+    """Check that a field is in the state that something takes."""
     if field.state != wanted:
         advice = _ADVICE[wanted]
         if field.state == "dual":
@@ -86,35 +72,13 @@ def check_state(field: Field, wanted: str, what: str) -> None:
 
 
 def shared_by(fields: Any) -> Communicator:
-    """The processes that share the mesh of fields.
-
-    Parameters
-    ----------
-    fields : Field or mapping of str to Field
-        An object that is not a field belongs to one process.
-
-    Returns
-    -------
-    Communicator
-    """
+    """The processes that share the mesh of fields."""
     given = fields.values() if isinstance(fields, Mapping) else [fields]
     return next((field.space.comm for field in given if isinstance(field, Field)), ALONE)
 
 
 def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
-    """Bytes that all fields of a space hold for a block, by device.
-
-    Parameters
-    ----------
-    space : Space
-    number : int
-        Number of the block.
-
-    Returns
-    -------
-    dict
-        {device name: bytes}.
-    """
+    """Bytes that all fields of a space hold for a block, by device."""
     alive = [ref() for ref in _ALIVE[space].valuerefs()] if space in _ALIVE else []
     pairs = {id(field.data[number]): field.data[number] for field in alive if field is not None}
     found: Counter[str] = Counter()

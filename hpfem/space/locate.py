@@ -106,27 +106,7 @@ class Locator:
         return _BoxTree(lower, upper)
 
     def find(self, points: ArrayLike) -> tuple[Indices, Indices, Array]:
-        """Find the cells that points are in.
-
-        Parameters
-        ----------
-        points : array_like, [n, D]
-            Coordinates.
-
-        Returns
-        -------
-        block : ndarray of int, [n]
-            Number of the block; -1 for a point in no cell. A point that cells share is in one of them.
-        element : ndarray of int, [n]
-            Element within the block; -1 for a point in no cell.
-        xi : ndarray, [n, d]
-            Local coordinates, inside the reference shape; NaN for a point in no cell.
-
-        Raises
-        ------
-        ArgumentError
-            If the points are not [n, D] finite numbers.
-        """
+        """Find the cells that points are in; points [n, D] -> block [n], element [n], xi [n, d]."""
         return self._located(points)[:3]
 
     def _located(self, points: ArrayLike) -> tuple[Indices, Indices, Array, Array]:
@@ -142,25 +122,7 @@ class Locator:
         return block, element, xi, best
 
     def evaluate(self, arrays: Sequence[NDArray[Any]], points: ArrayLike) -> Array:
-        """Evaluate a field at points.
-
-        Parameters
-        ----------
-        arrays : sequence of ndarray, [components, E, n_modes]
-            Coefficients, one array per block.
-        points : array_like, [n, D]
-            Coordinates.
-
-        Returns
-        -------
-        ndarray, [components, n]
-            NaN at points in no cell. At a point that cells share, the value in one of them.
-
-        Raises
-        ------
-        ArgumentError
-            If the points are not [n, D] finite numbers, or the arrays not those of the blocks.
-        """
+        """Evaluate a field at points; arrays [components, E, n_modes], points [n, D] -> [components, n]."""
         return self._evaluated(arrays, points)[:-1]
 
     def _evaluated(self, arrays: Sequence[NDArray[Any]], points: ArrayLike) -> Array:
@@ -183,19 +145,8 @@ class Locator:
         return np.concatenate([values, best[None]])
 
     def evaluate_anywhere(self, arrays: Sequence[NDArray[Any]], points: ArrayLike, comm: Communicator) -> Array:
-        """Evaluate a field that processes share at points of this one, in cells of any of them; collective.
-
-        Parameters
-        ----------
-        arrays, points
-            As for `evaluate`; every process gives points of its own.
-        comm : Communicator
-            The processes that share the mesh.
-
-        Returns
-        -------
-        ndarray, [components, n]
-            As of `evaluate`, in the closest cell; of equally close ones the first process' counts.
+        """Evaluate a field that processes share at points of this one, in cells of any of them; collective; ->
+        [components, n].
         """
         if comm.size == 1:
             return self.evaluate(arrays, points)
@@ -436,25 +387,8 @@ class _BlockMap:
         return np.einsum("nab,bin->ain", self.shape.collapse_matrix(eta), inverse) if collapsed else inverse
 
     def quick(self, elements: Indices, x: Array, width: int) -> tuple[NDArray[np.bool_], Array, NDArray[np.bool_]]:
-        """Find points inside of elements by a few steps of Newton's method.
-
-        Parameters
-        ----------
-        elements : ndarray of int, [n]
-            Which element to look in, for each point.
-        x : ndarray, [n, D]
-            Points.
-        width : int
-            How many points in a row are looked for in the same element.
-
-        Returns
-        -------
-        inside : ndarray of bool, [n]
-            Whether the point was found.
-        xi : ndarray, [n, d]
-            Local coordinates, inside the reference shape.
-        outside : ndarray of bool, [n]
-            Whether the point is not in the element for sure.
+        """Find points inside of elements by a few steps of Newton's method; elements [n], x [n, D] -> inside [n], xi
+        [n, d], outside [n].
         """
         goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
         xi = self._guess(elements, x)
@@ -504,24 +438,7 @@ class _BlockMap:
         xi[active] = local
 
     def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[Array, Array]:
-        """Find the points of elements that are closest to points.
-
-        Parameters
-        ----------
-        elements : ndarray of int, [n]
-            Which element to look in, for each point.
-        x : ndarray, [n, D]
-            Points.
-        closest_node : bool
-            Start at the closest node of a lattice instead of the affine guess.
-
-        Returns
-        -------
-        distance : ndarray, [n]
-            What is left, without what may be rounding.
-        xi : ndarray, [n, d]
-            Local coordinates, inside the reference shape.
-        """
+        """Find the points of elements that are closest to points; elements [n], x [n, D] -> distance [n], xi [n, d]."""
         start = self._closest_node(elements, x) if closest_node else self._guess(elements, x)
         goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
         state = self._at(elements, x, self._clipped(start))
@@ -588,27 +505,12 @@ class _BoxTree:
         self.levels = levels[::-1]
 
     def bounds(self) -> tuple[Array, Array]:
-        """Corners of the box around all, [D] each; the least is above the largest where there is none.
-
-        Returns
-        -------
-        lower, upper : ndarray, [D]
-        """
+        """Corners of the box around all, [D] each; the least is above the largest where there is none."""
         lower, upper = self.levels[0]
         return lower.min(axis=1, initial=np.inf), upper.max(axis=1, initial=-np.inf)
 
     def pairs(self, x: Array) -> tuple[Indices, Indices]:
-        """Points and the cells whose boxes they are in.
-
-        Parameters
-        ----------
-        x : ndarray, [n, D]
-            Points.
-
-        Returns
-        -------
-        point, cell : ndarray of int, [n_pairs] each
-        """
+        """Points and the cells whose boxes they are in; x [n, D] -> point, cell [n_pairs]."""
         if not len(self.cells) or not len(x):
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         order = along_curve(x)

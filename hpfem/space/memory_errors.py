@@ -16,26 +16,7 @@ from .field import FieldSpace, held_by_fields
 def no_room(
     space: FieldSpace, number: int, form: Form, components: int, device: Device, error: OutOfMemory
 ) -> DeviceError:
-    """Error that says how many elements, or which order or dtype, there is room for.
-
-    Parameters
-    ----------
-    space : Space
-    number : int
-        Number of the block that does not fit.
-    form : Form
-    components : int
-        Components of the field.
-    device : Device
-    error : OutOfMemory
-        Error of the device.
-
-    Returns
-    -------
-    DeviceError
-        The estimate counts an argument, a result and the geometric factors, in what is free now and what the block
-        already holds there.
-    """
+    """Error that says how many elements, or which order or dtype, there is room for."""
     block = space.blocks[number]
     problem = BlockProblem(form, block.tabulation, block.geometry, space.dtype)
     numbers = components * problem.n_input + problem.components_out(components) * problem.n_output

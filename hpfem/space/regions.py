@@ -228,22 +228,6 @@ def regional(value: Any, mesh: Mesh, *numbers: tuple[int, ...]) -> Any:
     """A mapping from regions, or an array with a value for each cell, as a coefficient; anything else as it is.
 
     Collective if it is an array.
-
-    Parameters
-    ----------
-    value : object
-    mesh : Mesh
-    *numbers : tuple of int
-        Shapes of arrays that are the same in all cells: components, or a tensor.
-
-    Returns
-    -------
-    object
-
-    Raises
-    ------
-    ArgumentError
-        If the regions do not fit, or are those of another mesh, or an array may be of cells or the same in all.
     """
     if isinstance(value, np.ndarray) and value.ndim:
         fits, known = value.shape[:1] == (mesh.n_cells,), any(value is own for own in mesh.cell_data.values())

@@ -104,23 +104,7 @@ def _area(tangents: Array) -> Array:
 
 
 def sides_of(space: Sided, boundary: str) -> list[Side]:
-    """Facets of a boundary, in the cells of a space that they belong to.
-
-    Parameters
-    ----------
-    space : Space
-    boundary : str
-        Name in ``mesh.boundaries``.
-
-    Returns
-    -------
-    list of Side
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such boundary.
-    """
+    """Facets of a boundary, in the cells of a space that they belong to."""
     named = space.mesh.boundaries
     return facet_sides(space, named[name_of(boundary, named, "boundary")])
 
@@ -158,16 +142,7 @@ def facet_sides(space: Sided, facets: Indices) -> list[Side]:
 
 
 def no_side(space: Sided) -> Side:
-    """A side without facets, for a boundary that only other processes have.
-
-    Parameters
-    ----------
-    space : Space
-
-    Returns
-    -------
-    Side
-    """
+    """A side without facets, for a boundary that only other processes have."""
     return _side(0, space.blocks[0], np.empty(0, dtype=np.int64), 0, True)
 
 
@@ -181,46 +156,13 @@ def _side(number: int, block: Block, rows: Indices, facet: int, outer: bool) -> 
 
 
 def check_outer(mesh: Mesh, boundary: str, what: str = "normal") -> None:
-    """Refuse what differs on both sides of a facet between two cells; collective.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    boundary : str
-    what : str
-        What differs, for the message.
-
-    Raises
-    ------
-    ArgumentError
-        If a facet lies between two cells.
-    """
+    """Refuse what differs on both sides of a facet between two cells; collective."""
     if mesh.comm.any(not mesh.facets.on_boundary[mesh.boundaries[boundary]].all()):
         raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its {what} is not unique there")
 
 
 def boundary_values(function: Any, side: Side, boundary: str) -> Array:
-    """Values of a field, a number or a function at the points of sides.
-
-    Parameters
-    ----------
-    function : Field, float, callable or ByRegion
-        A function of D coordinates, or of these and the D components of the outward normal; a field in state "coeff".
-    side : Side
-    boundary : str
-        Its name.
-
-    Returns
-    -------
-    ndarray, [components, E, Q]
-
-    Raises
-    ------
-    ArgumentError
-        If the function does not fit, or is not finite.
-    StateError
-        If the field is in another state.
-    """
+    """Values of a field, a number or a function at the points of sides; -> [components, E, Q]."""
     block, shape = side.block, side.coordinates.shape
     if isinstance(function, Field):
         check_state(function, "coeff", "an integral over a boundary")

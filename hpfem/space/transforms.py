@@ -60,18 +60,8 @@ def _conversion(basis: Basis) -> tuple[Any, Any]:
 
 
 def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> NDArray[Any]:
-    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis.
-
-    Parameters
-    ----------
-    basis : Basis
-    columns : ndarray, [n_modes, n]
-    transposed : bool
-        Whether to solve with its transpose.
-
-    Returns
-    -------
-    ndarray, [n_modes, n]
+    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis; columns [n_modes, n] ->
+    [n_modes, n].
     """
     factors, pivots = _conversion(basis)
     # LAPACK's wrapper changes the pivots in place while it works: other threads must not see that.
@@ -81,27 +71,7 @@ def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> 
 
 
 def result_field(space: FieldSpace, name: str, state: str, components: int, out: Field | None) -> Field:
-    """Make the field for a result, or check the one that the caller gives.
-
-    Parameters
-    ----------
-    space : Space
-    name : str
-        Of the operator, for messages.
-    state : str
-    components : int
-    out : Field or None
-        The field that the caller gives.
-
-    Returns
-    -------
-    Field
-
-    Raises
-    ------
-    StateError
-        If `out` is no field, or has another space, state or number of components.
-    """
+    """Make the field for a result, or check the one that the caller gives."""
     if out is None:
         return space.empty(state, components)
     if not isinstance(out, Field):
@@ -112,21 +82,7 @@ def result_field(space: FieldSpace, name: str, state: str, components: int, out:
 
 
 def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, device: Device) -> None:
-    """Apply a kernel to each block of a field.
-
-    Parameters
-    ----------
-    kernels : sequence of BlockKernel
-    field, out : Field
-        `out` is overwritten; it holds no values if an exception stops this.
-    device : Device
-        Of the kernels.
-
-    Raises
-    ------
-    DeviceError
-        If there is no room on the device.
-    """
+    """Apply a kernel to each block of a field."""
     number = 0
     try:
         for number, kernel in enumerate(kernels):
@@ -140,22 +96,7 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
 
 
 def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
-    """Values, at the points of another space on the same cells, of the polynomials through a field's values.
-
-    Parameters
-    ----------
-    field : Field
-        State "phys".
-    space : Space
-        Made by `Space.at`, or with equal blocks.
-    device : Device
-        Device that computes and keeps the result.
-
-    Returns
-    -------
-    Field
-        State "phys", on `space`. Values stay between the least and the largest that the cell has.
-    """
+    """Values, at the points of another space on the same cells, of the polynomials through a field's values."""
     xp, pairs = vectors_on(device).xp, []
     for pair, old, new in zip(field.data, field.space.blocks, space.blocks, strict=True):
         values = pair.read(device)
@@ -168,20 +109,7 @@ def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
 
 
 def backward_transform(field: Field, backend: Backend | None = None) -> Field:
-    """Values at the quadrature points.
-
-    Parameters
-    ----------
-    field : Field
-        State "coeff".
-    backend : Backend, optional
-        Where it is computed; the space's when left out.
-
-    Returns
-    -------
-    Field
-        State "phys".
-    """
+    """Values at the quadrature points."""
     check_state(field, "coeff", "BwdTrans")
     space, backend = field.space, backend or choose_backend(field.space.backend)
     problems = [BlockProblem(BWD_TRANS, block.tabulation, block.geometry, space.dtype) for block in space.blocks]
@@ -228,18 +156,8 @@ class BlockProjection:
         self.block = block
 
     def moments(self, values: Array, functional: bool) -> Array:
-        """Inner products with the orthogonal basis.
-
-        Parameters
-        ----------
-        values : ndarray, [components, E, Q or n_modes]
-            Of functions at the quadrature points, or of functionals on the block's basis.
-        functional : bool
-            Whether they are functionals.
-
-        Returns
-        -------
-        ndarray, [components, E, n_modes]
+        """Inner products with the orthogonal basis; values [components, E, Q or n_modes] ->
+        [components, E, n_modes].
         """
         if functional:
             columns = converted(self.block.basis, values.reshape(-1, self.block.n_modes).T, transposed=True)
@@ -249,26 +167,8 @@ class BlockProjection:
         return moments
 
     def coefficients(self, moments: Array, name: str) -> Array:
-        """Coefficients of the functions that have these inner products.
-
-        Parameters
-        ----------
-        moments : ndarray, [components, E, n_modes]
-            With the orthogonal basis.
-        name : str
-            Of the operator, for messages.
-
-        Returns
-        -------
-        ndarray, [components, E, n_modes]
-            In the block's basis.
-
-        Raises
-        ------
-        StateError
-            If the moments are not finite.
-        SolverError
-            If the mass system of an element does not converge.
+        """Coefficients of the functions that have these inner products; moments [components, E, n_modes] ->
+        [components, E, n_modes].
         """
         largest = np.abs(moments).max(initial=0.0)
         if not np.isfinite(largest):
@@ -360,27 +260,7 @@ class ForwardTransform:
         self._make_projections()
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
-        """Solve the mass system of every element.
-
-        Parameters
-        ----------
-        field : Field
-            In state `input_state`.
-        out : Field, optional
-            Overwritten and returned.
-
-        Returns
-        -------
-        Field
-            State "coeff".
-
-        Raises
-        ------
-        StateError
-            If a field has the wrong state, space or number of components, or is not finite.
-        SolverError
-            If the mass system of an element does not converge.
-        """
+        """Solve the mass system of every element."""
         if field.space is not self.space:
             raise StateError(f"{self.name} takes a field on its own space")
         check_state(field, self.input_state, self.name)

@@ -57,32 +57,13 @@ class CacheInfo:
 
 
 def seal(key: str, *parts: bytes) -> bytes:
-    """Make a checksum of contents and of the key that they belong to.
-
-    Parameters
-    ----------
-    key : str
-    *parts : bytes
-
-    Returns
-    -------
-    bytes, 32 of them
-    """
+    """Make a checksum of contents and of the key that they belong to."""
     digests = [hashlib.sha256(part).digest() for part in (key.encode(), *parts)]
     return hashlib.sha256(b"".join(digests)).digest()
 
 
 def whole_elf(code: bytes) -> bool:
-    """Whether code is a complete ELF file of 64 bits, according to its header.
-
-    Parameters
-    ----------
-    code : bytes
-
-    Returns
-    -------
-    bool
-    """
+    """Whether code is a complete ELF file of 64 bits, according to its header."""
     if len(code) < _ELF.size:
         return False
     magic, programs, sections, program_size, n_programs, section_size, n_sections = _ELF.unpack_from(code)
@@ -116,29 +97,11 @@ class Cache:
     limit: int | None = None
 
     def path(self, key: str) -> Path:
-        """File of an entry.
-
-        Parameters
-        ----------
-        key : str
-
-        Returns
-        -------
-        Path
-        """
+        """File of an entry."""
         return self.folder / (key + self.suffix)
 
     def read(self, key: str) -> bytes | None:
-        """Content of an entry, which is marked as used; None if there is no usable entry.
-
-        Parameters
-        ----------
-        key : str
-
-        Returns
-        -------
-        bytes or None
-        """
+        """Content of an entry, which is marked as used; None if there is no usable entry."""
         path = self.path(key)
         try:
             with opened(path, links=False) as file:
@@ -154,20 +117,7 @@ class Cache:
         return content
 
     def keep(self, key: str, content: bytes, *, sync: bool = False) -> bool:
-        """Write an entry, whole or not at all; if entries cannot be written, this is reported once.
-
-        Parameters
-        ----------
-        key : str
-        content : bytes
-        sync : bool
-            See `atomic_path`.
-
-        Returns
-        -------
-        bool
-            Whether it was written.
-        """
+        """Write an entry, whole or not at all; if entries cannot be written, this is reported once."""
         path = self.path(key)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -185,17 +135,7 @@ class Cache:
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Let one process or thread at a time make an entry; the others wait, and then look for the entry.
-
-        Parameters
-        ----------
-        key : str
-
-        Yields
-        ------
-        None
-            Without waiting if files cannot be locked: then several may make the same entry.
-        """
+        """Let one process or thread at a time make an entry; the others wait, and then look for the entry."""
         with ExitStack() as stack:
             if fcntl is not None:
                 path = self.folder / f"{TEMPORARY}{key}.lock"
@@ -216,13 +156,7 @@ class Cache:
             return []
 
     def entries(self) -> list[Path]:
-        """Files of the entries.
-
-        Returns
-        -------
-        list of Path
-            By name; none if the folder cannot be read.
-        """
+        """Files of the entries."""
         paths = [Path(file.path) for file in self._files() if not file.name.startswith(TEMPORARY)]
         return [path for path in paths if path.suffix == self.suffix]
 
@@ -251,23 +185,12 @@ class Cache:
                     continue  # another process deleted it
 
     def info(self) -> CacheInfo:
-        """Count the entries.
-
-        Returns
-        -------
-        CacheInfo
-        """
+        """Count the entries."""
         entries = self.entries()
         return CacheInfo(self.folder, len(entries), sum(map(self._size, entries)), self.limit)
 
     def clear(self) -> int:
-        """Delete the entries.
-
-        Returns
-        -------
-        int
-            Number of deleted entries.
-        """
+        """Delete the entries."""
         entries = self.entries()
         for entry in entries:
             self._delete(entry)
@@ -275,25 +198,13 @@ class Cache:
         return len(entries)
 
     def grown(self, spared: float = 0.0) -> None:
-        """Count an entry that was written; after the first and every 64th of this process, delete old ones.
-
-        Parameters
-        ----------
-        spared : float
-            As for `prune`.
-        """
+        """Count an entry that was written; after the first and every 64th of this process, delete old ones."""
         if _written[self.folder] % PRUNE_EVERY == 0:
             self.prune(spared)
         _written[self.folder] += 1
 
     def prune(self, spared: float = 0.0) -> None:
-        """Delete the least recently used entries while there are more bytes than the limit.
-
-        Parameters
-        ----------
-        spared : float
-            Entries used within this number of seconds stay.
-        """
+        """Delete the least recently used entries while there are more bytes than the limit."""
         self._delete_abandoned(_ABANDONED)
         found = []
         for entry in self.entries():

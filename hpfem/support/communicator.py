@@ -31,17 +31,7 @@ _ALONE_IN: list[str] = []
 
 @contextmanager
 def alone_in(what: str) -> Iterator[None]:
-    """Raise an error if the body communicates: other processes are doing something else.
-
-    Parameters
-    ----------
-    what : str
-        Description of the body, for the message.
-
-    Yields
-    ------
-    None
-    """
+    """Raise an error if the body communicates: other processes are doing something else."""
     _ALONE_IN.append(what)
     try:
         yield
@@ -375,17 +365,7 @@ ALONE = Communicator()
 
 @cache
 def world() -> Communicator:
-    """All processes that `mpirun` has started; without `mpirun`, this process.
-
-    Returns
-    -------
-    Communicator
-
-    Raises
-    ------
-    DeviceError
-        If there are several processes, but no mpi4py, or mpi4py uses another MPI than `mpirun`.
-    """
+    """All processes that `mpirun` has started; without `mpirun`, this process."""
     count = told()
     if count == 1:
         return ALONE
@@ -405,22 +385,7 @@ def world() -> Communicator:
 
 
 def communicator(given: Any = None) -> Communicator:
-    """Make a `Communicator` of a communicator of hpfem or of mpi4py.
-
-    Parameters
-    ----------
-    given : Communicator, mpi4py.MPI.Comm or None
-        None for `world`.
-
-    Returns
-    -------
-    Communicator
-
-    Raises
-    ------
-    ArgumentError
-        If it is not a communicator.
-    """
+    """Make a `Communicator` of a communicator of hpfem or of mpi4py."""
     if given is None:
         return world()
     if isinstance(given, Communicator):

@@ -22,23 +22,12 @@ _PARENT = os.getppid()
 
 
 def told() -> int:
-    """Count the processes that `mpirun` says that it has started.
-
-    Returns
-    -------
-    int
-    """
+    """Count the processes that `mpirun` says that it has started."""
     return max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), default=1)
 
 
 def started() -> Any:
-    """Find MPI's communicator of all processes.
-
-    Returns
-    -------
-    mpi4py.MPI.Comm or None
-        None before it works, after that, and if there is one process.
-    """
+    """Find MPI's communicator of all processes."""
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized() or module.COMM_WORLD.size == 1:
         return None
@@ -46,14 +35,7 @@ def started() -> Any:
 
 
 def end_all(code: int, say: Callable[[], Any]) -> None:
-    """End all processes with an exit code, after printing the reason; only print it if MPI has not started.
-
-    Parameters
-    ----------
-    code : int
-    say : callable
-        A function that prints the reason; of processes that end at once only the first one calls it.
-    """
+    """End all processes with an exit code, after printing the reason; only print it if MPI has not started."""
     mpi = started()
     if mpi is None:
         say()

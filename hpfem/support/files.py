@@ -31,21 +31,7 @@ _SHOWN = 200
 
 
 def file_path(path: str | os.PathLike[str]) -> Path:
-    """Check that something can be the path of a file.
-
-    Parameters
-    ----------
-    path : str or path
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither a text nor a path, or not a possible name of a file.
-    """
+    """Check that something can be the path of a file."""
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str):
         raise ArgumentError(f"a path must be a text or a path, got {type(path).__name__}")
@@ -59,16 +45,7 @@ def file_path(path: str | os.PathLike[str]) -> Path:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """Write a path on one line of sane length.
-
-    Parameters
-    ----------
-    path : str or path
-
-    Returns
-    -------
-    str
-    """
+    """Write a path on one line of sane length."""
     name = os.fspath(path)
     if len(name) > _SHOWN:
         name = f"{name[: _SHOWN // 2]}...{name[-_SHOWN // 4 :]}"
@@ -88,25 +65,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 @contextmanager
 def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file that fits into memory for reading; never wait for a pipe or a device.
-
-    Parameters
-    ----------
-    path : Path
-    links : bool
-        Whether symbolic links are followed.
-    whole : bool
-        Whether the whole file is held in memory, and must fit.
-
-    Yields
-    ------
-    binary file
-
-    Raises
-    ------
-    OSError
-        If there is none; `strerror` says why.
-    """
+    """Open a regular file that fits into memory for reading; never wait for a pipe or a device."""
     _check_regular(os.stat(path, follow_symlinks=links))
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     handle = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
@@ -125,41 +84,13 @@ def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[Bi
 
 
 def read_file(path: Path) -> bytes:
-    """Read a regular file.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    OSError
-        If that cannot be done; `strerror` says why.
-    """
+    """Read a regular file."""
     with opened(path) as file:
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def output_path(path: str | os.PathLike[str]) -> Path:
-    """Find the file to write: a new or a regular one. If `path` is a link, the file that it points to.
-
-    Parameters
-    ----------
-    path : str or path
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ArgumentError
-        If no file can be written there.
-    """
+    """Find the file to write: a new or a regular one. If `path` is a link, the file that it points to."""
     given = file_path(path)
     try:
         target = Path(os.path.realpath(given))
@@ -186,26 +117,6 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Commun
 
     The temporary name ends like `path`, so writers that choose a format by the suffix work. If `path` is a link, the
     file that it points to is replaced.
-
-    Parameters
-    ----------
-    path : path
-        File to write; its folder must exist.
-    sync : bool
-        Whether the file must survive a crash of the machine as soon as it has its name. This is not needed for files
-        that are checked when read, and can be made again.
-    comm : Communicator
-        Processes that each write a file of their own: all files get their names, or none; collective.
-
-    Yields
-    ------
-    Path
-        The temporary name.
-
-    Raises
-    ------
-    ArgumentError
-        If no file can be written there, or the body raises an OSError; an old file is not changed.
     """
     with comm.together():
         target = output_path(path)
@@ -264,18 +175,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def cache_folder(name: str) -> Path:
-    """Folder of files that can be made again.
-
-    Parameters
-    ----------
-    name : str
-        Kind of things: "kernels", "tuning", ...
-
-    Returns
-    -------
-    Path
-        In the folder that HPFEM_CACHE_DIR names, or else in the user's cache folder; it may not exist yet.
-    """
+    """Folder of files that can be made again."""
     chosen = os.environ.get("HPFEM_CACHE_DIR")
     return (Path(chosen) if chosen else platformdirs.user_cache_path("hpfem", appauthor=False)) / name
 
@@ -303,22 +203,7 @@ def write_json(path: str | os.PathLike[str], obj: Any) -> None:
 
 
 def plain(obj: Any) -> Any:
-    """Return `obj` in JSON's own types.
-
-    Parameters
-    ----------
-    obj
-        See `write_json`.
-
-    Returns
-    -------
-    dict, list, str, int, float, bool or None
-
-    Raises
-    ------
-    ArgumentError
-        If something in it has no JSON form.
-    """
+    """Return `obj` in JSON's own types."""
     if isinstance(obj, np.ndarray | np.generic):
         obj = obj.tolist()
     if isinstance(obj, Mapping):

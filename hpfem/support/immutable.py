@@ -18,16 +18,6 @@ class Immutable:
 
 
 def frozen(array: Any) -> Any:
-    """Make an array read-only.
-
-    Parameters
-    ----------
-    array : ndarray
-
-    Returns
-    -------
-    ndarray
-        The same array.
-    """
+    """Make an array read-only."""
     array.flags.writeable = False
     return array

@@ -22,12 +22,7 @@ class KeywordError(ArgumentError, TypeError):
 
 
 def name_near_keywords(called: Any) -> None:
-    """Let a function of the package, or the methods of a class, name the keyword that is near one that is not there.
-
-    Parameters
-    ----------
-    called : function, class or object
-    """
+    """Let a function of the package, or the methods of a class, name the keyword that is near one that is not there."""
     if inspect.isfunction(called):
         told = _told(called)
         for name, module in list(sys.modules.items()):

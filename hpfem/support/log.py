@@ -15,13 +15,7 @@ _reports: dict[str, list[str]] = {}
 
 
 def warn(message: str) -> None:
-    """Give an `HpfemWarning` at the line of the user's code that led here.
-
-    Parameters
-    ----------
-    message
-        One line: what was found, what was done, what to do.
-    """
+    """Give an `HpfemWarning` at the line of the user's code that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "hpfem":
         frame, level = frame.f_back, level + 1
@@ -33,20 +27,6 @@ def report_once(key: str, message: str, level: int = logging.WARNING) -> bool:
 
     Without any logging set-up Python prints warnings to standard error; `logging.getLogger("hpfem").setLevel("ERROR")`
     silences them.
-
-    Parameters
-    ----------
-    key
-        What is reported, e.g. "helmholtz/pyramid P=9/sumfac-top".
-    message
-        One line: what was wanted, what is done instead, why.
-    level
-        Level of the logging; INFO if no result changes.
-
-    Returns
-    -------
-    bool
-        Whether it was reported now.
     """
     mine = [message]
     if _reports.setdefault(key, mine) is not mine:
@@ -56,13 +36,7 @@ def report_once(key: str, message: str, level: int = logging.WARNING) -> bool:
 
 
 def reports() -> dict[str, str]:
-    """Tell everything reported so far in this process.
-
-    Returns
-    -------
-    dict
-        Message by key.
-    """
+    """Tell everything reported so far in this process."""
     return {key: message for key, (message,) in list(_reports.items())}
 
 

@@ -67,13 +67,7 @@ def _cpu() -> tuple[str, set[str]]:
 
 @cache
 def processor_name() -> str:
-    """Name the processor.
-
-    Returns
-    -------
-    str
-        Name of the processor in the system.
-    """
+    """Name the processor."""
     return _cpu()[0]
 
 
@@ -85,14 +79,7 @@ def _memory_bytes() -> int | None:
 
 
 def available_memory() -> float:
-    """Tell how much memory is free for this process.
-
-    Returns
-    -------
-    float
-        Bytes: what the system has free, or the limit of the process's control group if that is less; infinity if
-        unknown.
-    """
+    """Tell how much memory is free for this process."""
     sizes = [float(_memory_bytes() or math.inf)]
     info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
     if info.exists():

@@ -9,26 +9,7 @@ from ..errors import ArgumentError
 
 
 def needed(module: str, what: str, install: str) -> Any:
-    """Import a package where it is used.
-
-    Parameters
-    ----------
-    module : str
-        To import.
-    what : str
-        Name of the function that needs it, for the message.
-    install : str
-        Its name for pip.
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ArgumentError
-        If it is not installed.
-    """
+    """Import a package where it is used."""
     try:
         return import_module(module)
     except ImportError:

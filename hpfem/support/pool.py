@@ -21,27 +21,12 @@ class Pool(Generic[T]):
         self._idle: list[T] = []
 
     def take(self, make: Callable[[], T]) -> T:
-        """Take scratch; no one else uses it until it is given back.
-
-        Parameters
-        ----------
-        make : callable
-            () -> new scratch, called if none is idle.
-
-        Returns
-        -------
-        object
-        """
+        """Take scratch; no one else uses it until it is given back."""
         try:
             return self._idle.pop()
         except IndexError:
             return make()
 
     def give(self, scratch: T) -> None:
-        """Give scratch back after its last use.
-
-        Parameters
-        ----------
-        scratch : object
-        """
+        """Give scratch back after its last use."""
         self._idle.append(scratch)

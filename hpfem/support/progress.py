@@ -67,17 +67,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
 
 @contextmanager
 def progress_if_long(description: str) -> Iterator[None]:
-    """Show progress while the body runs, after it has run for `PATIENCE` seconds.
-
-    Parameters
-    ----------
-    description
-        Text to the left of the bar.
-
-    Yields
-    ------
-    None
-    """
+    """Show progress while the body runs, after it has run for `PATIENCE` seconds."""
     if not _shown():
         yield
         return
@@ -93,12 +83,7 @@ def progress_if_long(description: str) -> Iterator[None]:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Show no progress of work that begins in the body.
-
-    Yields
-    ------
-    None
-    """
+    """Show no progress of work that begins in the body."""
     mine = object()
     _silent.append(mine)
     try:

@@ -25,39 +25,13 @@ class Registry(dict[str, T], Generic[T]):
         self.kind = kind
 
     def add(self, name: str, obj: T) -> None:
-        """Register `obj` under `name`.
-
-        Parameters
-        ----------
-        name : str
-        obj : object
-
-        Raises
-        ------
-        ArgumentError
-            If the name is taken.
-        """
+        """Register `obj` under `name`."""
         if name in self:
             raise ArgumentError(f"{self.kind} '{name}' is registered already; choose another name")
         self[name] = obj
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Make a decorator that registers the function or class below it.
-
-        Parameters
-        ----------
-        name : str
-
-        Returns
-        -------
-        callable
-            It returns the decorated object.
-
-        Raises
-        ------
-        ArgumentError
-            From the decorator, if the name is taken.
-        """
+        """Make a decorator that registers the function or class below it."""
 
         def decorator(obj: T) -> T:
             self.add(name, obj)
@@ -66,11 +40,5 @@ class Registry(dict[str, T], Generic[T]):
         return decorator
 
     def __getitem__(self, name: str) -> T:
-        """Return the object called `name`.
-
-        Raises
-        ------
-        ArgumentError
-            If there is none: the message lists the valid names and the closest one.
-        """
+        """Return the object called `name`."""
         return super().__getitem__(name_of(name, self, self.kind))

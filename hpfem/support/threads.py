@@ -28,17 +28,7 @@ T = TypeVar("T")
 
 
 def thread_count() -> int:
-    """Threads that a kernel may use.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ArgumentError
-        If HPFEM_NUM_THREADS is not a positive integer.
-    """
+    """Threads that a kernel may use."""
     asked = os.environ.get("HPFEM_NUM_THREADS")
     if asked:
         if not (asked.isascii() and asked.isdigit() and len(asked) < 7 and int(asked) > 0):
@@ -114,21 +104,7 @@ def _hire(count: int) -> None:
 
 
 def shares(groups: int, work: int, smallest: int) -> list[int]:
-    """Divide groups among the threads that may be used now.
-
-    Parameters
-    ----------
-    groups : int
-    work : int
-        Operations, all together.
-    smallest : int
-        Operations that each thread must have, such as `THREAD_FLOPS`.
-
-    Returns
-    -------
-    list of int
-        First groups of the shares, and the number of groups.
-    """
+    """Divide groups among the threads that may be used now."""
     most = int(min(groups, work // smallest))
     if most <= 1:  # little work needs no second thread
         return [0, groups]
@@ -137,18 +113,7 @@ def shares(groups: int, work: int, smallest: int) -> list[int]:
 
 
 def run_all(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run tasks at once, the first one on this thread, and wait for all, even if this thread is interrupted.
-
-    Parameters
-    ----------
-    tasks : sequence of callable
-        They hold all arrays that they write to.
-
-    Raises
-    ------
-    Exception
-        The exception of a task or of a handler of a signal, after all tasks have ended.
-    """
+    """Run tasks at once, the first one on this thread, and wait for all, even if this thread is interrupted."""
     me, others = object(), [_Task(task) for task in tasks[1:]]
     # No loop: Python may run a handler at its backward jump, outside of every `try`. Each level outlives one signal.
     try:
@@ -176,22 +141,7 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
 
 
 def in_parts(work: Callable[[T], None], parts: Iterable[T], worth: bool = True) -> None:
-    """Do work that leaves Python's lock for most of its time, as NumPy does on large arrays, on several threads.
-
-    Parameters
-    ----------
-    work : callable
-        (part): called once for every part, in any order and at the same time.
-    parts : iterable
-        As equal as possible.
-    worth : bool
-        Whether the work takes much longer than to wake threads; otherwise this thread does it.
-
-    Raises
-    ------
-    Exception
-        The exception of a part; others may have been left out then.
-    """
+    """Do work that leaves Python's lock for most of its time, as NumPy does on large arrays, on several threads."""
     every = list(parts)
     count = min(len(every), _MOST_IN_PARTS if worth else 1)
     count = min(count, thread_count()) if count > 1 else count

@@ -78,13 +78,7 @@ class Meetings:
         self._sent, self._asked, self._answers = list[Any](), 0, dict[int, str]()
 
     def wait(self, requests: Iterable[tuple[int, Any]]) -> None:
-        """Wait for messages; if there are more processes than cores, let others run.
-
-        Parameters
-        ----------
-        requests : iterable of (int, request)
-            With the rank of the other process, `ALL` or `DEVICES`.
-        """
+        """Wait for messages; if there are more processes than cores, let others run."""
         pending, looks, began, place = list(requests), 0, 0.0, ""
         for rank in {rank for rank, _ in pending}:
             self._counts[rank] += 1
@@ -171,16 +165,7 @@ _OF_ALL: list[Meetings] = []
 
 
 def meetings(mpi: Any) -> Meetings:
-    """Make the meetings of a communicator of MPI; those of all processes are made once.
-
-    Parameters
-    ----------
-    mpi : mpi4py.MPI.Comm or None
-
-    Returns
-    -------
-    Meetings
-    """
+    """Make the meetings of a communicator of MPI; those of all processes are made once."""
     if mpi is None or mpi != started():
         return Meetings(mpi)
     if not _OF_ALL:

@@ -17,53 +17,20 @@ HOST_BYTES, DEVICE_BYTES = 1 << 27, 1 << 30
 
 
 def form_key(form: Form) -> str:
-    """Key of a form's computation, without its name: what it evaluates and tests, and the content of its function.
-
-    Parameters
-    ----------
-    form : Form
-
-    Returns
-    -------
-    str
-        Equal for forms that compute the same; numbers given as parameters do not count, constants do.
-    """
+    """Key of a form's computation, without its name: what it evaluates and tests, and the content of its function."""
     content = "" if form.trace is None else hashlib.sha256(repr(form.trace.key).encode()).hexdigest()[:16]
     sets = (form.source, "+".join(form.trial), "+".join(form.test), form.sink)
     return f"{' '.join(sets)} {content}".strip()
 
 
 def timed_elements(problem: BlockProblem, backend: Backend) -> int:
-    """Elements of a block that are enough to measure its speed.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    backend : Backend
-
-    Returns
-    -------
-    int
-        At least 1, unless the block is empty.
-    """
+    """Elements of a block that are enough to measure its speed."""
     most = HOST_BYTES if backend.device().name == HOST.name else DEVICE_BYTES
     return min(problem.n_elements, max(1, most // operator_bytes(problem)))
 
 
 def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> dict[str, str | int]:
-    """Key of the tuning result of a problem.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy, algorithm : str
-        Names that were asked for, mostly "auto".
-    backend : Backend
-
-    Returns
-    -------
-    dict
-    """
+    """Key of the tuning result of a problem."""
     basis, geometry = problem.tabulation.basis, problem.geometry
     rules = [f"{kind} {count} {alpha}" for kind, count, alpha in problem.tabulation.rule.key]
     constant = {"coefficients": "constant"} if merged_if_possible(problem) is not problem else {}

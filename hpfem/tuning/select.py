@@ -78,27 +78,7 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
 def candidates(
     problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
 ) -> dict[Config, tuple[Strategy, BlockProblem]]:
-    """The candidates for a block.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy, algorithm : str
-        Names, or "auto".
-    backend : Backend
-
-    Returns
-    -------
-    dict
-        Config without options -> its strategy, and the problem for its algorithm; the least expected time first.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown strategy or algorithm.
-    NotSuitable
-        If the strategy asked for needs another rule.
-    """
+    """The candidates for a block."""
     names = backend.strategy_names
     name_of(strategy, ["auto", *names], "strategy", f" of backend {backend.name!r}")
     offered = [provider for provider in backend.strategies if strategy in ("auto", provider.name)]
@@ -129,19 +109,7 @@ def _tuned_reason(record: TuningRecord) -> str:
 
 
 def tuned(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> Known | None:
-    """Look up what tuning a problem found; see `choose`.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy, algorithm : str
-    backend : Backend
-
-    Returns
-    -------
-    tuple or None
-        None if it was not tuned.
-    """
+    """Look up what tuning a problem found; see `choose`."""
     record = find(tuning_key(problem, strategy, algorithm, backend))
     if record is None:
         return None

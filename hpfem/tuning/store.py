@@ -58,13 +58,7 @@ def _number(value: Any) -> float:
 
 
 def _record(content: Any) -> TuningRecord:
-    """Check what a file holds.
-
-    Raises
-    ------
-    ValueError, OverflowError
-        With the reason.
-    """
+    """Check what a file holds."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("it is of another format")
     key, about = content.get("key"), content.get("about")

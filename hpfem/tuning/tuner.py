@@ -96,19 +96,7 @@ class Tuning(Printed):
 
 
 def sample(problem: BlockProblem, n: int) -> BlockProblem:
-    """The first elements of a problem, with a geometry of its own, so that layouts made for them go with it.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    n : int
-        Number of elements.
-
-    Returns
-    -------
-    BlockProblem
-        Coefficient fields are copies.
-    """
+    """The first elements of a problem, with a geometry of its own, so that layouts made for them go with it."""
     fields = {
         key: FieldValues(PairArray.of(f.values[:, :n].copy(), f.device, f.pair.constant), f.device, f.vector)
         for key, f in problem.fields.items()
@@ -340,16 +328,7 @@ class BlockTuner:
 
 
 def in_turns(batches: Sequence[Sequence[Config]]) -> list[Config]:
-    """The first of each batch, then the second of each, ...: if time is short, every batch had its turn.
-
-    Parameters
-    ----------
-    batches : sequence of sequence of Config
-
-    Returns
-    -------
-    list of Config
-    """
+    """The first of each batch, then the second of each, ...: if time is short, every batch had its turn."""
     return [config for rank in zip_longest(*batches) for config in rank if config is not None]
 
 

@@ -16,21 +16,7 @@ _WIDTH, _DPI = 6.4, 150
 
 
 def draw_flat(surface: Surface, paint: Paint, edges: bool) -> Figure:
-    """Draw a flat surface.
-
-    Parameters
-    ----------
-    surface : Surface
-    paint : Paint
-        Its colours.
-    edges : bool
-        Whether to draw the cells' edges.
-
-    Returns
-    -------
-    Figure
-        Of matplotlib.
-    """
+    """Draw a flat surface."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure

@@ -48,20 +48,7 @@ class Paint:
 
 
 def paint_of_names(mesh: Mesh, surface: Surface, by: str | None) -> Paint:
-    """Colour regions and boundaries by name.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    surface : Surface
-        Of the mesh.
-    by : "regions", "boundaries", "nothing" or None
-        The sets to colour; None: both for flat meshes, for solids boundaries if these have names, else regions.
-
-    Returns
-    -------
-    Paint
-    """
+    """Colour regions and boundaries by name."""
     solid = mesh.dim == 3
     regions, boundaries = by in ("regions", None), by in ("boundaries", None)
     named = first_set(mesh.boundaries.values(), len(mesh.facets))

@@ -62,23 +62,7 @@ class Picture:
 
 
 def check_picture(path: str | PathLike[str], flat: bool) -> Path:
-    """Check the name of a picture before it is drawn.
-
-    Parameters
-    ----------
-    path : path
-    flat : bool
-        Whether the picture is of two dimensions.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ArgumentError
-        If pictures are not written in that format.
-    """
+    """Check the name of a picture before it is drawn."""
     target = file_path(path)
     known = (".png", ".pdf", ".svg") if flat else (".png",)
     if target.suffix not in known:

@@ -33,46 +33,12 @@ _BAR = {
 
 
 def needed_pyvista(what: str) -> Any:
-    """Import pyvista.
-
-    Parameters
-    ----------
-    what : str
-        Name of the function that needs it, for the message.
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ArgumentError
-        If it is not installed.
-    """
+    """Import pyvista."""
     return needed("pyvista", what, "hpfem[view]")
 
 
 def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
-    """Draw a surface in space.
-
-    Parameters
-    ----------
-    surface : Surface
-    paint : Paint
-        Its colours.
-    edges : bool
-        Whether to draw the cells' edges.
-
-    Returns
-    -------
-    bytes
-        A PNG file.
-
-    Raises
-    ------
-    ArgumentError
-        If pyvista or OpenGL is missing.
-    """
+    """Draw a surface in space."""
     pv = needed_pyvista(_WHAT)
     with _quiet():
         if missing_opengl():
@@ -138,12 +104,7 @@ def _quiet() -> Iterator[None]:
 
 
 def missing_opengl() -> bool:
-    """Whether VTK would end the process: its last choice of a window needs OSMesa.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether VTK would end the process: its last choice of a window needs OSMesa."""
     import vtkmodules.vtkRenderingOpenGL2  # noqa: F401  what makes windows
     from vtkmodules.vtkRenderingCore import vtkRenderWindow
 

@@ -85,17 +85,7 @@ class Surface:
 
 
 def field_pieces(field: Field) -> list[Piece]:
-    """Take the blocks of a field's space as pieces.
-
-    Parameters
-    ----------
-    field : Field
-        In state "coeff".
-
-    Returns
-    -------
-    list of Piece
-    """
+    """Take the blocks of a field's space as pieces."""
     mesh, pieces = field.space.mesh, []
     for pair, block in zip(field.data, field.space.blocks, strict=True):
         group = mesh.aligned[int(mesh.locations[0][block.elements[0]])]
@@ -106,34 +96,12 @@ def field_pieces(field: Field) -> list[Piece]:
 
 
 def mesh_pieces(mesh: Mesh) -> list[Piece]:
-    """Take the cells of a mesh as pieces.
-
-    Parameters
-    ----------
-    mesh : Mesh
-
-    Returns
-    -------
-    list of Piece
-    """
+    """Take the cells of a mesh as pieces."""
     return [Piece(ElementMap.of(g, mesh.points), g, np.arange(len(g))) for g in mesh.cells]
 
 
 def nodal_pieces(mesh: Mesh, values: Array, whole: NDArray[np.bool_]) -> list[Piece]:
-    """Take the cells of a mesh as pieces, with values at its points.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    values : ndarray, [n, components]
-        Of functions of the cells' order.
-    whole : ndarray of bool, [n_cells]
-        Cells that are not pieces of others.
-
-    Returns
-    -------
-    list of Piece
-    """
+    """Take the cells of a mesh as pieces, with values at its points; values [n, components], whole [n_cells]."""
     pieces = []
     for g in mesh.cells:
         geometry, coefficients = ElementMap.of(g, mesh.points), ElementMap.of(g, values).coefficients.swapaxes(0, 1)
@@ -142,19 +110,7 @@ def nodal_pieces(mesh: Mesh, values: Array, whole: NDArray[np.bool_]) -> list[Pi
 
 
 def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
-    """Cut the visible surface into triangles and lines.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    pieces : sequence of Piece
-    subdivide : int
-        Lines along each edge; fewer if there would be too many triangles.
-
-    Returns
-    -------
-    Surface
-    """
+    """Cut the visible surface into triangles and lines."""
     seen = [_seen(mesh, piece) for piece in pieces]
     count = max(1, min(subdivide, int(np.sqrt(_MOST_TRIANGLES / (2 * sum(int(own.sum()) for own in seen))))))
     points, triangles, values, cells, facets, lines, edges = ([] for _ in range(7))

@@ -43,23 +43,7 @@ class Grid:
 
 
 def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -> Grid:
-    """Make the grid that `write_vtu` writes, from the cells of this process.
-
-    Parameters
-    ----------
-    fields : Field or mapping of str to Field
-    subdivide : int, optional
-        As for `write_vtu`.
-
-    Returns
-    -------
-    Grid
-
-    Raises
-    ------
-    ArgumentError
-        As `write_vtu`.
-    """
+    """Make the grid that `write_vtu` writes, from the cells of this process."""
     if subdivide is not None:
         integer(subdivide, 1, "subdivide", MAX_ORDER)
     named = as_functions(fields)
@@ -77,17 +61,7 @@ def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -
 
 
 def grid_of_mesh(mesh: Mesh) -> Grid:
-    """Make a grid of the cells of a mesh, which share points as in the mesh.
-
-    Parameters
-    ----------
-    mesh : Mesh
-
-    Returns
-    -------
-    Grid
-        With "cell" and, if there are regions, "region" of each cell.
-    """
+    """Make a grid of the cells of a mesh, which share points as in the mesh."""
     cells: list[tuple[int, NDArray[np.int64]]] = []
     owners = []
     for group in mesh.cells:
@@ -110,20 +84,7 @@ def _region_names(mesh: Mesh) -> dict[str, NDArray[Any]]:
 
 
 def first_set(sets: Collection[NDArray[np.int64]], count: int) -> NDArray[np.int32]:
-    """Number the first of some sets that each thing is in.
-
-    Parameters
-    ----------
-    sets : collection of ndarray of int
-        Numbers of their members.
-    count : int
-        Number of things.
-
-    Returns
-    -------
-    ndarray of int, [count]
-        From 1; 0 for a thing in no set.
-    """
+    """Number the first of some sets that each thing is in; -> [count]."""
     found = np.zeros(count, dtype=np.int32)
     for number, members in reversed(list(enumerate(sets, start=1))):
         found[members] = number
@@ -131,24 +92,7 @@ def first_set(sets: Collection[NDArray[np.int64]], count: int) -> NDArray[np.int
 
 
 def as_functions(fields: Field | Mapping[str, Field]) -> dict[str, Field]:
-    """Take fields by name, each as coefficients, which can be evaluated anywhere.
-
-    Parameters
-    ----------
-    fields : Field or mapping of str to Field
-        Of one space; a single one is called "u". Those in state "phys" are projected.
-
-    Returns
-    -------
-    dict of str to Field
-
-    Raises
-    ------
-    StateError
-        For a "dual" field, or fields on different spaces.
-    ArgumentError
-        For no fields, anything that is no field, or a value that is not finite.
-    """
+    """Take fields by name, each as coefficients, which can be evaluated anywhere."""
     named = {"u": fields} if isinstance(fields, Field) else fields
     if not isinstance(named, Mapping):
         raise ArgumentError(f"fields must be a Field or a mapping of names to Fields, got {type(fields).__name__}")

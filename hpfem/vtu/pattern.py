@@ -48,18 +48,7 @@ class Pattern:
 
 @cache
 def vtk_pattern(shape: Shape, order: int) -> Pattern:
-    """One VTK cell of the order if there is one, else linear cells on the lattice of the order.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-        At least 1.
-
-    Returns
-    -------
-    Pattern
-    """
+    """One VTK cell of the order if there is one, else linear cells on the lattice of the order."""
     if order > 1 and (shape.name not in LAGRANGE_TYPES or order > LAGRANGE_LIMIT):
         return linear_pattern(shape, order)
     kind = (LINEAR_TYPES if order == 1 else LAGRANGE_TYPES)[shape.name]
@@ -69,18 +58,7 @@ def vtk_pattern(shape: Shape, order: int) -> Pattern:
 
 @cache
 def linear_pattern(shape: Shape, count: int) -> Pattern:
-    """Linear VTK cells on the equispaced lattice.
-
-    Parameters
-    ----------
-    shape : Shape
-    count : int
-        Subdivisions of an edge, at least 1.
-
-    Returns
-    -------
-    Pattern
-    """
+    """Linear VTK cells on the equispaced lattice."""
     place = (count + 1) ** np.arange(shape.dim)
     codes = lattice(shape, count) @ place
     by_code = np.argsort(codes)

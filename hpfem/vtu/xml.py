@@ -35,21 +35,8 @@ def write_unstructured_grid(
     field_data: Mapping[str, NDArray[Any]],
     compress: bool = True,
 ) -> None:
-    """Write an unstructured grid of one piece.
-
-    Parameters
-    ----------
-    file : text file
-        Open for writing.
-    points : ndarray, [n_points, 3]
-    cells : sequence of (int, ndarray of int [n, n_points of the cell])
-        VTK cell type and connectivity.
-    point_data : mapping of str to ndarray, [n_points, components]
-    cell_data : mapping of str to ndarray, [n_cells]
-    field_data : mapping of str to ndarray, [n, components]
-        Data of the whole grid.
-    compress : bool
-        Whether to compress the arrays.
+    """Write an unstructured grid of one piece; points [n_points, 3], cells [n, n_points of the cell], point_data
+    [n_points, components], cell_data [n_cells], field_data [n, components].
     """
     n_cells = sum(len(rows) for _, rows in cells)
     widths = np.concatenate([np.full(len(rows), rows.shape[1], dtype=np.int64) for _, rows in cells])
@@ -71,17 +58,7 @@ def write_unstructured_grid(
 def write_index(
     file: TextIO, pieces: Sequence[str], point_data: Mapping[str, NDArray[Any]], cell_data: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write the index of a grid whose pieces are in files of their own.
-
-    Parameters
-    ----------
-    file : text file
-        Open for writing.
-    pieces : sequence of str
-        Their files' names.
-    point_data, cell_data : mapping of str to ndarray
-        Of one piece; all have arrays of the same names and types.
-    """
+    """Write the index of a grid whose pieces are in files of their own."""
     file.write(_opening("PUnstructuredGrid", ""))
     file.write('<PUnstructuredGrid GhostLevel="0">\n<PPoints>\n')
     file.write(f"<PDataArray{_declared('Points', np.empty((0, 3)))}/>\n</PPoints>\n")
@@ -137,19 +114,7 @@ def _write_section(
 
 
 def encoded(array: NDArray[Any], compress: bool) -> str:
-    """Base64 of an array with VTK's header before it.
-
-    Parameters
-    ----------
-    array : ndarray
-    compress : bool
-        Compressed: number of blocks, size of a block, size of the last one if it is shorter, compressed sizes; then
-        the blocks. Else: number of bytes; then the bytes.
-
-    Returns
-    -------
-    str
-    """
+    """Base64 of an array with VTK's header before it."""
     data = np.ascontiguousarray(array).tobytes()
     if not compress:
         return _base64(np.array([len(data)], dtype=np.uint64).tobytes() + data)

@@ -40,48 +40,24 @@ class Dense:
         self._work = np.empty(*self._work_size)
 
     def evaluate(self, modes: Array, out: Array) -> None:
-        """Evaluate at the points.
-
-        Parameters
-        ----------
-        modes : ndarray, [n_modes, lanes]
-        out : ndarray, [Q, lanes]
-        """
+        """Evaluate at the points; modes [n_modes, lanes], out [Q, lanes]."""
         np.matmul(self._trial, modes, out=out)
 
     def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
-        """Differentiate by collapsed coordinates at the points.
-
-        Parameters
-        ----------
-        modes : ndarray, [n_modes, lanes]
-        value : ndarray, [Q, lanes], or None
-            Values, if they are wanted.
-        out : ndarray, [dim, Q, lanes]
+        """Differentiate by collapsed coordinates at the points; modes [n_modes, lanes], value [Q, lanes], out
+        [dim, Q, lanes].
         """
         np.matmul(self._trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
         if value is not None:
             self.evaluate(modes, value)
 
     def test_value(self, values: Array, out: Array) -> None:
-        """Test with the basis.
-
-        Parameters
-        ----------
-        values : ndarray, [Q, lanes]
-        out : ndarray, [n_modes, lanes]
-        """
+        """Test with the basis; values [Q, lanes], out [n_modes, lanes]."""
         np.matmul(self._test, values, out=out)
 
     def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
-        """Test with the derivatives of the basis, and its values.
-
-        Parameters
-        ----------
-        value : ndarray, [Q, lanes], or None
-            What multiplies the values, if anything.
-        fluxes : ndarray, [dim, Q, lanes]
-        out : ndarray, [n_modes, lanes]
+        """Test with the derivatives of the basis, and its values; value [Q, lanes], fluxes [dim, Q, lanes], out
+        [n_modes, lanes].
         """
         np.matmul(self._test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
         if value is not None:

@@ -29,16 +29,7 @@ _CHUNK_NUMBERS = 24_000
 
 
 def chunk_lanes(problem: BlockProblem) -> int:
-    """Elements of a chunk, such that calls cost little, arrays stay in cache and chunks are of equal size.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    int
-    """
+    """Elements of a chunk, such that calls cost little, arrays stay in cache and chunks are of equal size."""
     most = int(np.clip(_CHUNK_NUMBERS // problem.n_points, 128, 512))
     elements = max(problem.n_elements, 1)
     return -(-elements // -(-elements // most))

@@ -19,17 +19,7 @@ S = TypeVar("S")
 
 
 def twin(original: S) -> S:
-    """A copy with scratch of its own; read-only data are shared.
-
-    Parameters
-    ----------
-    original : object
-        With a method `allocate`.
-
-    Returns
-    -------
-    object
-    """
+    """A copy with scratch of its own; read-only data are shared."""
     made: Any = copy.copy(original)
     made.allocate()
     return made
@@ -42,15 +32,7 @@ class Plans:
         self._made: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[Step]]] = {}
 
     def run(self, make: Callable[..., Iterable[Step]], *arguments: Array | bool | None) -> None:
-        """Run a stage on buffers.
-
-        Parameters
-        ----------
-        make : callable
-            Makes the steps from the arguments.
-        *arguments : ndarray, bool or None
-            Arrays live as long as the kernel.
-        """
+        """Run a stage on buffers."""
         key = (make.__name__, *map(id, arguments))
         if key not in self._made:
             self._made[key] = (arguments, list(make(*arguments)))  # holding the buffers keeps their ids theirs

@@ -49,24 +49,12 @@ class Collocation:
                 yield ADD, work, out
 
     def differentiate(self, values: Array, out: Array) -> None:
-        """Derivatives by collapsed coordinates.
-
-        Parameters
-        ----------
-        values : ndarray, [Q, lanes]
-        out : ndarray, [dim, Q, lanes]
-        """
+        """Derivatives by collapsed coordinates; values [Q, lanes], out [dim, Q, lanes]."""
         self._plans.run(self._differentiation, values, out)
 
     def add_transpose(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> None:
-        """Sum of the transposed derivatives of the fluxes: out (+)= sum_k D_k^T fluxes[k].
-
-        Parameters
-        ----------
-        fluxes : ndarray, [dim, Q, lanes]
-        work, out : ndarray, [Q, lanes]
-        overwrite : bool
-            Whether what is in `out` is dropped.
+        """Sum of the transposed derivatives of the fluxes: out (+)= sum_k D_k^T fluxes[k]; fluxes [dim, Q, lanes],
+        work, out [Q, lanes].
         """
         self._plans.run(self._transposition, fluxes, work, out, overwrite)
 

@@ -35,22 +35,7 @@ _FLAT = "write the model without parts and assemblies (Abaqus/CAE: Edit Attribut
 
 
 def read_abaqus(data: bytes) -> MeshFile:
-    """Read an Abaqus input file.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it is damaged, or has something that cannot be read: the message names the keyword.
-    """
+    """Read an Abaqus input file."""
     nodes, points, blocks, told = [], [np.empty((0, 3))], [], dict[str, None]()
     # By kind ("NSET", "ELSET") and name in upper case: arrays of numbers, and names of other sets.
     sets: dict[tuple[str, str], list[Any]] = {}

@@ -14,24 +14,7 @@ from .mesh_file import Elements, MeshFile, grouped
 
 
 def regions_by_number(content: MeshFile, name: str | None) -> MeshFile:
-    """Group elements by their integer data; without a name, tell what could group cells and nothing uses.
-
-    Parameters
-    ----------
-    content : MeshFile
-    name : str or None
-        Name of the data.
-
-    Returns
-    -------
-    MeshFile
-        Sets of the elements that have such data are its values; or a warning more.
-
-    Raises
-    ------
-    ArgumentError
-        If there are no such data.
-    """
+    """Group elements by their integer data; without a name, tell what could group cells and nothing uses."""
     dim = max((own.shape.dim for own in content.elements), default=0)
     groups = [{key: rows for key in own.data if (rows := _groups(own, key)) is not None} for own in content.elements]
     able = [(own, found) for own, found in zip(content.elements, groups, strict=True) if own.shape.dim >= dim - 1]

@@ -51,20 +51,7 @@ FORMATS = [
 
 
 def format_of(beginning: bytes, suffix: str) -> Format | None:
-    """Find the format of a file.
-
-    Parameters
-    ----------
-    beginning : bytes
-        The first bytes of the file, which are decisive.
-    suffix : str
-        The suffix of its name in lower case, for files whose first bytes are not decisive.
-
-    Returns
-    -------
-    Format or None
-        None if it is not one of `FORMATS`.
-    """
+    """Find the format of a file."""
     by_content = (known for known in FORMATS if re.match(known.beginning, beginning, re.DOTALL))
     by_suffix = (known for known in FORMATS if known.suffix == suffix)
     return next(by_content, None) or next(by_suffix, None)

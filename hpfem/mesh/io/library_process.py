@@ -28,17 +28,7 @@ import numpy as np
 
 
 def plain(mesh: Any) -> dict[str, Any]:
-    """Take the arrays out of a mesh of meshio.
-
-    Parameters
-    ----------
-    mesh : meshio.Mesh
-
-    Returns
-    -------
-    dict
-        Its attributes as arrays by name.
-    """
+    """Take the arrays out of a mesh of meshio."""
     sets = {
         str(name): [np.empty(0, dtype=np.int64) if own is None else np.asarray(own) for own in members]
         for name, members in mesh.cell_sets.items()

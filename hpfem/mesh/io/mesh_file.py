@@ -137,35 +137,12 @@ def canonical(
 
 
 def shape_named(name: str) -> Shape:
-    """Find a shape by its name.
-
-    Parameters
-    ----------
-    name : str
-        Name of a shape, or of the point.
-
-    Returns
-    -------
-    Shape
-    """
+    """Find a shape by its name."""
     return POINT if name == POINT.name else SHAPES[name]
 
 
 def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
-    """Group elements by their tags.
-
-    Parameters
-    ----------
-    tags : ndarray of int, [E]
-        One per element; 0 for none.
-    names : dict of int to str
-        Names of tags; a tag without one is called by its number.
-
-    Returns
-    -------
-    dict of str to ndarray of int
-        Names, each with the rows that have it.
-    """
+    """Group elements by their tags; tags [E]."""
     result: dict[str, list[Indices]] = {}
     for tag, rows in grouped(tags).items():
         if tag:
@@ -174,62 +151,20 @@ def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
 
 
 def grouped(numbers: NDArray[np.generic]) -> dict[int, Indices]:
-    """Group elements by a number.
-
-    Parameters
-    ----------
-    numbers : ndarray, [E]
-        Integers of any type, one per element.
-
-    Returns
-    -------
-    dict of int to ndarray of int
-        The rows that have each number.
-    """
+    """Group elements by a number; numbers [E]."""
     order = np.argsort(numbers, kind="stable")
     found, first = np.unique(numbers[order], return_index=True)
     return dict(zip(map(int, found), np.split(order, first[1:]), strict=False))
 
 
 def count_in(text: str) -> int | None:
-    """Read a count that a header states.
-
-    Parameters
-    ----------
-    text : str
-        A part of a header.
-
-    Returns
-    -------
-    int or None
-        None where it is no count.
-    """
+    """Read a count that a header states."""
     found = re.fullmatch(r"\s*([0-9]{1,18})\s*", text)
     return None if found is None else int(found[1])
 
 
 def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
-    """Read the numbers of a text, separated by white space.
-
-    Parameters
-    ----------
-    text : bytes
-        Where to read.
-    most : int, optional
-        How many numbers to take; all by default.
-
-    Returns
-    -------
-    numbers : ndarray, [n]
-        Fewer than `most` if the text ends.
-    end : int
-        Where the text continues after them.
-
-    Raises
-    ------
-    MeshError
-        If something is not a number; the message quotes it.
-    """
+    """Read the numbers of a text, separated by white space; -> numbers [n]."""
     parts, start, left = [np.empty(0)], 0, len(text) if most is None else most
     while start < len(text) and left > 0:
         stop = min(start + min(_TEXT_CHUNK, 32 * left + 64), len(text))
@@ -263,27 +198,7 @@ def _natural_numbers(text: bytes) -> Array | None:
 
 
 def sections_by_keyword(data: bytes, end: str, words: str = "") -> dict[str, bytes]:
-    """Cut a text at the lines that begin with a letter, and leave out comments, which begin with #.
-
-    Parameters
-    ----------
-    data : bytes
-        The text.
-    end : str
-        The last of these lines; "" if the text just ends.
-    words : str
-        A section that has a count and so many of these lines itself.
-
-    Returns
-    -------
-    dict of str to bytes
-        Each line, with what stands between it and the next one.
-
-    Raises
-    ------
-    MeshError
-        If one comes twice, or the last one does not come.
-    """
+    """Cut a text at the lines that begin with a letter, and leave out comments, which begin with #."""
     result: dict[str, bytes] = {}
     found, skipped = list(_KEYWORD.finditer(data)), 0
     for position, line in enumerate(found):
@@ -305,27 +220,7 @@ def sections_by_keyword(data: bytes, end: str, words: str = "") -> dict[str, byt
 
 
 def counted_rows(numbers: Array, column: int, lengths: dict[float, int]) -> dict[float, tuple[Indices, Array]]:
-    """Divide numbers into rows of different lengths that follow their count.
-
-    Parameters
-    ----------
-    numbers : ndarray, [n]
-        The count, and the rows.
-    column : int
-        Position in a row of the number that says its kind; -1 if there is one kind only.
-    lengths : dict of float to int
-        How many numbers a row of each kind has.
-
-    Returns
-    -------
-    dict of float to (ndarray of int [n], ndarray [n, length])
-        Positions and numbers of the rows of each kind.
-
-    Raises
-    ------
-    MeshError
-        If there is another kind, or not as many rows as the count says.
-    """
+    """Divide numbers into rows of different lengths that follow their count; numbers [n] -> [n]."""
     values, at = numbers.tolist(), 1
     starts: list[int] = []
     kinds: list[float] = []
@@ -344,23 +239,7 @@ def counted_rows(numbers: Array, column: int, lengths: dict[float, int]) -> dict
 
 
 def as_integers(values: NDArray[np.generic]) -> Indices:
-    """Convert numbers that must be integers.
-
-    Parameters
-    ----------
-    values : ndarray
-        Integers or floats.
-
-    Returns
-    -------
-    ndarray of int
-        Of the same shape; it may be a view.
-
-    Raises
-    ------
-    MeshError
-        If one is not an integer; the message shows it.
-    """
+    """Convert numbers that must be integers."""
     if values.dtype.kind == "f":
         wrong = ~((np.abs(values) < 2.0**53) & (values == np.floor(values)))
     elif values.dtype.kind == "u" and values.max(initial=0) > 2**62:
@@ -375,25 +254,7 @@ def as_integers(values: NDArray[np.generic]) -> Indices:
 
 
 def positions(ids: Indices, what: str) -> Callable[[Indices], Indices]:
-    """Find ids in a list.
-
-    Parameters
-    ----------
-    ids : ndarray of int, [n]
-        In any order.
-    what : str
-        Name, in messages, of the things that have ids.
-
-    Returns
-    -------
-    callable
-        Array of ids -> the position of each, -1 for an unknown id.
-
-    Raises
-    ------
-    MeshError
-        If an id is given twice.
-    """
+    """Find ids in a list; ids [n]."""
     if len(ids) == 0:
         return lambda wanted: np.full(wanted.shape, -1, dtype=np.int64)
     low, high = int(ids.min()), int(ids.max())
@@ -415,15 +276,5 @@ def _repeated(ascending: Indices, what: str) -> MeshError:
 
 
 def joined(rows: Sequence[Indices]) -> Indices:
-    """Join arrays of indices.
-
-    Parameters
-    ----------
-    rows : sequence of ndarray of int
-        Any number of them.
-
-    Returns
-    -------
-    ndarray of int
-    """
+    """Join arrays of indices."""
     return np.concatenate([np.empty(0, dtype=np.int64), *rows])

@@ -50,22 +50,7 @@ _Block = tuple[Indices, Indices, dict[str, Indices]]
 
 
 def read_mfem(data: bytes) -> MeshFile:
-    """Read the content of an MFEM file.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read the content of an MFEM file."""
     title = data.split(b"\n", 1)[0].strip().decode("latin-1")
     if title not in ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3"):
         raise MeshError(f"{title[:40]!r} cannot be read, but 'MFEM mesh v1.0' and 'MFEM mesh v1.3' can")

@@ -228,22 +228,7 @@ class _Content:
 
 
 def read_msh(data: bytes) -> MeshFile:
-    """Read the content of a gmsh file.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read the content of a gmsh file."""
     content = _Content()
     version, binary, order, size, start = _header(data)
     for name, begin, end in _sections(data, start, version, binary):
@@ -274,27 +259,7 @@ def read_msh(data: bytes) -> MeshFile:
 
 
 def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, MeshFile]:
-    """Read some partitions of a gmsh file, without holding the rest of the file.
-
-    Parameters
-    ----------
-    data : bytes or mmap
-        The file, of version 4.1.
-    chosen : frozenset of int
-        Which partitions, from 1.
-
-    Returns
-    -------
-    ids : ndarray of int, [n_points]
-        The numbers of the points in the file, ascending.
-    content : MeshFile
-        Cells of these partitions, their points, and possible sides of these cells: nodes of no cell are -1.
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read some partitions of a gmsh file, without holding the rest of the file; -> ids [n_points]."""
     content = _Content(chosen=chosen)
     version, binary, order, size, start = _header(data)
     nodes = None
@@ -325,23 +290,7 @@ def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, M
 
 
 def partitions_of_msh(data: Bytes) -> int:
-    """Count the partitions of a gmsh file.
-
-    Parameters
-    ----------
-    data : bytes or mmap
-        The file.
-
-    Returns
-    -------
-    int
-        1 if it is not partitioned, or is of another version than 4.1.
-
-    Raises
-    ------
-    MeshError
-        If its beginning cannot be read; the message does not name the file.
-    """
+    """Count the partitions of a gmsh file."""
     version, binary, order, size, start = _header(data)
     at = data.find(b"$PartitionedEntities", start)
     if version != "4.1" or at < 0 or 0 <= data.find(b"$Nodes", start) < at:

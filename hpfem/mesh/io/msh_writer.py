@@ -46,26 +46,7 @@ def write_msh(
     regions: Mapping[str, Indices],
     sides: Sets,
 ) -> None:
-    """Write a mesh.
-
-    Parameters
-    ----------
-    file : binary file
-        Open for writing.
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Of the cells.
-    regions : mapping of str to ndarray of int
-        Cell numbers by name.
-    sides : mapping of (int, str) to ndarray of int, [n, 2]
-        `Mesh.entity_sets`.
-
-    Raises
-    ------
-    ArgumentError
-        For an order or a name that the format does not have.
-    """
+    """Write a mesh; points [n, D], sides [n, 2]."""
     dim, number = topology.dim, 1 + sum(map(len, topology.cells))
     elements: dict[int, list[_Elements]] = {}
     names: dict[int, list[str]] = {}

@@ -33,22 +33,7 @@ _GMSH, _GMSH_COLUMNS = b"$ Created by Gmsh", {13: [*range(6), 8, 10, 6, 7, 9, 11
 
 
 def read_nastran(data: bytes) -> MeshFile:
-    """Read Nastran bulk data, with or without the sections before them.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it is damaged, or has something that cannot be read: the message names the card.
-    """
+    """Read Nastran bulk data, with or without the sections before them."""
     cards = _cards(data.decode("latin-1"))
     grid = [own if len(own) > 4 else [*own, ""] for own in cards.get("GRID", [])]
     for own in [*grid, *cards.get("GRDSET", [])]:

@@ -56,22 +56,7 @@ _PERIODIC = 2  # a type of identification
 
 
 def read_vol(data: bytes) -> MeshFile:
-    """Read the content of a netgen file.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read the content of a netgen file."""
     tables: dict[str, Array] = {}
     names: dict[str, dict[int, str]] = {}
     elements: list[Elements] = []

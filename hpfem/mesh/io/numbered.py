@@ -35,23 +35,8 @@ _SIDES = {
 
 
 def numbers_by_line(text: bytes) -> tuple[Array, Indices]:
-    """Read the numbers of lines, separated by white space or commas; empty fields between commas are 0.
-
-    Parameters
-    ----------
-    text : bytes
-        Lines; exponents may begin with D.
-
-    Returns
-    -------
-    numbers : ndarray, [n]
-    counts : ndarray of int
-        How many of them each line has; lines without any are left out.
-
-    Raises
-    ------
-    MeshError
-        If something is not a number; the message quotes it.
+    """Read the numbers of lines, separated by white space or commas; empty fields between commas are 0; -> numbers
+    [n].
     """
     text = re.sub(rb",(?=[ \t]*,)", b",0", text).translate(bytes.maketrans(b",dD\r", b" ee\n"))
     counts = np.fromiter(map(len, map(bytes.split, text.split(b"\n"))), dtype=np.int64)
@@ -67,32 +52,7 @@ def numbered_mesh(
     sides: Sequence[tuple[str, Indices, int]],
     warnings: Sequence[str],
 ) -> MeshFile:
-    """Make a mesh of nodes and elements that have numbers.
-
-    Parameters
-    ----------
-    nodes : ndarray of int, [n]
-        Number of each node.
-    points : ndarray, [n, 3]
-        Its coordinates.
-    blocks : sequence of (int, ndarray of int, ndarray of int)
-        Dimension, numbers, and nodes in VTK's order, of elements of one type.
-    sets, point_sets : mapping of str to ndarray of int
-        Numbers of elements and of nodes by name.
-    sides : sequence of (str, ndarray of int, int)
-        A name, numbers of elements, and the side that it names of all of them: Abaqus's, from 1 on.
-    warnings : sequence of str
-        What the file has and the mesh will not have.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If a number is given twice, or an element has no such side.
-    """
+    """Make a mesh of nodes and elements that have numbers; nodes [n], points [n, 3]."""
     row_of, told = positions(nodes, "node"), list(warnings)
     find = positions(joined([ids for _, ids, _ in blocks]), "element")
 

@@ -89,26 +89,7 @@ def _kinds() -> dict[str, list[str]]:
 
 
 def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
-    """Read a file by meshio, in the format of a suffix.
-
-    Parameters
-    ----------
-    file : Path
-        An existing file.
-    suffix : str
-        In lower case.
-    ours : list of str
-        Suffixes of formats that do not need meshio, for messages.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read a file by meshio, in the format of a suffix."""
     library = _LIBRARIES.get(suffix)
     if library is not None:
         return read_by_library(file, ForLibrary(f"a file {suffix}", library))
@@ -132,24 +113,7 @@ def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
 
 
 def read_by_library(file: Path, error: ForLibrary) -> MeshFile:
-    """Read a file by gmsh or VTK where it is installed.
-
-    Parameters
-    ----------
-    file : Path
-        An existing file.
-    error : ForLibrary
-        Says by which, and is raised if it is not installed.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read a file by gmsh or VTK where it is installed."""
     if importlib.util.find_spec(error.library) is None:
         raise error
     found, reason = _run(error.library, file)
@@ -174,22 +138,7 @@ def read_by_library(file: Path, error: ForLibrary) -> MeshFile:
 
 
 def converted(mesh: meshio.Mesh) -> MeshFile:
-    """Convert a mesh of meshio.
-
-    Parameters
-    ----------
-    mesh : meshio.Mesh
-        Linear and second-order cells, in meshio's node order.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it holds other cells, or no points of 2 or 3 coordinates.
-    """
+    """Convert a mesh of meshio."""
     try:
         content = plain(mesh)
     except Exception as error:

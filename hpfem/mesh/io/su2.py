@@ -23,22 +23,7 @@ _WIDTHS = {3: 2, 5: 3, 9: 4, 10: 4, 12: 8, 13: 6, 14: 5} | {21: 3, 22: 6, 23: 8,
 
 
 def read_su2(data: bytes) -> MeshFile:
-    """Read an SU2 grid.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it is damaged, or has several zones.
-    """
+    """Read an SU2 grid."""
     words = re.split(rb"(?m)^[ \t]*([A-Z_]+)[ \t]*=([^\n]*)", re.sub(rb"%[^\n]*", b"", data))
     sections = [
         (key.decode(), value.decode("utf-8", "replace").split(), body)

@@ -43,27 +43,7 @@ _NAMES = {
 
 
 def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[str]:
-    """Compare what meshio has read with the text of the file.
-
-    Parameters
-    ----------
-    kind : str
-        Meshio's name of the format.
-    text : bytes
-        The file; one that is not text is not checked.
-    n_points, n_cells : int
-        How many meshio has read.
-
-    Returns
-    -------
-    list of str
-        Names of sets in the file that meshio passes over.
-
-    Raises
-    ------
-    MeshError
-        If the numbers differ, or the nodes have numbers of their own where meshio counts them.
-    """
+    """Compare what meshio has read with the text of the file."""
     if b"\0" in text[:4096] or kind not in _COUNTS:
         return []
     for what, patterns, count in zip(("points", "cells"), _COUNTS[kind], (n_points, n_cells), strict=True):

@@ -69,33 +69,8 @@ def cell_blocks(
     first_number: int = 1,
     point_data: dict[str, NDArray[np.generic]] | None = None,
 ) -> list[Elements]:
-    """Make elements of cells, by runs of equal type and size, without those that are marked as copies or hidden.
-
-    Parameters
-    ----------
-    connectivity : ndarray of int
-        Point numbers of all cells, one after the other.
-    offsets : ndarray of int, [n_cells + 1]
-        Where each cell starts, and the end.
-    types : ndarray of int, [n_cells]
-        VTK's cell types.
-    data : dict of str to ndarray, [n_cells, n_components]
-        Cell data.
-    before_2_1 : bool
-        Whether hexes have the edge order of old files.
-    first_number : int
-        Number of the first cell, for messages.
-    point_data : dict of str to ndarray, [n_points, n_components], optional
-        Point data: marks of hidden points, whose cells are hidden too.
-
-    Returns
-    -------
-    list of Elements
-
-    Raises
-    ------
-    MeshError
-        If the arrays do not fit each other, or there are cells that cannot be used.
+    """Make elements of cells, by runs of equal type and size, without those that are marked as copies or hidden;
+    offsets [n_cells + 1], types [n_cells], data [n_cells, n_components], point_data [n_points, n_components].
     """
     sizes = np.diff(offsets)
     if len(types) != len(sizes):

@@ -73,22 +73,7 @@ class _Cursor:
 
 
 def read_vtk(data: bytes) -> MeshFile:
-    """Read the content of a legacy VTK file.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read the content of a legacy VTK file."""
     cursor = _Cursor(data)
     header = re.match(r"# vtk DataFile Version ([0-9]{1,4})\.([0-9]{1,4})", cursor.line())
     if not header:

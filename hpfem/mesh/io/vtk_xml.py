@@ -147,44 +147,13 @@ def _taken(source: memoryview, start: int, n_bytes: int, raw: bool) -> bytes:
 
 
 def read_vtu(data: bytes) -> MeshFile:
-    """Read the content of a VTK XML file of an unstructured grid.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    MeshFile
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
-    """
+    """Read the content of a VTK XML file of an unstructured grid."""
     with _decoding():
         return _read(data)
 
 
 def pieces_of_pvtu(data: bytes) -> list[str]:
-    """Find the files of the pieces of an unstructured grid.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole index, a .pvtu file.
-
-    Returns
-    -------
-    list of str
-        Their paths, relative to the index.
-
-    Raises
-    ------
-    MeshError
-        If there are none.
-    """
+    """Find the files of the pieces of an unstructured grid."""
     root = _parsed(data)
     sources = [piece.get("Source", "") for piece in root.findall("./PUnstructuredGrid/Piece")]
     if not sources or not all(sources):
@@ -193,24 +162,8 @@ def pieces_of_pvtu(data: bytes) -> list[str]:
 
 
 def read_vtu_data(data: bytes) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.generic] | None]:
-    """Read what a VTK XML file of an unstructured grid has at its points.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Returns
-    -------
-    values : dict of str to ndarray, [n_points, components]
-        By name; empty if the file has several pieces.
-    cells : ndarray, [n_cells], or None
-        For files of `write_vtu`: the cell of the mesh that each cell of the file belongs to.
-
-    Raises
-    ------
-    MeshError
-        If it cannot be read; the message does not name the file.
+    """Read what a VTK XML file of an unstructured grid has at its points; -> values [n_points, components], cells
+    [n_cells].
     """
     with _decoding():
         root, arrays, _ = _opened(data)

@@ -29,37 +29,13 @@ EQUATIONS = ("Poisson", "Helmholtz")
 
 
 def axhelm_flops(order: int, scaled: bool = False) -> float:
-    """Operations of axhelm on an element and component.
-
-    Parameters
-    ----------
-    order : int
-    scaled : bool
-        Whether of Helmholtz, with two scale factors.
-
-    Returns
-    -------
-    float
-        [Cao] Table 3.
-    """
+    """Operations of axhelm on an element and component."""
     n = order + 1
     return 12.0 * n**4 + (20.0 if scaled else 15.0) * n**3
 
 
 def nekbone_flops(order: int, scaled: bool = False) -> float:
-    """Operations of an iteration of Nekbone on an element and component.
-
-    Parameters
-    ----------
-    order : int
-    scaled : bool
-        Whether of Helmholtz.
-
-    Returns
-    -------
-    float
-        Derived from [Cao] Table 6: GFLOPS / GDOFS times N^3.
-    """
+    """Operations of an iteration of Nekbone on an element and component."""
     n = order + 1
     return 12.0 * n**4 + (35.0 if scaled else 30.0) * n**3
 

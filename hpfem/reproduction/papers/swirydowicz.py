@@ -22,34 +22,13 @@ COPY = "copying"
 
 
 def interpolation(order: int) -> float:
-    """Operations of interpolation to N + 2 Gauss points in three directions, once there.
-
-    Parameters
-    ----------
-    order : int
-
-    Returns
-    -------
-    float
-        From [Swirydowicz] Alg. 1.
-    """
+    """Operations of interpolation to N + 2 Gauss points in three directions, once there."""
     n, q = order + 1, order + 2
     return 2.0 * (n**3 * q + n**2 * q**2 + n * q**3)
 
 
 def differentiation(points: int) -> float:
-    """Operations of the screened Poisson operator where the nodes are the points.
-
-    Parameters
-    ----------
-    points : int
-        In each direction.
-
-    Returns
-    -------
-    float
-        From [Swirydowicz] Alg. 6: six contractions, 15 for the metric and 3 for the mass at a point.
-    """
+    """Operations of the screened Poisson operator where the nodes are the points."""
     return 12.0 * points**4 + 18.0 * points**3
 
 

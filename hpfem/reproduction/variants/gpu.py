@@ -34,29 +34,12 @@ THREADS, NUMBERS, TRIPS, BLOCKS = 512, 2048, 512, 4096
 
 
 def memory() -> VectorSpace:
-    """Arrays of the current GPU.
-
-    Returns
-    -------
-    VectorSpace
-    """
+    """Arrays of the current GPU."""
     return vectors_on(BACKENDS["cuda"].device())
 
 
 def filled(name: str, **values: Any) -> str:
-    """Source of a kernel: the device's words, and a file with its compile-time constants.
-
-    Parameters
-    ----------
-    name : str
-        Of a file in this folder.
-    **values
-        Of the $names in it; truth values are written as C++ has them.
-
-    Returns
-    -------
-    str
-    """
+    """Source of a kernel: the device's words, and a file with its compile-time constants."""
     texts = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
     words, kernel = ((HERE / file).read_text(encoding="utf-8") for file in ("words.h", name))
     return words + Template(kernel).substitute(texts)
@@ -70,22 +53,7 @@ def _threads() -> ThreadPoolExecutor:
 
 @cache
 def start(source: str, name: str, shared_bytes: int = 0) -> Future[Any]:
-    """Begin to compile a kernel.
-
-    Parameters
-    ----------
-    source : str
-        From `filled`.
-    name : str
-        Of the kernel.
-    shared_bytes : int
-        Shared memory of a block.
-
-    Returns
-    -------
-    Future
-        Of the module and its function; raises `DeviceError` where it does not compile or fit.
-    """
+    """Begin to compile a kernel."""
     import cupy
 
     return _threads().submit(_compiled, int(cupy.cuda.runtime.getDevice()), source, name, shared_bytes)
@@ -106,15 +74,7 @@ def _compiled(device: int, source: str, name: str, shared_bytes: int) -> tuple[A
 
 
 def fill(module: Any, name: str, values: Any) -> None:
-    """Write an array of a module, as in constant memory.
-
-    Parameters
-    ----------
-    module : cupy.RawModule
-    name : str
-        Of the array.
-    values : cupy.ndarray
-    """
+    """Write an array of a module, as in constant memory."""
     import cupy
 
     cupy.ndarray(values.shape, values.dtype, module.get_global(name))[...] = values
@@ -171,16 +131,8 @@ class LaunchedKernel(BlockKernel):
         return f"{function.num_regs} registers, {function.local_size_bytes} bytes of local memory"
 
     def given(self, source: Any) -> Any:
-        """Lay coefficients out as the kernel takes them: groups of interleaved elements, [group, mode, element].
-
-        Parameters
-        ----------
-        source : array, [components, E, n]
-            Of one component if elements are interleaved.
-
-        Returns
-        -------
-        array
+        """Lay coefficients out as the kernel takes them: groups of interleaved elements, [group, mode, element];
+        source [components, E, n].
         """
         if self.stride == 1:
             return source
@@ -190,55 +142,17 @@ class LaunchedKernel(BlockKernel):
         return xp.ascontiguousarray(padded.reshape(-1, self.stride, source.shape[2]).transpose(0, 2, 1))
 
     def natural(self, result: Any, n_elements: int) -> Any:
-        """Lay results out as those of others: elements one behind the other.
-
-        Parameters
-        ----------
-        result : array
-            In the layout of `given`.
-        n_elements : int
-            E.
-
-        Returns
-        -------
-        array, [components, E, n]
-        """
+        """Lay results out as those of others: elements one behind the other; -> [components, E, n]."""
         if self.stride == 1:
             return result
         return result.transpose(0, 2, 1).reshape(1, -1, result.shape[1])[:, :n_elements]
 
     def arguments(self, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
-        """List the arguments of the kernel.
-
-        Parameters
-        ----------
-        given, out : array
-            In the layout of `given`.
-        n_elements : int
-
-        Returns
-        -------
-        tuple
-
-        Raises
-        ------
-        AssertionError
-            If a kernel does not override this.
-        """
+        """List the arguments of the kernel."""
         raise AssertionError("a kernel overrides arguments")
 
     def call(self, given: Any, out: Any, n_elements: int) -> Callable[[], object]:
-        """Make the launch on arrays in the kernel's own layout.
-
-        Parameters
-        ----------
-        given, out : array
-        n_elements : int
-
-        Returns
-        -------
-        callable
-        """
+        """Make the launch on arrays in the kernel's own layout."""
         module, function = self._compiling.result()
         for name, values in self.constants.items():
             fill(module, name, values)
@@ -333,13 +247,7 @@ class _Launches(BuiltOperator):
 
 @cache
 def near_bandwidth() -> dict[str, float]:
-    """Measure how fast all multiprocessors read near memory.
-
-    Returns
-    -------
-    dict
-        Bytes per second from "shared" memory and through "L1".
-    """
+    """Measure how fast all multiprocessors read near memory."""
     given, out = memory().from_host(np.zeros(2 * NUMBERS)), memory().from_host(np.zeros(1))
     rates = {}
     for name, shared in (("shared", True), ("L1", False)):

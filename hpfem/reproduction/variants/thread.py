@@ -21,16 +21,7 @@ STATUS = "equivalent: copies of a few elements"
 
 
 def spilling(problem: BlockProblem) -> BlockKernel:
-    """Build the GPU's kernel with an element to a thread, whether its registers suffice or not.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    BlockKernel
-    """
+    """Build the GPU's kernel with an element to a thread, whether its registers suffice or not."""
     return BACKENDS["cuda"].strategy("sumfac").build(problem, "spilling")
 
 

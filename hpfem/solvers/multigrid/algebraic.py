@@ -62,19 +62,7 @@ class Hierarchy(NamedTuple):
 
     @classmethod
     def of(cls, A: csr_array, near: NDArray[np.floating[Any]]) -> Hierarchy:
-        """Aggregate, by pyamg.
-
-        Parameters
-        ----------
-        A : csr_array, [n, n]
-            Symmetric, positive semidefinite.
-        near : ndarray, [n, k]
-            Vectors of small energy: constants of every component.
-
-        Returns
-        -------
-        Hierarchy
-        """
+        """Aggregate, by pyamg; A [n, n], near [n, k]."""
         from pyamg import smoothed_aggregation_solver
 
         # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.

@@ -81,61 +81,24 @@ class CellMap:
         self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
 
     def scale(self, factor: float) -> None:
-        """Multiply the map by a number, but not its transpose: what both do together is multiplied by it.
-
-        Parameters
-        ----------
-        factor : float
-        """
+        """Multiply the map by a number, but not its transpose: what both do together is multiplied by it."""
         self._means = self._means * self._means.dtype.type(factor)
 
     def __call__(self, x: Any, onto: Any = None) -> Any:
-        """Map a vector.
-
-        Parameters
-        ----------
-        x : array, [size]
-        onto : array, [size], optional
-            What the result is added to, in place.
-
-        Returns
-        -------
-        array, [size]
-            A new one, or `onto`.
-        """
+        """Map a vector; x, onto [size] -> [size]."""
         if self._C is None:
             return self._product.apply(x, self._means, onto)
         y = self._product.apply(x, self._means)
         return added(y - self._vectors.summed(self._C[0] @ y), onto)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:
-        """Map a vector by the transpose; see `__call__`.
-
-        Parameters
-        ----------
-        r : array, [size]
-        scale : array, [size], optional
-            Factors of the result, the same on all processes.
-
-        Returns
-        -------
-        array, [size]
-        """
+        """Map a vector by the transpose; see `__call__`; r, scale [size] -> [size]."""
         r = r if self._C is None else r - self._vectors.summed(self._C[1] @ r)
         return self._product.transposed(r, scale, self._weights)
 
     def squares(self, local: Sequence[Any]) -> Any:
-        """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process.
-
-        Parameters
-        ----------
-        local : sequence of array, [E, n_modes]
-            One per block of Q, where it is computed; each with its modes in the order of `modes`.
-
-        Returns
-        -------
-        array of float64, [size]
-            Where it is computed.
+        """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process; local
+        [E, n_modes] -> [size].
         """
         total = self._product.restriction.gather_squares([own[None] for own in local])[0]
         squares = self._Q.rows.power(2)
@@ -145,18 +108,8 @@ class CellMap:
         return total
 
     def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
-        """Transform a matrix with entries on the boundary only, on the host, with means over the cells of this process.
-
-        Parameters
-        ----------
-        R : csr_array, [size, size]
-            Symmetric.
-
-        Returns
-        -------
-        rows : csr_array, [n, size]
-            Rows of the map T at the unknowns of R: T^t R T = rows^t R[chosen, chosen] rows.
-        chosen : ndarray of int, [n]
+        """Transform a matrix with entries on the boundary only, on the host, with means over the cells of this
+        process; R [size, size] -> rows [n, size], chosen [n].
         """
         chosen = np.flatnonzero(np.diff(R.indptr))
         if not len(chosen):

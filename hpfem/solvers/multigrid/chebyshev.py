@@ -25,45 +25,12 @@ _SAFETY = 1.05
 
 
 def first_step(largest: float, degree: int) -> float:
-    """The factor of B r in the first step of the smoother.
-
-    Parameters
-    ----------
-    largest : float
-        Eigenvalue of B A, where B is symmetric positive definite.
-    degree : int
-        Steps: 1, 2 or 3.
-
-    Returns
-    -------
-    float
-    """
+    """The factor of B r in the first step of the smoother."""
     return WEIGHTS[degree][0] * 4 / (3 * largest)
 
 
 def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: VectorSpace, onto: Any = None) -> Any:
-    """Approximate A^-1 r from a zero start.
-
-    Parameters
-    ----------
-    A : callable
-        x -> A x, a new array.
-    B : callable
-        r -> B r times `first_step`, a new array; with another array as its second argument, that one, with the
-        result added.
-    degree : int
-        Steps: 1, 2 or 3.
-    r : array, [n]
-    vectors : VectorSpace
-        Device of all vectors.
-    onto : array, [n], optional
-        What the result is added to, in place.
-
-    Returns
-    -------
-    array, [n]
-        A new one, or `onto`.
-    """
+    """Approximate A^-1 r from a zero start; r, onto [n] -> [n]."""
     first, *weights = WEIGHTS[degree]
     if not weights:
         return B(r) if onto is None else B(r, onto)
@@ -77,42 +44,13 @@ def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: Vec
 
 
 def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:
-    """Residual after a correction.
-
-    Parameters
-    ----------
-    r : array, [n]
-    product : array, [n]
-        A d of the correction; overwritten.
-    vectors : VectorSpace
-        Where both are.
-
-    Returns
-    -------
-    array, [n]
-        r - A d, in the place of the product.
-    """
+    """Residual after a correction; r, product [n] -> [n]."""
     vectors.axpby(1.0, r, -1.0, product)
     return product
 
 
 def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, steps: int = 10) -> float:
-    """Estimate the largest eigenvalue of B A by Lanczos' method, through conjugate gradients.
-
-    Parameters
-    ----------
-    A, B : callable
-        As for `chebyshev`.
-    vectors : VectorSpace
-    start : array, [n]
-        Random, zero where B is.
-    steps : int
-
-    Returns
-    -------
-    float
-        A little more than the eigenvalue found; 1 if A or `start` is zero. The same on all processes.
-    """
+    """Estimate the largest eigenvalue of B A by Lanczos' method, through conjugate gradients; start [n]."""
     r, ratios, curvatures = start, list[float](), list[float]()
     p = z = B(r)
     rho = vectors.dot(r, z)

@@ -67,28 +67,13 @@ class Level:
         self.smoothers: list[LowEnergySmoother] = []
 
     def keep(self, kept: Any) -> None:
-        """Take the unknowns that the next coarser level has.
-
-        Parameters
-        ----------
-        kept : array of int, or slice
-        """
+        """Take the unknowns that the next coarser level has."""
         vectors = self.A.vectors
         found = self._product.restricted(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
         self.apply_at_kept = found if vectors.comm.each(found is not None) else None  # all processes exchange the same
 
     def apply(self, x: Any) -> Any:
-        """Apply the operator.
-
-        Parameters
-        ----------
-        x : array, [components * size]
-
-        Returns
-        -------
-        array, [components * size]
-            A new one.
-        """
+        """Apply the operator; x [components * size] -> [components * size]."""
         return self._product(x)
 
     def residual(self, r: Any, x: Any) -> Any:
@@ -106,16 +91,8 @@ class Level:
         return parts[0] if self.n == 1 else self.A.vectors.xp.concatenate(parts)
 
     def make_smoothers(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
-        """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much, without.
-
-        Parameters
-        ----------
-        energies : list of list of Energies
-            Per coupled component, per block.
-        degree : int
-            Steps of the smoother.
-        numbers : list of ndarray of uint32
-            Of the mesh (`entity_numbers`).
+        """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much,
+        without.
         """
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, backend = self.A.vectors, self.A.operator.backend
@@ -384,17 +361,6 @@ def straightened(space: Space, xp: Any) -> Space:
     """Take nearly affine cells for affine ones, which have few factors; block by block.
 
     The cycle only approximates the inverse: this costs at most one iteration.
-
-    Parameters
-    ----------
-    space : Space
-    xp : module
-        Of the arrays where the operator computes.
-
-    Returns
-    -------
-    Space
-        The same one if no block is nearly affine.
     """
     blocks = []
     for own in space.blocks:

@@ -53,37 +53,12 @@ class Energies:
     classes: list[tuple[Array, float]]
 
     def in_one_class(self) -> Energies:
-        """Treat all cells as regular ones.
-
-        Returns
-        -------
-        Energies
-        """
+        """Treat all cells as regular ones."""
         return Energies(self.means, np.zeros_like(self.own), self.classes[:1])
 
 
 def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]:
-    """Mean energies of the cells of a process, and their classes; collective.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form.
-    component : int
-        Trial and test component.
-    xp : module
-        Of the arrays where the operator computes.
-
-    Returns
-    -------
-    list of Energies
-        One per block.
-
-    Raises
-    ------
-    NotSuitable
-        If the form is not elliptic in a cell.
-    """
+    """Mean energies of the cells of a process, and their classes; collective."""
     space, comm = operator.space, operator.space.comm
     with comm.together():
         means = [_means(operator, number, component, xp) for number in range(len(space.blocks))]

@@ -15,18 +15,7 @@ Numbers = NDArray[np.uint32]
 
 
 def noise(numbers: Any) -> Any:
-    """Make irregular numbers from integers, the same on every device.
-
-    Parameters
-    ----------
-    numbers : array of uint32, [n]
-        Overwritten.
-
-    Returns
-    -------
-    array of float32, [n]
-        Between -0.5 and 0.5.
-    """
+    """Make irregular numbers from integers, the same on every device; numbers [n] -> [n]."""
     _mixed(numbers)
     return (numbers >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
 
@@ -40,19 +29,7 @@ def _mixed(numbers: Any) -> Any:
 
 
 def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
-    """Number vertices, edges, faces and cells by what they are in the whole mesh.
-
-    Parameters
-    ----------
-    numbering : Numbering
-    xp : module
-        NumPy, or that of a device's arrays, where they are made.
-
-    Returns
-    -------
-    list of ndarray of uint32, [n_entities]
-        Per dimension. Edges and faces have sums of their vertices' numbers; hardly any are equal.
-    """
+    """Number vertices, edges, faces and cells by what they are in the whole mesh; -> [n_entities]."""
     part, dim = numbering.mesh.part, numbering.mesh.dim
     counts = [len(sizes) for sizes in numbering.sizes]
     vertices, cells = (np.arange(counts[0]), np.arange(counts[-1])) if part is None else (part.vertices, part.cells)
@@ -70,18 +47,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
 
 
 def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:
-    """Make an irregular vector, the same for every partition of a mesh.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-    numbers : list of ndarray of uint32
-        As `entity_numbers` makes them, of the same mesh.
-
-    Returns
-    -------
-    array, [components * size]
-    """
+    """Make an irregular vector, the same for every partition of a mesh; -> [components * size]."""
     numbering, space, xp = A.c0.numbering, A.c0.space, A.vectors.xp
     within = xp.arange(A.c0.size, dtype=np.uint32)
     within -= numbering.of_unknowns([own.astype(np.uint32) for own in numbering.offsets], xp)

@@ -37,23 +37,7 @@ _SMALLEST = 1e-5
 
 
 def strong_pairs(shape: Shape, S: Array, A: Array, T: Array) -> tuple[Indices, Indices]:
-    """Find pairs of functions of a cell that are in one group.
-
-    Parameters
-    ----------
-    shape : Shape
-    S : ndarray, [dim, dim]
-        The cell's diffusion in local coordinates.
-    A : ndarray, [n, n]
-        Its energy in modes.
-    T : ndarray, [n, n]
-        The functions, in columns; zero where there is none.
-
-    Returns
-    -------
-    ndarray of int, [pairs] each
-        Rows and columns, both ways. Groups are whole, so that their part of the energy is positive semidefinite.
-    """
+    """Find pairs of functions of a cell that are in one group; S [dim, dim], A, T [n, n] -> [pairs]."""
     R = regular_jacobian(shape)
     values = np.linalg.eigvalsh(R @ S @ R.T)
     if values[-1] <= _STRETCHED * values[0]:
@@ -66,22 +50,7 @@ def strong_pairs(shape: Shape, S: Array, A: Array, T: Array) -> tuple[Indices, I
 
 
 def inverse_of_groups(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr_array] | None:
-    """Invert the matrices of groups.
-
-    Parameters
-    ----------
-    coupled : csr_array, [n, n]
-        Entries between strongly coupled unknowns, which make groups; symmetric. Groups that are too large are left
-        to the diagonal.
-    diagonal : ndarray, [n]
-        Positive; infinite where nothing is free.
-
-    Returns
-    -------
-    (ndarray of int, [k], csr_array, [k, k]) or None
-        The unknowns in groups, and the inverses times the diagonal: what is to follow a division by the diagonal. None
-        if there are no groups.
-    """
+    """Invert the matrices of groups; coupled [n, n], diagonal [n] -> [k]."""
     n, scale = len(diagonal), 1 / np.sqrt(diagonal)
     entries = coo_array(coupled)
     inside = (scale[entries.row] > 0) & (scale[entries.col] > 0) & (entries.row != entries.col)
@@ -187,25 +156,7 @@ class SharedLines(Lines):
 
 
 def lines_of(coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> list[Lines]:
-    """Make what multiplies by the inverses of groups; collective.
-
-    Parameters
-    ----------
-    coupled : csr_array, [size, size]
-        As for `inverse_of_groups`, from the cells of this process.
-    diagonal : ndarray, [size]
-        As there, from all cells.
-    c0 : C0Space
-    vectors : VectorSpace
-        Its vectors, which processes share.
-    dtype : dtype
-        Of the vectors.
-
-    Returns
-    -------
-    list of Lines
-        None, one or two: those of this process alone, and those that it shares.
-    """
+    """Make what multiplies by the inverses of groups; collective; coupled [size, size], diagonal [size]."""
     made, sharing = list[Lines](), c0.numbering.sharing
     if sharing is not None:
         strong = sharing.combined((np.diff(coupled.indptr) > 0) & np.isfinite(diagonal), np.logical_or)

@@ -115,17 +115,6 @@ class SharedVertices:
 
 
 def solved_everywhere(vectors: VectorSpace) -> bool:
-    """Tell whether all processes solve for all vertices; collective.
-
-    Parameters
-    ----------
-    vectors : VectorSpace
-        That processes share.
-
-    Returns
-    -------
-    bool
-        On devices of one kind alone, which get the same numbers to the last bit.
-    """
+    """Tell whether all processes solve for all vertices; collective."""
     kinds = vectors.comm.all(BACKENDS[vectors.device.backend].processor())
     return vectors.iteration is not None and len(set(kinds)) == 1

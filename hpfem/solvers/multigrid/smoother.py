@@ -152,12 +152,7 @@ class LowEnergySmoother:
         return self._T(z, onto)
 
     def scale(self, factor: float) -> None:
-        """Multiply B by a number.
-
-        Parameters
-        ----------
-        factor : float
-        """
+        """Multiply B by a number."""
         if self._T is not None:
             self._T.scale(factor)
 

@@ -45,23 +45,7 @@ class Group:
 def factors_of_terms(
     scales: Mapping[int, str], dim: int, gradients: bool
 ) -> tuple[str | None, dict[tuple[int, int], str]]:
-    """What multiplies each term of the element matrix sum_ij G_ij D_i^T D_j + w M.
-
-    Parameters
-    ----------
-    scales : {int: str}
-        See `Group`.
-    dim : int
-    gradients : bool
-        Whether the form has terms with derivatives.
-
-    Returns
-    -------
-    w : str or None
-        None if there is no such term.
-    G : {(i, j): str}
-        Both ways; empty without derivatives.
-    """
+    """What multiplies each term of the element matrix sum_ij G_ij D_i^T D_j + w M."""
     pairs = symmetric_pairs(dim) if gradients else []
     return scales.get(len(pairs)), {order: scales[q] for q, (i, j) in enumerate(pairs) for order in ((i, j), (j, i))}
 
@@ -69,21 +53,7 @@ def factors_of_terms(
 def write_affine(
     problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool, scratch: int, body: Callable[[Group], None]
 ) -> Program:
-    """Write the kernel of a form with constant element matrices, one element per lane.
-
-    Parameters
-    ----------
-    problem, lanes, prefetch, indexed
-        See `write_sumfac`; the problem is one that `check_linear` takes.
-    scratch : int
-        Vectors of the scratch buffer beside coefficients and results.
-    body : callable
-        Group -> None: writes the product with a group's matrices.
-
-    Returns
-    -------
-    Program
-    """
+    """Write the kernel of a form with constant element matrices, one element per lane."""
     trace = problem.form.trace
     assert trace is not None
     b, n = Builder(lanes, problem.dtype), problem.n_modes

@@ -103,19 +103,7 @@ class Context:
     # --- scratch --------------------------------------------------------------------------------------------------
 
     def area(self, *name: Any, size: int) -> str:
-        """Find a named area of the scratch buffer, made when first asked for.
-
-        Parameters
-        ----------
-        *name : str or int
-        size : int
-            Vectors.
-
-        Returns
-        -------
-        str
-            Pointer; `area_pointers` writes it.
-        """
+        """Find a named area of the scratch buffer, made when first asked for."""
         pointer = "%a_" + "_".join(map(str, name))
         if pointer not in self._areas:
             self._areas[pointer] = self.scratch_size
@@ -123,49 +111,18 @@ class Context:
         return pointer
 
     def area_pointers(self) -> list[str]:
-        """Write the pointers to all areas.
-
-        Returns
-        -------
-        list of str
-            Lines for the head of the kernel.
-        """
+        """Write the pointers to all areas."""
         vector = self.b.vector
         return [f"  {name} = getelementptr {vector}, ptr %scratch, i64 {at}" for name, at in self._areas.items()]
 
     def level(self, k: int, chain: str, c: int) -> str:
-        """Find level k of the tree.
-
-        Parameters
-        ----------
-        k : int
-            The leaves are level dim.
-        chain : str
-            "v", the value, or "d0".., the derivative of a direction.
-        c : int
-            Component.
-
-        Returns
-        -------
-        str
-            Pointer.
-        """
+        """Find level k of the tree."""
         # Above level 1 components take turns.
         owner = (c,) if k == 1 else ()
         return self.area("level", k, chain, *owner, size=self.tree.n_nodes(k) * self.block[k])
 
     def values(self, c: int) -> str:
-        """Find the values of a component at the points.
-
-        Parameters
-        ----------
-        c : int
-
-        Returns
-        -------
-        str
-            Pointer.
-        """
+        """Find the values of a component at the points."""
         return self.area("u", c, size=self.point_vectors)
 
     def result(self, c: int) -> str:
@@ -176,19 +133,7 @@ class Context:
     # --- one-dimensional matrices ---------------------------------------------------------------------------------
 
     def weighted(self, values: Fiber, across: Where) -> Fiber:
-        """Multiply values that are tested with functions of the points by the weights.
-
-        Parameters
-        ----------
-        values : list of str
-            Of a fiber along eta_1.
-        across : int or Index
-            Number of the fiber.
-
-        Returns
-        -------
-        list of str
-        """
+        """Multiply values that are tested with functions of the points by the weights."""
         if not self.problem.geometry.affine:
             return values
         first, *rest = (self._weights(k) for k in range(self.dim))
@@ -206,21 +151,7 @@ class Context:
         return self.problem.tabulation.directions[direction].weights
 
     def line(self, kind: str, direction: int, functions: slice, test: bool = False) -> Line:
-        """Table of some 1-D functions, points by functions.
-
-        Parameters
-        ----------
-        kind : str
-            "B": the functions; "D": their derivatives.
-        direction : int
-        functions : slice
-        test : bool
-            Whether to test with it: it carries the weights of affine elements then.
-
-        Returns
-        -------
-        Line
-        """
+        """Table of some 1-D functions, points by functions."""
         key = (kind, direction, functions.start, test)
         if key not in self._lines:
             tabulation = self.problem.tabulation
@@ -229,18 +160,7 @@ class Context:
         return self._lines[key]
 
     def differentiation(self, direction: int, test: bool = False) -> Line:
-        """Differentiation matrix of the points of a direction.
-
-        Parameters
-        ----------
-        direction : int
-        test : bool
-            Whether to test with it: it commutes with the weights that come after.
-
-        Returns
-        -------
-        Line
-        """
+        """Differentiation matrix of the points of a direction."""
         key = ("points", direction, 0, test)
         if key not in self._lines:
             matrix, w = self.problem.tabulation.differentiation[direction], self._weights(direction)
@@ -257,32 +177,13 @@ class Context:
 
     @contextmanager
     def fibers(self, n: int) -> Iterator[Where]:
-        """Run over n fibers, each of which prefetches its share of the next group.
-
-        Parameters
-        ----------
-        n : int
-
-        Yields
-        ------
-        int or Index
-        """
+        """Run over n fibers, each of which prefetches its share of the next group."""
         with self.b.each(n) as i:
             self.prefetch.fetch()
             yield i
 
     def walk(self, k: int) -> Iterator[tuple[slice, Where, Where, Where]]:
-        """Run over the fibers of level k.
-
-        Parameters
-        ----------
-        k : int
-
-        Yields
-        ------
-        tuple
-            Functions of the direction, node, its first child, point across.
-        """
+        """Run over the fibers of level k."""
         alone = self.rest[k] == 1
         for group in self._groups[k]:
             nodes, children = Integers(self.b, group.nodes), Integers(self.b, group.children)

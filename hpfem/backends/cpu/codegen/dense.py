@@ -47,13 +47,7 @@ def _reference_matrices(problem: BlockProblem) -> Array:
 
 
 def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem; see `write_affine`.
-
-    Raises
-    ------
-    NotSuitable
-        As `check_linear`.
-    """
+    """Write the kernel of a problem; see `write_affine`."""
     check_linear(problem)
     matrices = _reference_matrices(problem)
 

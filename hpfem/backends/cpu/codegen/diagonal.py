@@ -39,19 +39,7 @@ class SquareContext(Context):
         self.to_modes = True  # products of functions are tested with, never functions of the points
 
     def square(self, kind: str, direction: int, functions: slice) -> Line:
-        """Table of products of 1-D functions, points by functions, to test with.
-
-        Parameters
-        ----------
-        kind : str
-            "BB", "BD", "DB" or "DD": which of the two are derivatives.
-        direction : int
-        functions : slice
-
-        Returns
-        -------
-        Line
-        """
+        """Table of products of 1-D functions, points by functions, to test with."""
         key = (kind, direction, functions.start, True)
         if key not in self._lines:
             table = self._pairs.table(self._plain, direction, (kind[0] == "D", kind[1] == "D"))[functions].T
@@ -67,16 +55,7 @@ def _split(chain: str, direction: int) -> tuple[str, str]:
 
 
 def chains(problem: BlockProblem) -> list[str]:
-    """Chains of a form: its entries K_ab.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    list of str
-    """
+    """Chains of a form: its entries K_ab."""
     trace = problem.form.trace
     assert trace is not None
     directions = [str(a) for a in range(problem.shape.dim)]
@@ -87,21 +66,7 @@ def chains(problem: BlockProblem) -> list[str]:
 
 
 def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel that makes the diagonals of a form's element matrices, all components.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        Of a weak form that is linear, in a basis without a transform.
-    lanes : int
-        Elements of a group.
-    prefetch, indexed : bool
-        Mean nothing here.
-
-    Returns
-    -------
-    Program
-    """
+    """Write the kernel that makes the diagonals of a form's element matrices, all components."""
     ctx = SquareContext(problem, lanes)
     b, wanted = ctx.b, chains(problem)
     write_transposes(ctx)

@@ -33,20 +33,7 @@ _ROUNDER = 1.5 * 2.0**52
 
 
 def elementary(b: Builder, name: str, x: str) -> str:
-    """A function of a vector.
-
-    Parameters
-    ----------
-    b : Builder
-        Of float64.
-    name : str
-        "sin", "cos" or "exp".
-    x : str
-
-    Returns
-    -------
-    str
-    """
+    """A function of a vector."""
     if name not in b.written:
         b.written.add(name)
         flops = b.flops

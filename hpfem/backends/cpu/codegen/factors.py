@@ -123,12 +123,7 @@ class Factors:
         self._points: dict[int, tuple[Matrix, str, str]] = {}
 
     def start_group(self, group: Index) -> None:
-        """Go to a group of elements.
-
-        Parameters
-        ----------
-        group : Index
-        """
+        """Go to a group of elements."""
         if self.kind is None:
             return
         self._group = self.b.at("%geometry", (group, self._per_group), unit=self._unit)
@@ -136,13 +131,7 @@ class Factors:
             self._element = [self.b.load(self._group, q) for q in range(self.n)]
 
     def start_fiber(self, outer: Where) -> None:
-        """Go to a fiber.
-
-        Parameters
-        ----------
-        outer : int or Index
-            Of its point 0 among the points across its direction.
-        """
+        """Go to a fiber."""
         for table in [*self.scale, *self.ratio.values()]:
             table.start(outer)
         if self._lines is not None:
@@ -187,19 +176,7 @@ class Factors:
         return self.b.load(self._fiber, k * self.n + q, self._dtype)
 
     def factor(self, k: int, q: int) -> str:
-        """One of the stored factors at a point, or of an affine element; of recomputed ones the weight alone.
-
-        Parameters
-        ----------
-        k : int
-            Of the point, along the fiber.
-        q : int
-            Of the factor; -1 is the weight w |J|, or |J| of an affine element.
-
-        Returns
-        -------
-        str
-        """
+        """One of the stored factors at a point, or of an affine element; of recomputed ones the weight alone."""
         if self._lines is not None:
             if self.n == 2:
                 return self._read(k, 1)
@@ -228,20 +205,7 @@ class Factors:
         return [table.times(k, flux) for table, flux in zip(self.scale, out)]
 
     def metric(self, k: int, derivatives: Sequence[str]) -> list[str]:
-        """Fluxes of a gradient through the symmetric metric.
-
-        Parameters
-        ----------
-        k : int
-            Of the point, along the fiber.
-        derivatives : sequence of str, [d]
-            By eta.
-
-        Returns
-        -------
-        list of str, [d]
-            What multiplies the test function's derivatives by eta.
-        """
+        """Fluxes of a gradient through the symmetric metric; derivatives [d] -> [d]."""
         if self._lines is not None:  # w|J| J^-1 J^-T, with the adjugate in place of the inverse
             adjugate, weight, det = self._recomputed(self._lines, k)
             scale = self._read(k, 0) if self.n else self.b.div(weight, det)
@@ -255,18 +219,7 @@ class Factors:
         return self._from_local(k, fluxes)
 
     def physical(self, k: int, derivatives: Sequence[str]) -> list[str]:
-        """Derivatives by x from those by eta.
-
-        Parameters
-        ----------
-        k : int
-            Of the point, along the fiber.
-        derivatives : sequence of str, [d]
-
-        Returns
-        -------
-        list of str, [D]
-        """
+        """Derivatives by x from those by eta; derivatives [d] -> [D]."""
         if self._lines is not None:
             adjugate, _, det = self._recomputed(self._lines, k)
             scale = self.b.div(1.0, det)
@@ -282,18 +235,7 @@ class Factors:
         return [self.b.dot(zip(column, numbers, strict=True)) for column in zip(*matrix, strict=True)]
 
     def pull_back(self, k: int, flux: Sequence[Operand]) -> list[str]:
-        """Fluxes that multiply derivatives by eta from one in x, weights included.
-
-        Parameters
-        ----------
-        k : int
-            Of the point, along the fiber.
-        flux : sequence of str or float, [D]
-
-        Returns
-        -------
-        list of str, [d]
-        """
+        """Fluxes that multiply derivatives by eta from one in x, weights included; flux [D] -> [d]."""
         if self._lines is not None:
             adjugate, weight, _ = self._recomputed(self._lines, k)
             weighted = [self.b.mul(weight, component) for component in flux]

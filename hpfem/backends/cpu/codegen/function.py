@@ -12,19 +12,7 @@ from .pointwise import Expressions, load_parameters
 
 
 def write_function(trace: Trace, lanes: int) -> Program:
-    """Write a kernel that reads x_i at %in + i * %stride and writes component c at %out + c * %stride.
-
-    Parameters
-    ----------
-    trace : Trace
-        With a value for each component, of coordinates and parameters.
-    lanes : int
-        Points of a group.
-
-    Returns
-    -------
-    Program
-    """
+    """Write a kernel that reads x_i at %in + i * %stride and writes component c at %out + c * %stride."""
     b = Builder(lanes, np.float64)
     assert trace.value is not None
     with b.function("run", ARGUMENTS, internal=False):

@@ -36,17 +36,7 @@ _ACROSS = 1
 
 
 def check_fused(problem: BlockProblem) -> None:
-    """Check that a problem is one for the kernel.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason, if it is not.
-    """
+    """Check that a problem is one for the kernel."""
     form = problem.form
     if problem.tabulation.rule.tensor:
         raise NotSuitable('fused kernels are for quadrature="simplex" only')
@@ -190,13 +180,7 @@ class _Writer:
 
 
 def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem; see `write_sumfac`.
-
-    Raises
-    ------
-    NotSuitable
-        As `check_fused`.
-    """
+    """Write the kernel of a problem; see `write_sumfac`."""
     check_fused(problem)
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
     b, ctx.by_rows, ctx.factors.fiber_points = ctx.b, True, 1  # every point is a fiber of its own

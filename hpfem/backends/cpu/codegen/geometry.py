@@ -20,27 +20,7 @@ Matrix = list[list[str]]
 def write_geometry(
     geometry: BlockGeometry, kind: str, lanes: int, width: int, dtype: DTypeLike, stride: int
 ) -> Program:
-    """Write the kernel that makes factors of a kind; it computes in float64.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-    kind : str
-        "wJ", "metric", "jacobian", "scale" or "points".
-    lanes : int
-        Elements of a group of the result.
-    width : int
-        Elements that are worked on at a time, of which the kernel counts groups; it divides `lanes`.
-    dtype : dtype
-        Of the result.
-    stride : int
-        Numbers of the result from one group to the next.
-
-    Returns
-    -------
-    Program
-        %in: coefficients [element, D, mode]; %out: factors [group, point, factor, lane].
-    """
+    """Write the kernel that makes factors of a kind; it computes in float64."""
     b = Builder(width, np.float64)
     n, space_dim = geometry.coefficients.shape[2], geometry.space_dim
     directions = 1 if kind == "points" else geometry.dim
@@ -109,20 +89,7 @@ def _determinant_and_inverse(b: Builder, J: Matrix) -> tuple[str, Matrix]:
 
 
 def cofactor(b: Builder, J: Matrix, a: int, i: int) -> str:
-    """Write the cofactor of an entry of a square matrix.
-
-    Parameters
-    ----------
-    b : Builder
-    J : list of list of str, [d][d]
-    a, i : int
-        Of the entry J[i][a].
-
-    Returns
-    -------
-    str
-        Entry (a, i) of the adjugate.
-    """
+    """Write the cofactor of an entry of a square matrix; J [d]."""
     if len(J) == 1:
         return b.operand(1.0)
     if len(J) == 2:

@@ -43,18 +43,7 @@ def _inside(b: Builder, i: Where, positions: str | None) -> str:
 
 
 def write_indexed_reader(b: Builder, name: str, n: int, positions: str | None) -> None:
-    """Write a function that takes the numbers of a group out of a vector; see `transpose.write_reader`.
-
-    Parameters
-    ----------
-    b : Builder
-    name : str
-        The function is `name(ptr outside, ptr inside, ptr codes)`.
-    n : int
-        Numbers of an element.
-    positions : str or None
-        Index table: vector that each number goes to.
-    """
+    """Write a function that takes the numbers of a group out of a vector; see `transpose.write_reader`."""
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, ptr noalias %codes"), b.each(n) as i:
         value = "poison"
         for lane, place in enumerate(_places(b, i)):

@@ -108,71 +108,28 @@ class Builder:
         self._block = "entry"
 
     def vector_of(self, dtype: DTypeLike) -> str:
-        """Type of a vector of numbers.
-
-        Parameters
-        ----------
-        dtype : dtype
-            float64 or float32.
-
-        Returns
-        -------
-        str
-        """
+        """Type of a vector of numbers."""
         return f"<{self.lanes} x {_REALS[np.dtype(dtype)]}>"
 
     # --- text -----------------------------------------------------------------------------------------------------
 
     def emit(self, text: str) -> None:
-        """Append an instruction without a result.
-
-        Parameters
-        ----------
-        text : str
-        """
+        """Append an instruction without a result."""
         self.lines.append("  " + text)
 
     def new(self, text: str) -> str:
-        """Append an instruction with a result.
-
-        Parameters
-        ----------
-        text : str
-
-        Returns
-        -------
-        str
-            Name of the result.
-        """
+        """Append an instruction with a result."""
         self._count += 1
         self.lines.append(f"  %v{self._count} = {text}")
         return f"%v{self._count}"
 
     def declare(self, text: str) -> None:
-        """Declare an external function, once.
-
-        Parameters
-        ----------
-        text : str
-        """
+        """Declare an external function, once."""
         self._declared.add(text)
 
     @contextmanager
     def function(self, name: str, arguments: str, internal: bool = True, result: str = "void") -> Iterator[None]:
-        """Write a function; what is written meanwhile is its body, which returns the result if there is one.
-
-        Parameters
-        ----------
-        name, arguments : str
-        internal : bool
-            Whether only this module calls it.
-        result : str
-            Type of its result.
-
-        Yields
-        ------
-        None
-        """
+        """Write a function; what is written meanwhile is its body, which returns the result if there is one."""
         outer, self.lines, block, trips = self.lines, [], self._block, self.trips
         self._block, self.trips = "entry", 1
         yield
@@ -188,12 +145,7 @@ class Builder:
         self.lines, self._block, self.trips = outer, block, trips
 
     def module(self) -> str:
-        """Put together everything that was written.
-
-        Returns
-        -------
-        str
-        """
+        """Put together everything that was written."""
         return "\n".join([*sorted(self._declared), *self._globals]) + "\n"
 
     # --- numbers --------------------------------------------------------------------------------------------------
@@ -204,46 +156,18 @@ class Builder:
         return f"{self.real} 0x{rounded.view(np.uint64):016X}"
 
     def operand(self, value: Operand) -> str:
-        """Make a constant vector of a number; vectors pass through.
-
-        Parameters
-        ----------
-        value : str or float
-
-        Returns
-        -------
-        str
-        """
+        """Make a constant vector of a number; vectors pass through."""
         return value if isinstance(value, str) else "<" + ", ".join([self._number(value)] * self.lanes) + ">"
 
     def broadcast(self, pointer: str) -> str:
-        """Load a number to all lanes.
-
-        Parameters
-        ----------
-        pointer : str
-
-        Returns
-        -------
-        str
-        """
+        """Load a number to all lanes."""
         scalar = self.new(f"load {self.real}, ptr {pointer}")
         first = self.new(f"insertelement {self.vector} poison, {self.real} {scalar}, i32 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
         return self.new(f"shufflevector {self.vector} {first}, {self.vector} poison, {zeros}")
 
     def real_table(self, values: NDArray[Any]) -> str:
-        """Constant array of numbers in memory; the same values are stored once.
-
-        Parameters
-        ----------
-        values : ndarray
-
-        Returns
-        -------
-        str
-            Its name.
-        """
+        """Constant array of numbers in memory; the same values are stored once."""
         flat = np.ascontiguousarray(values, dtype=self.dtype).ravel()
         items = ", ".join(self._number(float(v)) for v in flat)
         return self._table("r", flat.tobytes(), f"[{len(flat)} x {self.real}] [{items}]", 64)
@@ -265,16 +189,7 @@ class Builder:
     # --- addresses ------------------------------------------------------------------------------------------------
 
     def index(self, *terms: tuple[Where, int]) -> Where:
-        """Sum of index * stride.
-
-        Parameters
-        ----------
-        *terms : (int or Index, int)
-
-        Returns
-        -------
-        int or Index
-        """
+        """Sum of index * stride."""
         constant, total = 0, None
         for index, stride in terms:
             if isinstance(index, int):
@@ -286,20 +201,7 @@ class Builder:
         return constant if total is None else Index(total, constant)
 
     def at(self, base: str, *terms: tuple[Where, int], unit: str | None = None) -> str:
-        """Pointer base + sum of index * stride.
-
-        Parameters
-        ----------
-        base : str
-            Pointer.
-        *terms : (int or Index, int)
-        unit : str, optional
-            LLVM type the strides count; the vector type when left out.
-
-        Returns
-        -------
-        str
-        """
+        """Pointer base + sum of index * stride."""
         unit, where = unit or self.vector, self.index(*terms)
         if isinstance(where, Index):
             base = self.new(f"getelementptr {unit}, ptr {base}, i64 {where.value}")
@@ -307,20 +209,7 @@ class Builder:
         return self.new(f"getelementptr {unit}, ptr {base}, i64 {where}") if where else base
 
     def load(self, pointer: str, offset: int = 0, dtype: DTypeLike | None = None) -> str:
-        """Load the vector at pointer + offset.
-
-        Parameters
-        ----------
-        pointer : str
-        offset : int
-            In vectors.
-        dtype : dtype, optional
-            Of the numbers there, which may be smaller; that of the vectors when left out.
-
-        Returns
-        -------
-        str
-        """
+        """Load the vector at pointer + offset."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         there, align = self.vector_of(dtype), self.lanes * dtype.itemsize
         loaded = self.new(f"load {there}, ptr {self.at(pointer, (offset, 1), unit=there)}, align {align}")
@@ -331,18 +220,7 @@ class Builder:
         self.emit(f"store {self.vector} {value}, ptr {self.at(pointer, (offset, 1))}, align {self.nbytes}")
 
     def masked_load(self, pointer: str, mask: str) -> str:
-        """Load a vector that may start anywhere; lanes outside of a mask are zero, and their memory is not read.
-
-        Parameters
-        ----------
-        pointer : str
-        mask : str
-            A vector of i1.
-
-        Returns
-        -------
-        str
-        """
+        """Load a vector that may start anywhere; lanes outside of a mask are zero, and their memory is not read."""
         name, masks = f"@llvm.masked.load.{self.suffix}.p0", f"<{self.lanes} x i1>"
         self.declare(f"declare {self.vector} {name}(ptr, i32, {masks}, {self.vector})")
         where = f"ptr {pointer}, i32 {self.dtype.itemsize}, {masks} {mask}"
@@ -356,19 +234,7 @@ class Builder:
         self.emit(f"call void {name}({self.vector} {value}, {where})")
 
     def load_fiber(self, pointer: str, stride: int, n: int) -> list[str]:
-        """Load n vectors.
-
-        Parameters
-        ----------
-        pointer : str
-        stride : int
-            Vectors from one to the next.
-        n : int
-
-        Returns
-        -------
-        list of str
-        """
+        """Load n vectors."""
         return [self.load(pointer, i * stride) for i in range(n)]
 
     def store_fiber(self, fiber: Sequence[str], pointer: str, stride: int) -> None:
@@ -377,45 +243,18 @@ class Builder:
             self.store(value, pointer, i * stride)
 
     def load_scalar(self, table: str, *terms: tuple[Where, int]) -> str:
-        """Load a number of a table to all lanes.
-
-        Parameters
-        ----------
-        table : str
-        *terms : (int or Index, int)
-            See `Builder.index`.
-
-        Returns
-        -------
-        str
-        """
+        """Load a number of a table to all lanes."""
         return self.broadcast(self.at(table, *terms, unit=self.real))
 
     def load_index(self, table: str, index: Index) -> Index:
-        """Load an entry of an index table.
-
-        Parameters
-        ----------
-        table : str
-        index : Index
-
-        Returns
-        -------
-        Index
-        """
+        """Load an entry of an index table."""
         pointer = self.at(table, (index, 1), unit="i32")
         return Index(self.new(f"zext i32 {self.new(f'load i32, ptr {pointer}')} to i64"))
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
     def count_flops(self, flops: int) -> None:
-        """Count operations that are written here.
-
-        Parameters
-        ----------
-        flops : int
-            Per lane.
-        """
+        """Count operations that are written here."""
         self.flops += flops * self.trips
 
     def _binary(self, op: str, a: Operand, b: Operand) -> str:
@@ -423,16 +262,7 @@ class Builder:
         return self.new(f"{op} contract {self.vector} {self.operand(a)}, {self.operand(b)}")
 
     def add(self, a: Operand, b: Operand) -> str:
-        """Sum of two vectors or numbers.
-
-        Parameters
-        ----------
-        a, b : str or float
-
-        Returns
-        -------
-        str
-        """
+        """Sum of two vectors or numbers."""
         return self._binary("fadd", a, b)
 
     def sub(self, a: Operand, b: Operand) -> str:
@@ -452,31 +282,11 @@ class Builder:
         return self.new(f"fneg {self.vector} {self.operand(a)}")
 
     def fma(self, a: Operand, b: Operand, c: str | None) -> str:
-        """Product and sum a * b + c, rounded once; a * b if c is None.
-
-        Parameters
-        ----------
-        a, b : str or float
-        c : str or None
-
-        Returns
-        -------
-        str
-        """
+        """Product and sum a * b + c, rounded once; a * b if c is None."""
         return self.mul(a, b) if c is None else self.call("fma", a, b, c, flops=2)
 
     def dot(self, pairs: Iterable[tuple[Operand, Operand]]) -> str:
-        """Sum of products, at least one.
-
-        Parameters
-        ----------
-        pairs : iterable of (str or float, str or float)
-            What is loaded for a pair is loaded when it is its turn.
-
-        Returns
-        -------
-        str
-        """
+        """Sum of products, at least one."""
         total: str | None = None
         for a, b in pairs:
             total = self.fma(a, b, total)
@@ -484,36 +294,14 @@ class Builder:
         return total
 
     def call(self, intrinsic: str, *operands: Operand, flops: int = 1) -> str:
-        """Call an LLVM intrinsic on vectors.
-
-        Parameters
-        ----------
-        intrinsic : str
-        *operands : str or float
-        flops : int
-            Operations that it counts for.
-
-        Returns
-        -------
-        str
-        """
+        """Call an LLVM intrinsic on vectors."""
         name = f"@llvm.{intrinsic}.{self.suffix}"
         self.declare(f"declare {self.vector} {name}({', '.join([self.vector] * len(operands))})")
         self.count_flops(flops)
         return self.new(f"call {self.vector} {name}({', '.join(f'{self.vector} {self.operand(x)}' for x in operands)})")
 
     def sum_of_lanes(self, value: str) -> str:
-        """Sum of the lanes of a vector.
-
-        Parameters
-        ----------
-        value : str
-
-        Returns
-        -------
-        str
-            A double.
-        """
+        """Sum of the lanes of a vector."""
         name = f"@llvm.vector.reduce.fadd.{self.suffix}"
         self.declare(f"declare {self.real} {name}({self.real}, {self.vector})")
         found = self.new(f"call reassoc {self.real} {name}({self._number(0.0)}, {self.vector} {value})")
@@ -523,17 +311,7 @@ class Builder:
 
     @contextmanager
     def loop(self, n: int | str, start: str = "0") -> Iterator[Index]:
-        """A loop from start to n, at least once; where n is not a number, its work is counted for one trip.
-
-        Parameters
-        ----------
-        n : int or str
-        start : str
-
-        Yields
-        ------
-        Index
-        """
+        """A loop from start to n, at least once; where n is not a number, its work is counted for one trip."""
         self._count += 1
         k, before, trips = self._count, self._block, self.trips
         self.emit(f"br label %L{k}")
@@ -553,18 +331,10 @@ class Builder:
 
     @contextmanager
     def turns(self, shared: int) -> Iterator[tuple[Index, Index]]:
-        """Run over the groups and applications of a kernel's `ARGUMENTS`: some groups in a row, for all applications.
+        """Run over the groups and applications of a kernel's `ARGUMENTS`: some groups in a row, for all
+        applications.
 
         Rows of memory are read in long pieces then, and what applications share is read again out of the cache.
-
-        Parameters
-        ----------
-        shared : int
-            Bytes of a group that all applications read.
-
-        Yields
-        ------
-        application, group : Index
         """
         few = max(1, _SHARED // max(shared, 1))
         one, span = self.new("icmp eq i64 %components, 1"), self.new("sub nsw i64 %g1, %g0")
@@ -580,16 +350,7 @@ class Builder:
 
     @contextmanager
     def each(self, n: int) -> Iterator[Where]:
-        """Run over 0 .. n - 1: a loop, unless n is 1.
-
-        Parameters
-        ----------
-        n : int
-
-        Yields
-        ------
-        int or Index
-        """
+        """Run over 0 .. n - 1: a loop, unless n is 1."""
         if n == 1:
             yield 0
         else:
@@ -599,21 +360,7 @@ class Builder:
     def reduce(
         self, n: int | str, start: Sequence[Operand], body: Callable[[Index, list[str]], Sequence[str]]
     ) -> list[str]:
-        """A loop over 0 .. n - 1 that carries vectors in registers.
-
-        Parameters
-        ----------
-        n : int or str
-        start : sequence of str or float
-            Values before the first trip.
-        body : callable
-            (index, values) -> values after the trip.
-
-        Returns
-        -------
-        list of str
-            Values after the last trip.
-        """
+        """A loop over 0 .. n - 1 that carries vectors in registers."""
         self._count += 1
         names = [f"%c{self._count}_{i}" for i in range(len(start))]
         before = self._block

@@ -17,13 +17,7 @@ from .line import Array, Fiber, product
 
 
 def write_kronecker(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem; see `write_affine`.
-
-    Raises
-    ------
-    NotSuitable
-        As `check_kronecker`.
-    """
+    """Write the kernel of a problem; see `write_affine`."""
     check_kronecker(problem)
     S = matrices_of_directions(problem.tabulation, problem.form.test_gradient)
     N, n, arrays, solid = functions_of(problem), problem.n_modes, S.shape[1], len(S) == 3

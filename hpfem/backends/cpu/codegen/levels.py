@@ -32,17 +32,7 @@ class Group:
 
 
 def groups(tree: ModeTree, level: int) -> list[Group]:
-    """Nodes of a level by the functions of their children.
-
-    Parameters
-    ----------
-    tree : ModeTree
-    level : int
-
-    Returns
-    -------
-    list of Group
-    """
+    """Nodes of a level by the functions of their children."""
     start, count = tree.start[level], tree.count[level]
     first = np.cumsum(count) - count
     rows, which = np.unique(np.column_stack([start, count]), axis=0, return_inverse=True)
@@ -77,17 +67,7 @@ class Integers:
 
 
 def shared_leaves(tree: ModeTree) -> tuple[Indices, Indices, Indices]:
-    """Leaves of modes that have several.
-
-    Parameters
-    ----------
-    tree : ModeTree
-
-    Returns
-    -------
-    tuple of ndarray
-        First leaf of every mode, [n_modes]; then, of every further leaf of a mode, that leaf and the first one.
-    """
+    """Leaves of modes that have several."""
     first = np.unique(tree.leaf_to_mode, return_index=True)[1]
     others = np.setdiff1d(np.arange(tree.n_leaves), first)
     return first, others, first[tree.leaf_to_mode[others]]

@@ -55,21 +55,7 @@ def product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[str] | 
 
 
 def table_product(b: Builder, table: str, source: str, n_in: int, n_out: int) -> Fiber:
-    """Product of a matrix with vectors, both in memory, results in registers.
-
-    Parameters
-    ----------
-    b : Builder
-    table : str
-        Pointer to the matrix by columns, [n_in, n_out].
-    source : str
-        Pointer to the vectors, [n_in].
-    n_in, n_out : int
-
-    Returns
-    -------
-    list of str, [n_out]
-    """
+    """Product of a matrix with vectors, both in memory, results in registers; -> [n_out]."""
 
     def column(j: Index, sums: list[str]) -> list[str]:
         x = b.load(b.at(source, (j, 1)))
@@ -213,50 +199,17 @@ class Line:
         return _Halves(out_even, out_odd)
 
     def apply(self, b: Builder, xs: Sequence[str]) -> Fiber:
-        """Product matrix @ xs.
-
-        Parameters
-        ----------
-        b : Builder
-        xs : sequence of str, [n_in]
-
-        Returns
-        -------
-        list of str, [n_out]
-        """
+        """Product matrix @ xs; xs [n_in] -> [n_out]."""
         return _join(b, self._halves(b, xs)) if self.has_parity else product(b, self.matrix, xs)
 
     def test(self, b: Builder, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
-        """Product matrix.T @ xs (+ onto).
-
-        Parameters
-        ----------
-        b : Builder
-        xs : sequence of str, [n_out]
-        onto : sequence of str, [n_in], optional
-
-        Returns
-        -------
-        list of str, [n_in]
-        """
+        """Product matrix.T @ xs (+ onto); xs [n_out], onto [n_in] -> [n_in]."""
         if not self.has_parity:
             return product(b, self.matrix.T, xs, onto)
         return self._test_halves(b, _split(b, xs), onto)
 
     def apply_and_differentiate(self, b: Builder, derivative: Line, xs: Sequence[str]) -> tuple[Fiber, Fiber]:
-        """Values at the points, and the derivatives of these.
-
-        Parameters
-        ----------
-        b : Builder
-        derivative : Line
-            Differentiation matrix.
-        xs : sequence of str, [n_in]
-
-        Returns
-        -------
-        tuple of list of str, [n_out]
-        """
+        """Values at the points, and the derivatives of these; xs [n_in] -> [n_out]."""
         if self.has_parity and derivative.mirrors:
             halves = self._halves(b, xs)
             return _join(b, halves), _join(b, derivative._apply_halves(b, halves))
@@ -264,18 +217,8 @@ class Line:
         return values, derivative.apply(b, values)
 
     def test_differentiated(self, b: Builder, derivative: Line, values: Sequence[str], fluxes: Sequence[str]) -> Fiber:
-        """Test values, and fluxes by derivatives: transpose of `Line.apply_and_differentiate`.
-
-        Parameters
-        ----------
-        b : Builder
-        derivative : Line
-            Differentiation matrix.
-        values, fluxes : sequence of str, [n_out]
-
-        Returns
-        -------
-        list of str, [n_in]
+        """Test values, and fluxes by derivatives: transpose of `Line.apply_and_differentiate`; values, fluxes
+        [n_out] -> [n_in].
         """
         if self.has_parity and derivative.mirrors:
             halves = derivative._test_split(b, _split(b, fluxes), _split(b, values))

@@ -90,17 +90,7 @@ def _tiles(factor: csr_array) -> tuple[list[Tile], bool, bool]:
 
 
 def steps_of(factors: Sequence[csr_array]) -> list[Step]:
-    """Cut a product of matrices into steps.
-
-    Parameters
-    ----------
-    factors : sequence of csr_array, [n, n]
-
-    Returns
-    -------
-    list of Step
-        In the order in which they are done.
-    """
+    """Cut a product of matrices into steps; factors [n, n]."""
     n, source = factors[0].shape[0], 0
     written, seen = np.zeros((2, n), dtype=np.int64)
     found: dict[tuple[int, bool, int, int, int, int], list[tuple[Indices, Indices, int]]] = {}
@@ -125,19 +115,7 @@ def steps_of(factors: Sequence[csr_array]) -> list[Step]:
 
 
 def packed(factors: Sequence[csr_array], steps: Sequence[Step], dtype: DTypeLike) -> NDArray[Any]:
-    """Entries of factors in the order in which their kernel reads them.
-
-    Parameters
-    ----------
-    factors : sequence of csr_array, [n, n]
-    steps : list of Step
-        `steps_of` these, or of others with the same zeros.
-    dtype : dtype
-
-    Returns
-    -------
-    ndarray
-    """
+    """Entries of factors in the order in which their kernel reads them; factors [n, n]."""
     parts = [np.empty((len(step.rows), step.columns.shape[1], step.rows.shape[1]), dtype) for step in steps]
     for number, factor in enumerate(factors):
         dense = factor.toarray()
@@ -148,21 +126,7 @@ def packed(factors: Sequence[csr_array], steps: Sequence[Step], dtype: DTypeLike
 
 
 def write_matrix(n: int, steps: Sequence[Step], lanes: int, dtype: DTypeLike) -> Program:
-    """Write the kernel of all matrices of the same steps; `packed` ones are its `geometry`.
-
-    Parameters
-    ----------
-    n : int
-        Rows.
-    steps : sequence of Step
-    lanes : int
-        Elements of a group.
-    dtype : dtype
-
-    Returns
-    -------
-    Program
-    """
+    """Write the kernel of all matrices of the same steps; `packed` ones are its `geometry`."""
     b, last = Builder(lanes, dtype), steps[-1].target if steps else 0
     write_indexed_reader(b, "read_modes", n, None)
     write_indexed_writer(b, "write_modes", n, None)

@@ -23,13 +23,7 @@ _ENTRIES = 200
 
 
 def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem; see `write_affine`.
-
-    Raises
-    ------
-    NotSuitable
-        As `check_orthogonal`.
-    """
+    """Write the kernel of a problem; see `write_affine`."""
     check_orthogonal(problem)
     B, D = orthogonal_matrices(problem.tabulation.basis)
     n, dim, count = problem.n_modes, *D.shape[:2]

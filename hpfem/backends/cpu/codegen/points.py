@@ -18,24 +18,8 @@ _INLINED = 40
 def at_points(
     ctx: Context, outer: Where, values: Sequence[Fiber], derivatives: Sequence[Sequence[Fiber]]
 ) -> tuple[list[Fiber], list[list[Fiber]]]:
-    """Apply the pointwise function along a fiber, or what stands in its place.
-
-    Parameters
-    ----------
-    ctx : Context
-    outer : int or Index
-        Number of the fiber.
-    values : sequence of fibers, [component]
-        Empty if the function does not take them.
-    derivatives : sequence of fibers, [component][direction]
-        By eta; empty likewise.
-
-    Returns
-    -------
-    tested : list of fibers, [component]
-        What multiplies the test value, or the result; empty fibers if there is no such thing.
-    fluxes : list of fibers, [component][direction]
-        What multiplies the test function's derivatives; empty likewise.
+    """Apply the pointwise function along a fiber, or what stands in its place; values, derivatives [component] ->
+    tested [component], fluxes [component].
     """
     tested: list[Fiber] = [[] for _ in range(ctx.form.components)]
     fluxes: list[list[Fiber]] = [[[] for _ in range(ctx.dim)] for _ in tested]
@@ -53,23 +37,7 @@ def at_points(
 def at_point(
     ctx: Context, outer: Where, k: int, values: Fiber, derivatives: list[Fiber]
 ) -> list[tuple[list[str], list[str]]]:
-    """What tests value and derivatives at point k of a fiber.
-
-    Parameters
-    ----------
-    ctx : Context
-    outer : int or Index
-        Number of the fiber.
-    k : int
-    values : list of str, [component]
-    derivatives : list of list of str, [component][direction]
-        By eta.
-
-    Returns
-    -------
-    list of (list of str, list of str)
-        Per component, one number or none and one per direction or none.
-    """
+    """What tests value and derivatives at point k of a fiber; values, derivatives [component]."""
     b, factors, trace = ctx.b, ctx.factors, ctx.trace
     if trace is None:
         if ctx.form.test_gradient:

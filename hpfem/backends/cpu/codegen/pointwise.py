@@ -17,17 +17,7 @@ _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
 def field_inputs(trace: Trace | None) -> list[tuple[str, int]]:
-    """Field components that a pointwise function uses, in the order in which kernels take them.
-
-    Parameters
-    ----------
-    trace : Trace or None
-
-    Returns
-    -------
-    list of (str, int)
-        Name and component.
-    """
+    """Field components that a pointwise function uses, in the order in which kernels take them."""
     return sorted((key[1], key[2]) for key in trace.inputs if key[0] == "field") if trace else []
 
 
@@ -37,18 +27,7 @@ def parameter_inputs(trace: Trace | None) -> list[str]:
 
 
 def load_parameters(b: Builder, trace: Trace | None) -> dict[str, str]:
-    """Load the parameters of a pointwise function.
-
-    Parameters
-    ----------
-    b : Builder
-    trace : Trace or None
-
-    Returns
-    -------
-    dict
-        Name -> vector.
-    """
+    """Load the parameters of a pointwise function."""
     names = enumerate(parameter_inputs(trace))
     return {name: b.load_scalar("%parameters", (i, 1)) for i, name in names}
 
@@ -145,13 +124,7 @@ class CalledExpressions:
         return float(node.payload) if node.op == "const" else self._found[node.index]
 
     def call(self, source: Callable[[tuple[Any, ...]], str]) -> None:
-        """Call the function.
-
-        Parameters
-        ----------
-        source : callable
-            Key of an input -> its vector.
-        """
+        """Call the function."""
         b = self._b
         arguments = ", ".join([f"{b.vector} {source(key)}" for key in self._trace.inputs])
         b.count_flops(self._flops)

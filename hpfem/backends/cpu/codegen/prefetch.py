@@ -14,22 +14,7 @@ _DISTANCE = 32 << 10
 
 
 def input_streams(b: Builder, n: int, components: int, indexed: bool) -> list[int]:
-    """How much of the numbers that a group takes lies in a row: themselves, or their indices.
-
-    Parameters
-    ----------
-    b : Builder
-    n : int
-        Numbers of a component of an element.
-    components : int
-        That are taken together.
-    indexed : bool
-
-    Returns
-    -------
-    list of int
-        Bytes of a group, for every row.
-    """
+    """How much of the numbers that a group takes lies in a row: themselves, or their indices."""
     return [n * b.lanes * INDEX_BYTES] if indexed else [n * b.nbytes] * components
 
 
@@ -50,14 +35,7 @@ class Prefetch:
         self._calls = 0
 
     def start(self, group: Index, rows: Sequence[str]) -> None:
-        """Go to a group of elements, and to an application to some of its components.
-
-        Parameters
-        ----------
-        group : Index
-        rows : sequence of str
-            Pointers to the rows of memory, those that are read first.
-        """
+        """Go to a group of elements, and to an application to some of its components."""
         # Far enough for memory to answer.
         ahead = max(1, min(_DISTANCE // max(sum(self._streams), 1), 16))
         following = Index(group.value, ahead)
@@ -72,13 +50,7 @@ class Prefetch:
             self._b.lines.append("")
 
     def finish(self) -> list[str]:
-        """Write the shares of all calls.
-
-        Returns
-        -------
-        list of str
-            Lines for the head of the function.
-        """
+        """Write the shares of all calls."""
         if not self._streams:
             return []
         b = self._b

@@ -22,13 +22,7 @@ def _second(ctx: Context, c: int) -> str:
 
 
 def evaluate_columns(ctx: Context, c: int) -> None:
-    """Evaluate fibers along eta_1 of a component: values, and their derivative if rows want it.
-
-    Parameters
-    ----------
-    ctx : Context
-    c : int
-    """
+    """Evaluate fibers along eta_1 of a component: values, and their derivative if rows want it."""
     b, plane, functions, from_modes = ctx.b, ctx.plane, ctx.root, ctx.from_modes
     differentiate = ctx.form.trial_gradient and ctx.dim > 1
     if from_modes:
@@ -85,12 +79,7 @@ def _test_nodes(ctx: Context, c: int) -> None:
 
 
 def row_pass(ctx: Context) -> None:
-    """Run over the rows of the last direction: plane by plane where there are three directions.
-
-    Parameters
-    ----------
-    ctx : Context
-    """
+    """Run over the rows of the last direction: plane by plane where there are three directions."""
     b, form = ctx.b, ctx.form
     row = _derivative_row if ctx.trace is None and not form.to_modes else _weak_row
     if ctx.dim == 1:

@@ -12,13 +12,7 @@ WORDS = 1 + len(_TYPES)
 
 
 def write_sequence() -> str:
-    """Write a kernel that makes calls %g0 to %g1 of those at %in, [calls, WORDS].
-
-    Returns
-    -------
-    str
-        A module with the function `run`, which takes `ARGUMENTS`.
-    """
+    """Write a kernel that makes calls %g0 to %g1 of those at %in, [calls, WORDS]."""
     b = Builder(1, np.float64)
     with b.function("run", ARGUMENTS, internal=False), b.loop("%g1", "%g0") as call:
         first = b.new(f"mul nsw i64 {call.value}, {WORDS}")

@@ -22,12 +22,7 @@ from .tree import evaluate_tree, test_tree
 
 
 def column_pass(ctx: Context) -> None:
-    """Evaluate fibers along eta_1, apply the pointwise function, test: all in registers.
-
-    Parameters
-    ----------
-    ctx : Context
-    """
+    """Evaluate fibers along eta_1, apply the pointwise function, test: all in registers."""
     b, form, plane, functions = ctx.b, ctx.form, ctx.plane, ctx.root
     m = functions.stop - functions.start
     with ctx.fibers(ctx.rest[0]) as across:
@@ -62,23 +57,7 @@ def column_pass(ctx: Context) -> None:
 
 
 def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    lanes : int
-        Elements of a group.
-    prefetch : bool
-        Whether the next group's geometry, input and output are fetched while a group is worked on: for data out of
-        cache.
-    indexed : bool
-        See `Context`.
-
-    Returns
-    -------
-    Program
-    """
+    """Write the kernel of a problem."""
     ctx = Context(problem, lanes, prefetch, indexed)
     b = ctx.b
     write_transposes(ctx)

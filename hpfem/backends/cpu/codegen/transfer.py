@@ -20,12 +20,7 @@ _ROWS = 8
 
 
 def write_transposes(ctx: Context) -> None:
-    """Write the functions that transpose users' arrays.
-
-    Parameters
-    ----------
-    ctx : Context
-    """
+    """Write the functions that transpose users' arrays."""
     b, problem = ctx.b, ctx.problem
     first, transform = shared_leaves(ctx.tree)[0], problem.tabulation.basis.transform
     in_order = transform is not None or np.array_equal(first, np.arange(len(first)))
@@ -45,16 +40,7 @@ def write_transposes(ctx: Context) -> None:
 
 
 def call(ctx: Context, name: str, outside: str, inside: str) -> None:
-    """Call a function that transposes on the present group.
-
-    Parameters
-    ----------
-    ctx : Context
-    name : str
-        "read_input", "write_result" or "read_field".
-    outside, inside : str
-        Pointers to a user's array and to the scratch.
-    """
+    """Call a function that transposes on the present group."""
     where = f"i64 {ctx.group.value}, i64 %last"
     if ctx.indexed and name != "read_field":
         where = f"ptr {ctx.b.at('%codes', (ctx.group, ctx.problem.n_modes), unit=f'<{ctx.b.lanes} x i32>')}"
@@ -62,27 +48,7 @@ def call(ctx: Context, name: str, outside: str, inside: str) -> None:
 
 
 def component(ctx: Context, base: str, application: Index, components: int, c: int, numbers: int) -> str:
-    """Point at a component of those that an application takes or gives, in a user's array.
-
-    Parameters
-    ----------
-    ctx : Context
-    base : str
-        Pointer to the array.
-    application : Index
-        Number of the application.
-    components : int
-        That it takes or gives.
-    c : int
-        Component among these.
-    numbers : int
-        Of an element.
-
-    Returns
-    -------
-    str
-        Pointer.
-    """
+    """Point at a component of those that an application takes or gives, in a user's array."""
     b = ctx.b
     index = b.new(f"mul nsw i64 {application.value}, {components}")
     index = b.new(f"add nsw i64 {index}, {c}")
@@ -95,14 +61,7 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
 
 
 def start_group(ctx: Context, application: Index) -> None:
-    """Go to a group: its geometry, points and fields; begin to fetch what later groups take and give.
-
-    Parameters
-    ----------
-    ctx : Context
-    application : Index
-        Number of the application.
-    """
+    """Go to a group: its geometry, points and fields; begin to fetch what later groups take and give."""
     problem = ctx.problem
     ctx.factors.start_group(ctx.group)
     ctx.coordinates = ctx.b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
@@ -113,28 +72,14 @@ def start_group(ctx: Context, application: Index) -> None:
 
 
 def read_fields(ctx: Context) -> None:
-    """Read the fields of the pointwise function.
-
-    Parameters
-    ----------
-    ctx : Context
-    """
+    """Read the fields of the pointwise function."""
     for i, (name, c) in enumerate(field_inputs(ctx.trace)):
         source = ctx.b.new(f"load ptr, ptr {ctx.b.at('%fields', (i, 1), unit='ptr')}")
         call(ctx, "read_field", source, ctx.area("field", name, c, size=ctx.problem.n_points))
 
 
 def read_input(ctx: Context, application: Index, c: int) -> None:
-    """Read a component of the input: modes to leaves, or values at the points.
-
-    Parameters
-    ----------
-    ctx : Context
-    application : Index
-        Number of the application, which takes some components together.
-    c : int
-        Component among these.
-    """
+    """Read a component of the input: modes to leaves, or values at the points."""
     problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
     source = component(ctx, "%in", application, problem.coupled, c, problem.n_input)
     if not ctx.from_modes:
@@ -182,17 +127,7 @@ def _share(ctx: Context, leaves: str, scatter: bool) -> None:
 
 
 def multiply(ctx: Context, matrix: NDArray[np.floating[Any]], source: str, target: str, together: int = _ROWS) -> None:
-    """Store matrix @ source, a few rows at a time.
-
-    Parameters
-    ----------
-    ctx : Context
-    matrix : ndarray
-    source, target : str
-        Pointers to vectors.
-    together : int
-        Rows that are formed together.
-    """
+    """Store matrix @ source, a few rows at a time."""
     b, (rows, columns) = ctx.b, matrix.shape
     full, rest = divmod(rows, together)
     if full:

@@ -120,17 +120,7 @@ def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards
 
 
 def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
-    """Write a function that loads a group of elements into vectors.
-
-    Parameters
-    ----------
-    b : Builder
-    name : str
-        The function is `name(ptr outside, ptr inside, i64 g, i64 last)`.
-    layout : Layout
-    positions : str, optional
-        Index table: vector that each number goes to; in order when left out.
-    """
+    """Write a function that loads a group of elements into vectors."""
     _write(b, name, layout, positions, True)
 
 

@@ -13,16 +13,7 @@ def _chains(ctx: Context, k: int, value: bool, gradient: bool) -> list[str]:
 
 
 def evaluate_tree(ctx: Context, c: int, gradient: bool) -> None:
-    """Write the way from the leaves of a component to level 1.
-
-    Parameters
-    ----------
-    ctx : Context
-    c : int
-        Component.
-    gradient : bool
-        Whether derivatives of the basis are evaluated beside the value.
-    """
+    """Write the way from the leaves of a component to level 1."""
     b = ctx.b
     for k in range(ctx.dim - 1, 0, -1):
         outer, inner = ctx.block[k : k + 2]
@@ -39,16 +30,7 @@ def evaluate_tree(ctx: Context, c: int, gradient: bool) -> None:
 
 
 def test_tree(ctx: Context, c: int, value: bool, gradient: bool) -> None:
-    """Write the way from level 1 of a component to its leaves: the transpose of `evaluate_tree`.
-
-    Parameters
-    ----------
-    ctx : Context
-    c : int
-        Component.
-    value, gradient : bool
-        Whether the value and derivatives of the basis are tested with.
-    """
+    """Write the way from level 1 of a component to its leaves: the transpose of `evaluate_tree`."""
     b = ctx.b
     for k in range(1, ctx.dim):
         outer, inner = ctx.block[k : k + 2]

@@ -27,44 +27,16 @@ Update = tuple[str, Terms]
 
 
 def blocks_of(n: int) -> int:
-    """Number of blocks of a vector; the last one may be longer.
-
-    Parameters
-    ----------
-    n : int
-        Entries.
-
-    Returns
-    -------
-    int
-    """
+    """Number of blocks of a vector; the last one may be longer."""
     return max(1, n // BLOCK)
 
 
 def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
-    """Write a kernel that updates vectors, and sums up products of their entries, in one pass over blocks %g0 to %g1.
+    """Write a kernel that updates vectors, and sums up products of their entries, in one pass over blocks %g0 to
+    %g1.
 
     Vectors of %elements entries are at `VECTORS` and may start anywhere. The pass is made for each of %components rows
     of x0, %stride entries apart.
-
-    Parameters
-    ----------
-    updates : sequence of (str, terms)
-        A vector "x0", "x1", .. and the sum that it becomes, of terms such as "a0 x1", "-x2" or "x1 x3"; zero without
-        terms. They are made one after the other, with the new values of earlier ones.
-    sums : sequence of str
-        Products that are summed up, after the updates. The sums of each block are left at %scratch,
-        [row, block, sum] of float64.
-    lanes : int
-        Entries of a group.
-    unrolled : int
-        Groups of a trip, of which a vector has one at least.
-    dtype : dtype
-
-    Returns
-    -------
-    str
-        A module with the function `run`, which takes `ARGUMENTS`.
     """
     b = Builder(lanes, dtype)
     names = sorted({name.lstrip("-") for _, terms in (*updates, ("", sums)) for term in terms for name in term.split()})
@@ -164,18 +136,7 @@ def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int
 
 
 def write_move(take: bool, put: bool, dtype: DTypeLike) -> str:
-    """Write a kernel that copies entries %g0 to %g1: out[put[i]] = in[take[i]].
-
-    Parameters
-    ----------
-    take, put : bool
-        Whether there are such indices, i32 at %geometry and %codes; else entry i.
-    dtype : dtype
-
-    Returns
-    -------
-    str
-    """
+    """Write a kernel that copies entries %g0 to %g1: out[put[i]] = in[take[i]]."""
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         source, target = b.load_index("%geometry", i) if take else i, b.load_index("%codes", i) if put else i
@@ -198,14 +159,6 @@ def write_scatter(dtype: DTypeLike) -> str:
     """Write a kernel for entries %g0 to %g1 of each of %components rows: out[i] = +-in[code / 2], - for odd codes.
 
     Codes, i32, are at %codes; a row of the argument has %stride entries, and one of the result %elements.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    str
     """
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
@@ -221,14 +174,6 @@ def write_add(dtype: DTypeLike) -> str:
     """Write the transpose of `write_scatter` for one thread: for entries %g0 to %g1, out[code / 2] += +-in[i].
 
     The bits are those of `write_gather`.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    str
     """
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
@@ -250,14 +195,6 @@ def write_gather(dtype: DTypeLike) -> str:
     """Write the transpose of `write_scatter`: for %g0 to %g1, out[place[i]] += sum of +-in[code / 2].
 
     There is one code at least for each i. Places are at %geometry, the first of the codes at %points, both i32.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    str
     """
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
@@ -279,16 +216,6 @@ def write_rows(add: bool, dtype: DTypeLike) -> str:
     """Write a kernel for the rows %g0 to %g1 of a sparse matrix: out[%codes[i]] = sum of entries * in[column].
 
     Rows have one entry at least: entries are at %geometry, starts of rows at %points, columns at %fields, both i32.
-
-    Parameters
-    ----------
-    add : bool
-        Whether products are added to what is there.
-    dtype : dtype
-
-    Returns
-    -------
-    str
     """
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
@@ -305,18 +232,7 @@ def write_rows(add: bool, dtype: DTypeLike) -> str:
 
 
 def write_panels(lanes: int, dtype: DTypeLike) -> str:
-    """Write a kernel for the panels %g0 to %g1 of a dense matrix: columns of x M, %stride rows of lanes each.
-
-    Parameters
-    ----------
-    lanes : int
-        Columns of a panel; panels lie one after the other at %geometry.
-    dtype : dtype
-
-    Returns
-    -------
-    str
-    """
+    """Write a kernel for the panels %g0 to %g1 of a dense matrix: columns of x M, %stride rows of lanes each."""
     b = Builder(lanes, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as panel:
         first = b.new(f"mul nsw i64 {panel.value}, %stride")

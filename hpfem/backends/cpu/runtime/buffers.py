@@ -13,17 +13,7 @@ _ALIGNMENT = 4096
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Make an uninitialised array that starts at a page.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-
-    Returns
-    -------
-    ndarray
-    """
+    """Make an uninitialised array that starts at a page."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(nbytes + _ALIGNMENT, dtype=np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT

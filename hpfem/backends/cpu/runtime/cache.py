@@ -24,28 +24,12 @@ _LOADED: dict[str, Code] = {}
 
 
 def kernel_cache() -> Cache:
-    """Folder of compiled kernels.
-
-    Returns
-    -------
-    Cache
-    """
+    """Folder of compiled kernels."""
     return Cache(cache_folder("kernels"), ".kernel", code=True, limit=LIMIT)
 
 
 def compiled(text: str, target: Target) -> Code:
-    """The functions of a module: from memory, from the cache folder, or compiled now.
-
-    Parameters
-    ----------
-    text : str
-        A module in LLVM IR.
-    target : Target
-
-    Returns
-    -------
-    Code
-    """
+    """The functions of a module: from memory, from the cache folder, or compiled now."""
     name = _key(text, target)
     with LOCK:
         if name not in _LOADED:

@@ -40,17 +40,7 @@ class CpuFunction:
         self._names, self._components = parameter_inputs(trace), len(trace.value or ())
 
     def __call__(self, x: Array, parameters: dict[str, float]) -> Array:
-        """Evaluate.
-
-        Parameters
-        ----------
-        x : ndarray, [D, ...]
-        parameters : dict
-
-        Returns
-        -------
-        ndarray, [components, ...]
-        """
+        """Evaluate; x [D, ...] -> [components, ...]."""
         out = np.empty((self._components, *x.shape[1:]))
         if x[0].size < self._lanes:
             enough = np.repeat(x.reshape(len(x), -1), self._lanes, axis=1)
@@ -71,14 +61,5 @@ class CpuFunction:
 
 
 def function_of(trace: Trace) -> CpuFunction | None:
-    """Compile a function, if that is faster than NumPy.
-
-    Parameters
-    ----------
-    trace : Trace
-
-    Returns
-    -------
-    CpuFunction or None
-    """
+    """Compile a function, if that is faster than NumPy."""
     return CpuFunction(trace) if all(node.op in _LANES for node in trace.live) else None

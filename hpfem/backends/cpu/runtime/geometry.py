@@ -24,47 +24,14 @@ Array = NDArray[np.floating[Any]]
 def stored_factors(
     geometry: BlockGeometry, kind: str, dtype: DTypeLike, lanes: int, direction: int, target: Target
 ) -> Array:
-    """Make factors in the order in which a kernel reads them.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-    kind : str
-        See `hpfem.geometry.block_geometry`.
-    dtype : dtype
-        Of the factors, which are computed in float64.
-    lanes : int
-        Of the kernel.
-    direction : int
-        Of the fibers along which the kernel visits points.
-    target : Target
-
-    Returns
-    -------
-    ndarray, [group, point, factor, lane]
-        Points fiber by fiber; one for affine factors and maps. Zeros past the last element, of maps that element's.
-    """
+    """Make factors in the order in which a kernel reads them; -> [group, point, factor, lane]."""
     out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
     _write(geometry, kind, direction, target, out)
     return out
 
 
 def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direction: int, target: Target) -> Array:
-    """Make what kernels with scaled factors read; see `stored_factors`.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-    dtype : dtype
-    lanes : int
-    direction : int
-    target : Target
-
-    Returns
-    -------
-    ndarray, [group, number, lane]
-        The scales of all points, then the map.
-    """
+    """Make what kernels with scaled factors read; see `stored_factors`; -> [group, number, lane]."""
     n_points, n, n_map = geometry.n_points("scale"), geometry.n_factors("scale"), geometry.n_factors("map")
     out = aligned((-(-geometry.n_elements // lanes), n_points * n + n_map, lanes), dtype)
     _write(geometry, "scale", direction, target, out[:, : n_points * n].reshape(-1, n_points, n, lanes))

@@ -109,23 +109,11 @@ class GroupKernel:
         self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data
 
     def take_scratch(self) -> tuple[Array, int]:
-        """Scratch for a thread until it is given back.
-
-        Returns
-        -------
-        ndarray
-        int
-            Its address.
-        """
+        """Scratch for a thread until it is given back."""
         return self._scratch.take(self._new_scratch)
 
     def give_scratch(self, scratch: tuple[Array, int]) -> None:
-        """Give back what `take_scratch` gave.
-
-        Parameters
-        ----------
-        scratch : (ndarray, int)
-        """
+        """Give back what `take_scratch` gave."""
         self._scratch.give(scratch)
 
     def _new_scratch(self) -> tuple[Array, int]:
@@ -139,44 +127,15 @@ class GroupKernel:
         """Addresses of geometry, points, fields and parameters as they are now, and what is there.
 
         Where `changes` is not true they stay.
-
-        Returns
-        -------
-        addresses : tuple of int
-        used : object
-            To be held for as long as the kernel runs.
         """
         return (0, 0, 0, 0), None
 
     def applied(self, components: int) -> int:
-        """Count how often it is applied to a field of so many components.
-
-        Parameters
-        ----------
-        components : int
-
-        Returns
-        -------
-        int
-        """
+        """Count how often it is applied to a field of so many components."""
         return components
 
     def call(self, shape: tuple[int, int], given: int) -> tuple[tuple[int, ...], Any]:
-        """A call for `codegen.sequence`, of all groups, between global vectors.
-
-        Parameters
-        ----------
-        shape : tuple of int
-            Of both.
-        given : int
-            Address of the first one; that of the other one is left to be filled in.
-
-        Returns
-        -------
-        words : tuple of int
-        used : object
-            To be held for as long as the call is made.
-        """
+        """A call for `codegen.sequence`, of all groups, between global vectors."""
         (components, stride), (addresses, used), scratch = shape, self.inputs(), self._new_scratch()
         counts = 0, self.groups, self._n_elements, self.applied(components)
         words = self.code.address, *counts, given, 0, *addresses, scratch[1], self._codes_at, stride
@@ -353,17 +312,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         return CpuKernel(self.problem, "diagonal", self.target, self)
 
     def indexed(self, codes: NDArray[np.int32]) -> CpuKernel:
-        """The same on global vectors, with the same geometry.
-
-        Parameters
-        ----------
-        codes : ndarray of int32, [groups, n_modes, lanes]
-
-        Returns
-        -------
-        CpuKernel
-            For `call`.
-        """
+        """The same on global vectors, with the same geometry; codes [groups, n_modes, lanes]."""
         return CpuKernel(self.problem, self.strategy, self.target, self, codes)
 
     def apply(self, source: Array, out: Array) -> None:

@@ -25,19 +25,7 @@ _STREAMS = 8
 
 
 def best_seconds(function: Callable[[], None], seconds: float) -> float:
-    """Time repeated calls, at least five.
-
-    Parameters
-    ----------
-    function : callable
-    seconds : float
-        How long to measure, about.
-
-    Returns
-    -------
-    float
-        Seconds of the shortest.
-    """
+    """Time repeated calls, at least five."""
     function()
     best, start, calls = float("inf"), time.perf_counter(), 0
     while calls < 5 or time.perf_counter() - start < seconds:
@@ -65,21 +53,7 @@ def _best_run(b: Builder, trips: int, vectors: int, repeat: int, seconds: float,
 
 
 def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1, threads: int = 1) -> float:
-    """Measure fused multiply-adds in registers.
-
-    Parameters
-    ----------
-    dtype : dtype
-    seconds : float
-        How long to measure.
-    threads : int
-        That work at once.
-
-    Returns
-    -------
-    float
-        Operations per second, two per multiply-add, of all threads together.
-    """
+    """Measure fused multiply-adds in registers."""
     b = Builder(host().lanes(dtype), dtype)
     with b.function("run", ARGUMENTS, internal=False):
         factor = b.load("%in")
@@ -94,22 +68,7 @@ def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1, threads: in
 
 
 def measure_read(nbytes: int, seconds: float = 0.2, threads: int = 1) -> float:
-    """Measure reading an array.
-
-    Parameters
-    ----------
-    nbytes : int
-        Size of each thread's array: smaller than a cache measures the cache.
-    seconds : float
-        How long to measure.
-    threads : int
-        That work at once.
-
-    Returns
-    -------
-    float
-        Bytes per second, of all threads together.
-    """
+    """Measure reading an array."""
     b = Builder(host().lanes(np.float64), np.float64)
     with b.function("run", ARGUMENTS, internal=False):
         # g1 trips over blocks of _STREAMS vectors
@@ -125,20 +84,7 @@ def measure_read(nbytes: int, seconds: float = 0.2, threads: int = 1) -> float:
 
 
 def measure_cores(dtype: DTypeLike, size: int, quick: bool) -> Roofline:
-    """Measure multiply-adds in registers and reading memory, of all threads together.
-
-    Parameters
-    ----------
-    dtype : dtype
-    size : int
-        Bytes to read.
-    quick : bool
-        As for `Backend.measure_limits`.
-
-    Returns
-    -------
-    Roofline
-    """
+    """Measure multiply-adds in registers and reading memory, of all threads together."""
     seconds, threads = 0.05 if quick else 0.3, thread_count()
     fma, read = measure_fma(dtype, seconds, threads), measure_read(size, seconds, threads)
     return Roofline(read, fma, {"fma": fma, "compiled_read": read})

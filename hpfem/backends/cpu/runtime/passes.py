@@ -23,19 +23,7 @@ _DOUBLES = _TYPES["d"]
 
 @cache
 def code_of(write: Callable[..., str], *arguments: Any) -> Code:
-    """Code for this processor, compiled once.
-
-    Parameters
-    ----------
-    write : callable
-        Of `codegen.vectors` and the like.
-    *arguments
-        Its own.
-
-    Returns
-    -------
-    Code
-    """
+    """Code for this processor, compiled once."""
     return compiled(write(*arguments), host())
 
 
@@ -55,17 +43,7 @@ class Pass:
         self._codes: dict[Any, Code] = {}
 
     def code(self, n: int, dtype: DTypeLike) -> Code:
-        """Code for vectors of a size.
-
-        Parameters
-        ----------
-        n : int
-        dtype : dtype
-
-        Returns
-        -------
-        Code
-        """
+        """Code for vectors of a size."""
         lanes = host().lanes(dtype)
         wide = n >= lanes * UNROLLED
         key = wide, dtype
@@ -75,20 +53,7 @@ class Pass:
         return self._codes[key]
 
     def __call__(self, vectors: Sequence[Array], numbers: Sequence[float] = (), rows: int = 1) -> list[list[float]]:
-        """Run.
-
-        Parameters
-        ----------
-        vectors : sequence of ndarray, [n]
-            Without gaps, of one type; the first one is [rows, n] where there are several rows.
-        numbers : sequence of float
-        rows : int
-
-        Returns
-        -------
-        list of list of float, [rows][sums]
-            Empty without sums.
-        """
+        """Run; vectors [n] -> [rows]."""
         n, dtype = vectors[-1].size, vectors[-1].dtype
         if not n:
             return [[0.0] * self._sums] * rows
@@ -107,19 +72,7 @@ class Pass:
 
 
 def run_code(code: Code, groups: int, arguments: Sequence[int], numbers: int, held: object) -> None:
-    """Run code for groups of a vector, on several threads if it takes long.
-
-    Parameters
-    ----------
-    code : Code
-    groups : int
-    arguments : sequence of int
-        Those of `codegen.ir.ARGUMENTS` after the first two.
-    numbers : int
-        Numbers that it reads.
-    held : object
-        The arrays behind the addresses.
-    """
+    """Run code for groups of a vector, on several threads if it takes long."""
     bounds = shares(groups, OPERATIONS_PER_NUMBER * numbers, THREAD_FLOPS)
     if len(bounds) > 2:
         run_all([partial(_run, held, code, first, last, *arguments) for first, last in pairwise(bounds)])

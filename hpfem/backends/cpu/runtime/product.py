@@ -161,22 +161,7 @@ class CpuProduct:
         self._pools: dict[int, Pool[_Alone]] = {}
 
     def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE, scale: Array | None = None) -> Any:
-        """Apply to a vector.
-
-        Parameters
-        ----------
-        vector : ndarray or Recorded, [components, size]
-            Of the space's dtype.
-        constrained : ndarray of int
-            Unknowns that are taken out: their rows and columns are those of the identity; none when left out.
-        scale : ndarray, [components, size], optional
-            What the vector is multiplied by first, if no unknowns are taken out.
-
-        Returns
-        -------
-        ndarray or Recorded, [components, size]
-            A new one.
-        """
+        """Apply to a vector; vector, scale [components, size] -> [components, size]."""
         assert scale is None or not len(constrained)
         if isinstance(vector, Recorded):
             return self._recorded(vector, constrained, scale)
@@ -218,32 +203,11 @@ class CpuProduct:
         return kept
 
     def new_given(self, n: int) -> Array:
-        """Make a vector with all places; some are zero for ever.
-
-        Parameters
-        ----------
-        n : int
-            Components.
-
-        Returns
-        -------
-        ndarray, [n, size + other places]
-        """
+        """Make a vector with all places; some are zero for ever; -> [n, size + other places]."""
         return np.zeros((n, self._size + self._tail.shape[0]), self.dtype)
 
     def record(self, recording: Recording, given: Array) -> Recorded:
-        """Record the product with a vector whose other places are to be filled in.
-
-        Parameters
-        ----------
-        recording : Recording
-        given : ndarray
-            See `new_given`.
-
-        Returns
-        -------
-        Recorded, [n, size]
-        """
+        """Record the product with a vector whose other places are to be filled in; -> [n, size]."""
         size, places = self._size, np.arange(self._tail.shape[0])
         for row in given:
             recording.rows(self._tail, row[:size], row[size:], at=places)
@@ -273,17 +237,7 @@ _MADE: WeakValueDictionary[tuple[int, ...], CpuProduct] = WeakValueDictionary()
 
 
 def product_of(kernels: Sequence[CpuKernel], Q: BlockMatrix) -> CpuProduct:
-    """The product of kernels with a numbering: one object for all boundary conditions.
-
-    Parameters
-    ----------
-    kernels : sequence of CpuKernel
-    Q : BlockMatrix
-
-    Returns
-    -------
-    CpuProduct
-    """
+    """The product of kernels with a numbering: one object for all boundary conditions."""
     key = (id(Q), *map(id, kernels))
     made = _MADE.get(key)
     if made is None:

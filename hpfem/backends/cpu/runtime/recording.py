@@ -32,12 +32,7 @@ _SCRATCH = 11
 
 
 def sequence() -> Code:
-    """Code that makes calls one after the other (`codegen.sequence`).
-
-    Returns
-    -------
-    Code
-    """
+    """Code that makes calls one after the other (`codegen.sequence`)."""
     return code_of(write_sequence)
 
 
@@ -87,16 +82,7 @@ class Recording:
         self._made: dict[Any, Any] = {}
 
     def empty(self, shape: tuple[int, ...]) -> Recorded:
-        """Make a vector with any content.
-
-        Parameters
-        ----------
-        shape : tuple of int
-
-        Returns
-        -------
-        Recorded
-        """
+        """Make a vector with any content."""
         size = int(np.prod(shape))
         padded = -(-size // self._lanes) * self._lanes
         free = self._free.setdefault(padded, [])
@@ -112,36 +98,13 @@ class Recording:
         return array
 
     def hold(self, thing: Any, dtype: DTypeLike | None = None) -> int:
-        """Keep an array.
-
-        Parameters
-        ----------
-        thing : ndarray
-        dtype : dtype, optional
-            Of the copy that is kept, if it has another one.
-
-        Returns
-        -------
-        int
-            Its address.
-        """
+        """Keep an array."""
         array = np.ascontiguousarray(thing, dtype)
         self._held.append(array)
         return int(array.ctypes.data)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Something that the recording holds.
-
-        Parameters
-        ----------
-        key : object
-        make : callable
-            () -> it, called the first time.
-
-        Returns
-        -------
-        object
-        """
+        """Something that the recording holds."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
@@ -152,17 +115,7 @@ class Recording:
         used: Any = None,
         changing: Callable[[], tuple[tuple[int, ...], Any]] | None = None,
     ) -> None:
-        """Add a call.
-
-        Parameters
-        ----------
-        words : sequence of int
-            As `codegen.sequence` reads them.
-        used : object, optional
-            To be held.
-        changing : callable, optional
-            Addresses of geometry, points, fields and parameters at the time of a run, and what is there.
-        """
+        """Add a call."""
         if changing is not None:
             self._changing.setdefault(changing, (changing, []))[1].append(len(self._words))
         self._words.append(words)
@@ -182,16 +135,7 @@ class Recording:
         self.add((code.address, 0, n, entries, 1, *given, stride))
 
     def add_parts(self, parts: Sequence[Sequence[tuple[GroupKernel, Sequence[int]]]], work: int, used: Any) -> None:
-        """Add calls of kernels in parts, which threads may run at the same time; the calls of a part stay in order.
-
-        Parameters
-        ----------
-        parts : sequence of sequence of (GroupKernel, words)
-        work : int
-            Operations, all together.
-        used : object
-            To be held.
-        """
+        """Add calls of kernels in parts, which threads may run at the same time; the calls of a part stay in order."""
         starts, kernels = [len(self._words)], [kernel for part in parts for kernel, _ in part]
         self._held.append((used, kernels))
         for part in parts:
@@ -227,17 +171,7 @@ class Recording:
         code.run(*arguments)
 
     def sum(self, terms: Terms, numbers: Sequence[float], sources: Sequence[Any], target: Array) -> None:
-        """Write a sum of vectors.
-
-        Parameters
-        ----------
-        terms : sequence of str
-            Of an update of `write_pass`: sources are x0, x1, ..
-        numbers : sequence of float
-        sources : sequence of ndarray
-            Of the shape of the target, which may be one of them.
-        target : ndarray
-        """
+        """Write a sum of vectors."""
         parameters = self.hold(np.array(numbers, self.dtype)) if numbers else 0
         self._held.append(sources)
         update = _sum_of(tuple(terms), len(sources))
@@ -250,15 +184,7 @@ class Recording:
             self._call(code, blocks_of(out.size), work, (*places, parameters, 0, 0), out.size)
 
     def move(self, source: Array, take: Any, target: Array, put: Any) -> None:
-        """Copy entries: target[put] = source[take].
-
-        Parameters
-        ----------
-        source, target : ndarray
-            Vectors without gaps.
-        take, put : ndarray of int, or None
-            Indices; None for all.
-        """
+        """Copy entries: target[put] = source[take]."""
         n = len(target) if put is None else len(put)
         code = code_of(write_move, take is not None, put is not None, self.dtype.name)
         taken, to = (0 if own is None else self._indices(own) for own in (take, put))
@@ -269,18 +195,7 @@ class Recording:
         return int(self.once(("indices", id(given)), lambda: (self.hold(given, np.int32), given))[0])
 
     def rows(self, matrix: csr_array, source: Array, target: Array, add: bool = False, at: Any = None) -> None:
-        """Multiply a vector by a sparse matrix.
-
-        Parameters
-        ----------
-        matrix : csr_array, [n, m]
-        source : ndarray, [m]
-        target : ndarray
-        add : bool
-            Whether to add to the target.
-        at : ndarray of int, [n], optional
-            Places of the rows in the target; rows without entries are left as they are.
-        """
+        """Multiply a vector by a sparse matrix; matrix [n, m], source [m], at [n]."""
         key = id(matrix), at is None
         if key not in self._made:
             counts = np.diff(matrix.indptr)
@@ -296,15 +211,7 @@ class Recording:
         self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, places))
 
     def dense(self, source: Array, matrix: Array, target: Array) -> None:
-        """Multiply a vector by a dense matrix from the right.
-
-        Parameters
-        ----------
-        source : ndarray, [n]
-        matrix : ndarray, [n, k]
-        target : ndarray, [k]
-            Made by `empty`.
-        """
+        """Multiply a vector by a dense matrix from the right; source [n], matrix [n, k], target [k]."""
         (n, k), lanes = matrix.shape, self._lanes
         if id(matrix) not in self._made:
             panels = np.zeros((-(-k // lanes), n, lanes), self.dtype)
@@ -379,40 +286,17 @@ class Recorded(NDArrayOperatorsMixin):
         return self.array.size
 
     def part(self, array: Array) -> Recorded:
-        """The same memory, seen in another way.
-
-        Parameters
-        ----------
-        array : ndarray
-
-        Returns
-        -------
-        Recorded
-        """
+        """The same memory, seen in another way."""
         return Recorded(self.recording, array, self._memory)
 
     def copied(self) -> Recorded:
-        """A copy without gaps.
-
-        Returns
-        -------
-        Recorded
-        """
+        """A copy without gaps."""
         out = self.recording.empty(self.shape)
         self.recording.sum(("x0",), (), (self.array,), out.array)
         return out
 
     def reshape(self, *shape: Any) -> Recorded:
-        """The same entries in another shape; a copy if there are gaps between them.
-
-        Parameters
-        ----------
-        *shape : int or tuple of int
-
-        Returns
-        -------
-        Recorded
-        """
+        """The same entries in another shape; a copy if there are gaps between them."""
         own = self if self.flags.c_contiguous else self.copied()
         return own.part(own.array.reshape(*shape))
 
@@ -523,20 +407,7 @@ _FUNCTIONS: dict[Any, Callable[..., Recorded]] = {
 
 
 def recorded(function: Callable[[Any], Any], given: Array) -> Callable[[], Array] | None:
-    """Record a function of a vector.
-
-    Parameters
-    ----------
-    function : callable
-        vector -> vector of the same type, by compiled code and the operations of `Recorded`.
-    given : ndarray, [n]
-        Memory of the vector that it is called with.
-
-    Returns
-    -------
-    callable or None
-        () -> function(given), in the same memory every time; None if it cannot be recorded.
-    """
+    """Record a function of a vector; given [n]."""
     recording = Recording(given.dtype)
     try:
         result = function(Recorded(recording, given, given))

@@ -44,16 +44,7 @@ class Target:
     vector_bytes: int
 
     def lanes(self, dtype: DTypeLike) -> int:
-        """Elements of a group: numbers of a vector.
-
-        Parameters
-        ----------
-        dtype : dtype
-
-        Returns
-        -------
-        int
-        """
+        """Elements of a group: numbers of a vector."""
         return self.vector_bytes // np.dtype(dtype).itemsize
 
 
@@ -87,12 +78,7 @@ def _llvm() -> Any:
 
 @cache
 def llvm_version() -> str:
-    """Version of LLVM, and of llvmlite.
-
-    Returns
-    -------
-    str
-    """
+    """Version of LLVM, and of llvmlite."""
     import llvmlite
 
     return ".".join(map(str, _llvm().llvm_version_info)) + "/" + llvmlite.__version__
@@ -100,12 +86,7 @@ def llvm_version() -> str:
 
 @cache
 def host() -> Target:
-    """Find this machine's processor.
-
-    Returns
-    -------
-    Target
-    """
+    """Find this machine's processor."""
     llvm = _llvm()
     features = llvm.get_host_cpu_features()
     wide = 64 if features.get("avx512f") and features.get("avx512vl") else 32 if features.get("avx") else 16
@@ -139,16 +120,6 @@ def compile_object(text: str, target: Target) -> bytes:
     """Compile IR to object code.
 
     LLVM's optimisation passes over the IR are not used: they would double the time without a gain (measured).
-
-    Parameters
-    ----------
-    text : str
-        A module in LLVM IR.
-    target : Target
-
-    Returns
-    -------
-    bytes
     """
     llvm = _llvm()
 
@@ -162,16 +133,7 @@ def compile_object(text: str, target: Target) -> bytes:
 
 
 def load_object(code: bytes) -> Code:
-    """Load object code made by `compile_object` into this process.
-
-    Parameters
-    ----------
-    code : bytes
-
-    Returns
-    -------
-    Code
-    """
+    """Load object code made by `compile_object` into this process."""
     llvm = _llvm()
 
     def work() -> Code:

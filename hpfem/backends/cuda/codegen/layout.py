@@ -13,75 +13,26 @@ from .tables import Levels
 
 
 def lines_padded(levels: Levels, elements: int) -> int:
-    """Lines of a group of elements in the layout of stored factors, with padding.
-
-    Parameters
-    ----------
-    levels : Levels
-        Of the kernel.
-    elements : int
-        Of a group.
-
-    Returns
-    -------
-    int
-        Only Q2 Q3 E of them are used.
-    """
+    """Lines of a group of elements in the layout of stored factors, with padding."""
     return -(-levels.counts[1] * levels.counts[2] * elements // 4) * 4
 
 
 def numbers_read(problem: BlockProblem) -> int:
-    """Count the numbers of geometric factors that a kernel reads at every point.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    int
-    """
+    """Count the numbers of geometric factors that a kernel reads at every point."""
     kind, geometry = problem.read_factors, problem.geometry
     return 0 if kind is None or kind == "map" or geometry.affine else geometry.n_factors(kind)
 
 
 def numbers_stored(problem: BlockProblem, levels: Levels, elements: int) -> int:
-    """Count the numbers of a group of elements in stored factors, maps included.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the kernel.
-    elements : int
-        Of a group.
-
-    Returns
-    -------
-    int
-        A multiple of four where numbers are read at every point.
-    """
+    """Count the numbers of a group of elements in stored factors, maps included."""
     at_points = levels.counts[0] * numbers_read(problem) * lines_padded(levels, elements)
     n_map = problem.geometry.n_factors("map") * elements if problem.recomputed else 0
     return at_points + (-(-n_map // 4) * 4 if at_points else n_map)
 
 
 def line_view(lines: Any, levels: Levels, elements: int) -> Any:
-    """Stored factors, element by element and point by point.
-
-    Parameters
-    ----------
-    lines : array, [groups, Q1, factors, padded]
-        Line (j Q3 + k) E + e, with padding behind the last.
-    levels : Levels
-        Of the kernel.
-    elements : int
-        E.
-
-    Returns
-    -------
-    array, [groups, factors, *points, E]
-        A view; points of the rule, the first direction slowest, in three axes.
+    """Stored factors, element by element and point by point; lines [groups, Q1, factors, padded] ->
+    [groups, factors, *points, E].
     """
     q2, q3 = levels.counts[1:]
     split = lines[..., : q2 * q3 * elements].reshape(*lines.shape[:3], q2, q3, elements)
@@ -100,28 +51,7 @@ def stored_factors(
     empty: Callable[..., Any] = np.empty,
     size: int | None = None,
 ) -> Any:
-    """Geometric factors in the kernels' layout.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    elements : int
-        Elements of a group, whose factors are side by side.
-    kind : str
-        See `hpfem.geometry.block_geometry`.
-    xp, size
-        Where they are made, and how many at a time; see `BlockGeometry.write_factors`.
-    empty : callable
-        (shape, dtype) -> an uninitialised array of xp.
-
-    Returns
-    -------
-    array of xp, [groups, Q1, factors, padded]
-        Affine ones: [elements, factors, 1, 1]. Maps: [groups, factors, 1, elements of a group]. Scales and maps of a
-        group in one row: [groups, numbers].
-    """
+    """Geometric factors in the kernels' layout; -> [groups, Q1, factors, padded]."""
     geometry, dtype = problem.geometry, problem.stored_dtype(kind)
     n, groups = geometry.n_factors(kind), -(-geometry.n_elements // elements)
     if kind == "scale" and problem.scaled:
@@ -145,18 +75,6 @@ def stored_factors(
 
 
 def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
-    """Kinds of arrays that a problem's kernel reads beside the field.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    factors : str or None
-        Their kind.
-    points : str or None
-        "points" if it reads coordinates.
-    """
+    """Kinds of arrays that a problem's kernel reads beside the field."""
     trace = problem.form.trace
     return problem.read_factors, "points" if trace is not None and trace.uses_point else None

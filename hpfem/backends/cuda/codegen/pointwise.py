@@ -21,30 +21,12 @@ def _number(value: float) -> str:
 
 
 def field_keys(trace: Trace) -> list[tuple[str, int]]:
-    """Fields and their components that a trace reads, in the order of the kernel's numbering.
-
-    Parameters
-    ----------
-    trace : Trace
-
-    Returns
-    -------
-    list of (str, int)
-    """
+    """Fields and their components that a trace reads, in the order of the kernel's numbering."""
     return [(key[1], key[2]) for key in trace.inputs if key[0] == "field"]
 
 
 def parameter_names(trace: Trace) -> list[str]:
-    """Parameters that a trace reads, in the order of the kernel's arguments.
-
-    Parameters
-    ----------
-    trace : Trace
-
-    Returns
-    -------
-    list of str
-    """
+    """Parameters that a trace reads, in the order of the kernel's arguments."""
     return [key[1] for key in trace.inputs if key[0] == "param"]
 
 
@@ -104,13 +86,7 @@ class _Printer:
         return " + ".join(parts)
 
     def body(self, dim: int) -> list[str]:
-        """Statements that compute everything and assign the results.
-
-        Parameters
-        ----------
-        dim : int
-            Reference dimension: derivatives of a component.
-        """
+        """Statements that compute everything and assign the results."""
         computed = [node for node in self.trace.live if node.op not in ("const", "input")]
         out = [f"const real v{node.index} = {self._expression(node)};" for node in computed]
         for c, value in enumerate(self.trace.value or ()):
@@ -130,19 +106,7 @@ def _called(op: str) -> str:
 
 
 def physics(trace: Trace | None, dim: int) -> str:
-    """The function `physics` of a kernel's prelude.
-
-    Parameters
-    ----------
-    trace : Trace or None
-        None makes a function that does nothing.
-    dim : int
-        Reference dimension.
-
-    Returns
-    -------
-    str
-    """
+    """The function `physics` of a kernel's prelude."""
     body = [] if trace is None else _Printer(trace).body(dim)
     place, library = "HPFEM_DEVICE", []
     if trace is not None and trace.flops > INLINED:

@@ -35,50 +35,17 @@ Array = NDArray[np.float64]
 
 @cache
 def header(name: str) -> str:
-    """Text of a kernel file.
-
-    Parameters
-    ----------
-    name : str
-        Its path in the backend's folder.
-
-    Returns
-    -------
-    str
-    """
+    """Text of a kernel file."""
     return (HERE / name).read_text(encoding="utf-8")
 
 
 def c_type(dtype: DTypeLike) -> str:
-    """Name of a type in C.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    str
-    """
+    """Name of a type in C."""
     return _TYPES[np.dtype(dtype).str[1:]]
 
 
 def source_with(types: Mapping[str, DTypeLike], constants: Mapping[str, int], *headers: str) -> str:
-    """Source of kernels that belong to no form, `language.h` apart.
-
-    Parameters
-    ----------
-    types : {str: dtype}
-        Names of types in the headers.
-    constants : {str: int or bool}
-        Names of compile-time constants there.
-    *headers : str
-        Paths in the backend's folder.
-
-    Returns
-    -------
-    str
-    """
+    """Source of kernels that belong to no form, `language.h` apart."""
     lines = [f"using {name} = {c_type(dtype)};" for name, dtype in types.items()]
     for name, value in constants.items():
         lines.append(f"constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = {int(value)};")
@@ -89,23 +56,6 @@ def fill(name: str, values: Mapping[str, Any], *owners: object) -> str:
     """Text of a kernel file that declares compile-time constants, with their values.
 
     A constant NAME that is not among the values is the attribute `name` of the first owner that has one.
-
-    Parameters
-    ----------
-    name : str
-        Its path in the backend's folder.
-    values : mapping
-        Name -> number, array of numbers, whose elements are listed, or text, for $names of the file.
-    *owners : object
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    KeyError
-        If a value is missing, or one is not declared.
     """
     template = Template(header(name))
     found = dict(values)
@@ -127,34 +77,12 @@ def _text(value: Any) -> str:
 
 
 def program(source: str) -> str:
-    """Source for the compiler.
-
-    Parameters
-    ----------
-    source : str
-        A kernel's.
-
-    Returns
-    -------
-    str
-        It, behind the words of its language, of which the host shim has its own.
-    """
+    """Source for the compiler."""
     return header("codegen/language.h") + source
 
 
 def arguments(problem: BlockProblem) -> tuple[list[str], list[str], list[tuple[str, int]]]:
-    """Arguments of a problem's pointwise function, in the order of the kernel's arguments.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    fields, parameters : list of str
-    keys : list of (str, int)
-        Field and component of every value of a field.
-    """
+    """Arguments of a problem's pointwise function, in the order of the kernel's arguments."""
     trace = problem.form.trace
     if trace is None:
         return [], [], []
@@ -163,23 +91,7 @@ def arguments(problem: BlockProblem) -> tuple[list[str], list[str], list[tuple[s
 
 
 def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int = 1) -> str:
-    """The constants of every kernel, codegen/parameters.h, and the pointwise function.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    kernel : str
-        Name of the kernel.
-    elements : int
-        Whose factors are stored side by side, if elements are not affine.
-
-    Returns
-    -------
-    str
-        C++.
-    """
+    """The constants of every kernel, codegen/parameters.h, and the pointwise function."""
     form = problem.form
     values: dict[str, Any] = {
         "kernel": kernel,

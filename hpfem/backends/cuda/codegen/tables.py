@@ -63,16 +63,7 @@ class Levels:
 
     @classmethod
     def plain(cls, tabulation: Tabulation) -> Levels:
-        """Tables of a tabulation, directions in its order.
-
-        Parameters
-        ----------
-        tabulation : Tabulation
-
-        Returns
-        -------
-        Levels
-        """
+        """Tables of a tabulation, directions in its order."""
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         if not rule.tensor:
             return cls._of_points(len(rule), tree.n_modes, dim)
@@ -115,18 +106,7 @@ class Levels:
         )
 
     def points(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Values at the points of a rule in the order of these directions.
-
-        Parameters
-        ----------
-        values : ndarray
-        axis : int
-            Of the points.
-
-        Returns
-        -------
-        ndarray
-        """
+        """Values at the points of a rule in the order of these directions."""
         if not self.reverse:
             return values
         shape = values.shape
@@ -134,30 +114,12 @@ class Levels:
         return split.swapaxes(axis, axis + self.dim - 1).reshape(shape)
 
     def uniform(self, level: int) -> bool:
-        """Whether all nodes of a level have the same functions as children.
-
-        Parameters
-        ----------
-        level : int
-            0, 1 or 2.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether all nodes of a level have the same functions as children."""
         start, count = self.start[level], self.count[level]
         return bool(np.all(start == start[0]) and np.all(count == count[0]))
 
     def chains(self) -> tuple[Indices, Indices]:
-        """Leaves by their modes.
-
-        Returns
-        -------
-        first : ndarray of int, [n_modes]
-            First leaf of every mode.
-        following : ndarray of int, [n_leaves]
-            For every leaf the next one of its mode; -1: none.
-        """
+        """Leaves by their modes; -> first [n_modes], following [n_leaves]."""
         first, following = np.full(self.n_modes, -1), np.full(self.n_leaves, -1)
         for leaf in range(self.n_leaves - 1, -1, -1):
             mode = self.leaf_to_mode[leaf]
@@ -190,32 +152,12 @@ class Collapse:
 
     @classmethod
     def none(cls, dim: int) -> Collapse:
-        """No entries, where the collapse is part of the stored factors.
-
-        Parameters
-        ----------
-        dim : int
-
-        Returns
-        -------
-        Collapse
-        """
+        """No entries, where the collapse is part of the stored factors."""
         return cls((False,) * dim, [], *[np.zeros(1)] * 4)
 
     @classmethod
     def of(cls, tabulation: Tabulation, levels: Levels) -> Collapse:
-        """Collapse of a tabulation's shape at its rule.
-
-        Parameters
-        ----------
-        tabulation : Tabulation
-        levels : Levels
-            Of it, in whose directions.
-
-        Returns
-        -------
-        Collapse
-        """
+        """Collapse of a tabulation's shape at its rule."""
         rule, shape = tabulation.rule, tabulation.basis.shape
         inverse = inverse_collapse(shape, rule.eta)
         if levels.reverse:
@@ -240,22 +182,7 @@ class Collapse:
 
 
 def separated(matrix: NDArray[Any]) -> tuple[Array, Array]:
-    """Factors a, b of a matrix a[i] b[j].
-
-    Parameters
-    ----------
-    matrix : ndarray, [I, J]
-
-    Returns
-    -------
-    tuple of ndarray
-        a, [I], and b, [J].
-
-    Raises
-    ------
-    AssertionError
-        If the matrix has another rank than 1.
-    """
+    """Factors a, b of a matrix a[i] b[j]; matrix [I, J]."""
     i, j = np.unravel_index(np.argmax(np.abs(matrix)), matrix.shape)
     first, second = matrix[:, j] / matrix[i, j], matrix[i]
     assert np.allclose(np.outer(first, second), matrix, rtol=1e-12, atol=1e-13 * np.abs(matrix).max())

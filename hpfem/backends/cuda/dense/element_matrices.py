@@ -102,20 +102,10 @@ def shared_matrices(tabulation: Tabulation) -> ElementMatrices:
 
 
 def nested_rows(weighted: Array) -> tuple[Indices, Array]:
-    """Sort modes so that the first of them have gradients in few dimensions, for any number of them.
+    """Sort modes so that the first of them have gradients in few dimensions, for any number of them; weighted
+    [n_modes, dim, Q] -> order [n_modes], rows [rows, Q].
 
     Greedy: the next mode is the one whose gradients add the fewest dimensions to the span so far.
-
-    Parameters
-    ----------
-    weighted : ndarray, [n_modes, dim, Q]
-        Gradients at the points.
-
-    Returns
-    -------
-    order : ndarray, [n_modes]
-    rows : ndarray, [rows, Q]
-        Orthonormal; the gradients of the first modes are combinations of the first rows.
     """
     n, _, points = weighted.shape
     norms = np.sqrt(np.einsum("miq,miq->m", weighted, weighted))
@@ -151,16 +141,8 @@ def _tiles(matrices: Array) -> Array:
 
 
 def places_of(count: int) -> Indices:
-    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones.
-
-    Parameters
-    ----------
-    count : int
-        Of modes or rows.
-
-    Returns
-    -------
-    ndarray, [count]
+    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones; ->
+    [count].
     """
     places = np.arange(count)
     if 1 <= count % 8 <= 4:

@@ -166,26 +166,14 @@ class DensePlan:
         return min(255, REGISTERS // (self.threads * self.options.min_blocks))
 
     def stream(self) -> Array:
-        """Put the matrices in the order of their use.
-
-        Returns
-        -------
-        ndarray, [n_tiles, 8, 8]
-            Tiles, [result place][summed place] in each; the kernel with one element per thread reads none.
-        """
+        """Put the matrices in the order of their use; -> [n_tiles, 8, 8]."""
         if self.options.tiles == 0:
             return np.zeros((1, 8, 8))
         tiles = self.tiles[0]
         return np.ascontiguousarray([*tiles, *[np.zeros((8, 8))] * (self.n_tiles - len(tiles))])
 
     def constants(self) -> dict[str, Any]:
-        """Tell the kernel's compile-time constants.
-
-        Returns
-        -------
-        dict
-            Name -> value, for parameters.h or lane_parameters.h.
-        """
+        """Tell the kernel's compile-time constants."""
         v, n = self.options, self.problem.n_modes
         values = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks}
         if v.tiles == 0:
@@ -212,26 +200,11 @@ class DensePlan:
         }
 
     def program(self) -> str:
-        """Source of the kernel for the compiler.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel for the compiler."""
         return program(self.source())
 
     def source(self, name: str = "dense") -> str:
-        """Source of the kernel, `language.h` apart.
-
-        Parameters
-        ----------
-        name : str
-            Of the kernel in C++.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel, `language.h` apart."""
         steps = ["parameters.h", "sizes.h", "matrices.h", "products.h", "transfer.h", "dense.h"]
         if self.options.tiles == 0:
             steps = ["lane_parameters.h", "dense_lane.h"]
@@ -244,18 +217,7 @@ class DensePlan:
         return "\n".join(parts)
 
     def misfit(self, limits: Limits) -> str | None:
-        """Say why the kernel does not fit a device.
-
-        Parameters
-        ----------
-        limits : Limits
-            Of the device.
-
-        Returns
-        -------
-        str or None
-            None if it fits.
-        """
+        """Say why the kernel does not fit a device."""
         v = self.options
         if self.threads > limits.threads or min(v.warps, v.min_blocks, v.chunk, v.rows) < 1:
             return f"{self.threads} threads and {v.min_blocks} blocks"
@@ -275,17 +237,7 @@ class DensePlan:
 
 
 def check_dense(problem: BlockProblem) -> None:
-    """Check that a problem is one for the dense kernels.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason, if it is not.
-    """
+    """Check that a problem is one for the dense kernels."""
     check_linear(problem)
     check_noncollocated(problem)
     n = problem.n_modes
@@ -296,24 +248,7 @@ def check_dense(problem: BlockProblem) -> None:
 
 
 def checked_plan(problem: BlockProblem, options: DenseOptions, limits: Limits) -> DensePlan:
-    """Plan of options that are to fit on a device.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    options : DenseOptions
-    limits : Limits
-        Of the device.
-
-    Returns
-    -------
-    DensePlan
-
-    Raises
-    ------
-    NotSuitable
-        If they do not fit, or the problem is none for the dense kernels.
-    """
+    """Plan of options that are to fit on a device."""
     check_dense(problem)
     plan = DensePlan(problem, options)
     why = plan.misfit(limits)

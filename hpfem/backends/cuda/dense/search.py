@@ -19,23 +19,7 @@ RING_TILES = 80
 
 
 def fitting_options(problem: BlockProblem, limits: Limits) -> list[DenseOptions]:
-    """Options that fit, the most promising first.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    limits : Limits
-        Of the device.
-
-    Returns
-    -------
-    list of DenseOptions
-
-    Raises
-    ------
-    NotSuitable
-        If none fits, or the problem is none for the dense kernels.
-    """
+    """Options that fit, the most promising first."""
     check_dense(problem)
     candidates = [DenseOptions(warps, 0, 0, True, blocks) for warps in (4, 2) for blocks in (8, 6, 5, 4, 3, 2)]
     sizes = DensePlan(problem, DenseOptions(1))
@@ -50,22 +34,7 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[DenseOptions]
 
 
 def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
-    """The default options without a search: the measured ones if they fit, else the model's.
-
-    Parameters
-    ----------
-    problem, limits
-        As for `fitting_options`.
-
-    Returns
-    -------
-    DenseOptions
-
-    Raises
-    ------
-    NotSuitable
-        As `fitting_options`.
-    """
+    """The default options without a search: the measured ones if they fit, else the model's."""
     check_dense(problem)
     row = known_row(problem, "dense")
     if row is not None and DensePlan(problem, known := from_text(DenseOptions, row[1])).misfit(limits) is None:
@@ -74,24 +43,7 @@ def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
 
 
 def first_options(problem: BlockProblem, limits: Limits, table: bool = True) -> list[DenseOptions]:
-    """Options to time first: the default ones, then the most promising of every kind.
-
-    Parameters
-    ----------
-    problem, limits
-        As for `fitting_options`.
-    table : bool
-        Whether measured options count.
-
-    Returns
-    -------
-    list of DenseOptions
-
-    Raises
-    ------
-    NotSuitable
-        As `fitting_options`.
-    """
+    """Options to time first: the default ones, then the most promising of every kind."""
     own = [default_options(problem, limits)] if table else []
     kinds: dict[tuple[int, bool, bool], DenseOptions] = {}
     for options in [*own, *fitting_options(problem, limits)]:
@@ -102,18 +54,7 @@ def first_options(problem: BlockProblem, limits: Limits, table: bool = True) -> 
 def search(
     problem: BlockProblem, limits: Limits, table: bool = True
 ) -> Generator[list[DenseOptions], Mapping[DenseOptions, float], None]:
-    """Search in three rounds: kinds, then twice the neighbours of the two fastest.
-
-    Parameters
-    ----------
-    problem, limits, table
-        As for `first_options`.
-
-    Yields
-    ------
-    list of DenseOptions
-        Options to time; send the seconds of all that were timed so far, in any round.
-    """
+    """Search in three rounds: kinds, then twice the neighbours of the two fastest."""
     timed = yield first_options(problem, limits, table)
     promising = fitting_options(problem, limits)
     for _ in range(2):

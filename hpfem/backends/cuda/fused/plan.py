@@ -132,13 +132,7 @@ class FusedPlan:
         return -(-len(step.even) // 2) * self.even_tiles + -(-len(step.odd) // 2) * self.odd_tiles
 
     def tables(self) -> Array:
-        """Put the tables in the order of their use.
-
-        Returns
-        -------
-        ndarray, [n_tiles, 64]
-            By step, eight modes (even ones first) and product, swizzled.
-        """
+        """Put the tables in the order of their use; -> [n_tiles, 64]."""
         tabulation = self.problem.tabulation
         parts = [tabulation.dense[None]] if self.value else []
         parts += [tabulation.dense_gradient] if self.gradient else []
@@ -200,13 +194,7 @@ class FusedPlan:
         return min(255, REGISTERS // (self.threads * self.options.min_blocks))
 
     def constants(self) -> dict[str, Any]:
-        """Tell the kernel's compile-time constants.
-
-        Returns
-        -------
-        dict
-            Name -> value, for parameters.h.
-        """
+        """Tell the kernel's compile-time constants."""
         v, modes = self.options, self.sorted
         return {
             "WARPS": v.warps,
@@ -224,17 +212,7 @@ class FusedPlan:
         }
 
     def source(self, name: str = "fused") -> str:
-        """Source of the kernel, `language.h` apart.
-
-        Parameters
-        ----------
-        name : str
-            Of the kernel in C++.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel, `language.h` apart."""
         parts = [
             constants(self.problem, Levels.plain(self.problem.tabulation), name, GROUP),
             fill("fused/parameters.h", self.constants()),
@@ -244,27 +222,11 @@ class FusedPlan:
         return "\n".join(parts)
 
     def program(self) -> str:
-        """Source of the kernel for the compiler.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel for the compiler."""
         return program(self.source())
 
     def misfit(self, limits: Limits) -> str | None:
-        """Say why the kernel does not fit a device.
-
-        Parameters
-        ----------
-        limits : Limits
-            Of the device.
-
-        Returns
-        -------
-        str or None
-            None if it fits.
-        """
+        """Say why the kernel does not fit a device."""
         v = self.options
         if self.threads > limits.threads or min(v.warps, v.min_blocks, v.ahead) < 1:
             return f"{self.threads} threads, {v.min_blocks} blocks, {v.ahead} steps ahead"
@@ -280,17 +242,7 @@ class FusedPlan:
 
 
 def check_fused(problem: BlockProblem) -> None:
-    """Check that a problem is one for the fused kernels.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason, if it is not.
-    """
+    """Check that a problem is one for the fused kernels."""
     form = problem.form
     if problem.tabulation.rule.tensor:
         raise NotSuitable('fused kernels are for quadrature="simplex" only')
@@ -305,23 +257,7 @@ def check_fused(problem: BlockProblem) -> None:
 
 
 def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]:
-    """Options that fit, the most promising first.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    limits : Limits
-        Of the device.
-
-    Returns
-    -------
-    list of FusedOptions
-
-    Raises
-    ------
-    NotSuitable
-        If none fits, or the problem is none for the fused kernels.
-    """
+    """Options that fit, the most promising first."""
     check_fused(problem)
     found: list[FusedPlan] = []
     sizes = [FusedPlan(problem, FusedOptions(mirror=mirror)) for mirror in (True, False)]
@@ -345,24 +281,7 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]
 
 
 def checked_plan(problem: BlockProblem, options: FusedOptions, limits: Limits) -> FusedPlan:
-    """Plan of options that are to fit on a device.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    options : FusedOptions
-    limits : Limits
-        Of the device.
-
-    Returns
-    -------
-    FusedPlan
-
-    Raises
-    ------
-    NotSuitable
-        If they do not fit, or the problem is none for the fused kernels.
-    """
+    """Plan of options that are to fit on a device."""
     check_fused(problem)
     plan = FusedPlan(problem, options)
     why = plan.misfit(limits)

@@ -49,17 +49,8 @@ class KroneckerOptions:
 
 
 def rows(of: Array) -> str:
-    """Write the products of the matrices' rows with a line of coefficients, without terms that are zero.
-
-    Parameters
-    ----------
-    of : ndarray, [dim, 1 or 4, N, N]
-        See `matrices_of_directions`.
-
-    Returns
-    -------
-    str
-        C++: specialisations of `times` of kronecker.h.
+    """Write the products of the matrices' rows with a line of coefficients, without terms that are zero; of
+    [dim, 1 or 4, N, N].
     """
     lines = []
     for d, ab, m in np.ndindex(of.shape[:3]):
@@ -95,13 +86,7 @@ class KroneckerPlan:
         self.shared_bytes = numbers * problem.dtype.itemsize
 
     def misfit(self) -> str | None:
-        """Say why the kernel does not fit the device.
-
-        Returns
-        -------
-        str or None
-            None if it fits.
-        """
+        """Say why the kernel does not fit the device."""
         most, blocks = limits(), self.options.min_blocks
         if min(self.options.elements, blocks) < 1 or self.threads > most.threads:
             return f"{self.options.elements} elements of {self.lines} lines in {blocks} blocks"
@@ -110,17 +95,7 @@ class KroneckerPlan:
         return most.shared_misfit(self.shared_bytes, blocks)
 
     def source(self, name: str = "kronecker") -> str:
-        """Source of the kernel, `language.h` apart.
-
-        Parameters
-        ----------
-        name : str
-            Of the kernel in C++.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel, `language.h` apart."""
         tabulation, form = self.problem.tabulation, self.problem.form
         own = {
             "E": self.options.elements,

@@ -19,17 +19,7 @@ _GEMM = {
 
 @cache
 def library() -> Any:
-    """Load cuBLAS: the one that CuPy has loaded, of the same version.
-
-    Returns
-    -------
-    ctypes.CDLL
-
-    Raises
-    ------
-    DeviceError
-        If it is not found.
-    """
+    """Load cuBLAS: the one that CuPy has loaded, of the same version."""
     import cupy
 
     major = int(cupy.cuda.runtime.runtimeGetVersion()) // 1000
@@ -44,31 +34,14 @@ def library() -> Any:
 
 
 def handle() -> int:
-    """Handle of cuBLAS for the current device, made at the first call, which must not be while a graph is captured.
-
-    Returns
-    -------
-    int
-        An address.
-    """
+    """Handle of cuBLAS for the current device, made at the first call, which must not be while a graph is captured."""
     import cupy
 
     return int(cupy.cuda.device.get_cublas_handle())
 
 
 def multiply(left: Any, matrix: Any, out: Any) -> None:
-    """Product of [..., n] with a matrix [n, m] into [..., m], all in C order: one GEMM on the current stream.
-
-    Parameters
-    ----------
-    left, matrix, out : cupy.ndarray
-        All float64 or all float32.
-
-    Raises
-    ------
-    DeviceError
-        If a graph is being captured and cuBLAS is not found, or fails.
-    """
+    """Product of [..., n] with a matrix [n, m] into [..., m], all in C order: one GEMM on the current stream."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()

@@ -63,37 +63,11 @@ class Limits:
     multiprocessors: int = 132
 
     def too_many(self, threads: int, blocks: int) -> bool:
-        """Tell whether there are too many threads.
-
-        Parameters
-        ----------
-        threads : int
-            Of a block.
-        blocks : int
-            That a multiprocessor is to hold.
-
-        Returns
-        -------
-        bool
-            For a block, or such that too few registers are left for each.
-        """
+        """Tell whether there are too many threads."""
         return threads > self.threads or threads * blocks > REGISTERS // FEWEST_REGISTERS
 
     def shared_misfit(self, nbytes: int, blocks: int) -> str | None:
-        """Say why blocks do not fit the shared memory.
-
-        Parameters
-        ----------
-        nbytes : int
-            That a block takes.
-        blocks : int
-            That a multiprocessor is to hold.
-
-        Returns
-        -------
-        str or None
-            None if they fit.
-        """
+        """Say why blocks do not fit the shared memory."""
         if nbytes > self.shared_block:
             return f"{nbytes} bytes of shared memory are needed, a block has {self.shared_block}"
         if (nbytes + 1024) * blocks > self.shared_multiprocessor:
@@ -176,13 +150,7 @@ class CudaDevice(Device):
             return float(self._room()[0] + unused)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate a CuPy array; see `Device.empty`.
-
-        Raises
-        ------
-        OutOfMemory
-            If the device has not that much memory left.
-        """
+        """Allocate a CuPy array; see `Device.empty`."""
         import cupy
 
         with cupy.cuda.Device(self.number):
@@ -237,27 +205,12 @@ class CudaDevice(Device):
 
 @cache
 def cuda_device(number: int) -> CudaDevice:
-    """Memory of a GPU: one object each.
-
-    Parameters
-    ----------
-    number : int
-        Number of the GPU in CUDA.
-
-    Returns
-    -------
-    CudaDevice
-    """
+    """Memory of a GPU: one object each."""
     return CudaDevice(number)
 
 
 def current_device() -> CudaDevice:
-    """Memory of the current GPU, as `cupy.cuda.Device` sets it.
-
-    Returns
-    -------
-    CudaDevice
-    """
+    """Memory of the current GPU, as `cupy.cuda.Device` sets it."""
     import cupy
 
     _take_own()
@@ -275,16 +228,7 @@ def _take_own() -> None:
 
 
 def upload(array: np.ndarray[Any, Any]) -> Any:
-    """Copy a host array to the current device, ready for kernels on any stream.
-
-    Parameters
-    ----------
-    array : ndarray
-
-    Returns
-    -------
-    cupy.ndarray
-    """
+    """Copy a host array to the current device, ready for kernels on any stream."""
     device = current_device()
     out = device.empty(array.shape, array.dtype)
     device.from_host(array, out)
@@ -293,13 +237,7 @@ def upload(array: np.ndarray[Any, Any]) -> Any:
 
 @cache
 def missing() -> str | None:
-    """Say what keeps CUDA from working here.
-
-    Returns
-    -------
-    str or None
-        None if nothing does.
-    """
+    """Say what keeps CUDA from working here."""
     install = "pip install 'hpfem[cuda13]' (or 'hpfem[cuda12]' for an older driver)"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed; {install}"
@@ -337,13 +275,7 @@ def limits() -> Limits:
 
 
 def all_names() -> list[str]:
-    """Name the GPUs that CuPy sees.
-
-    Returns
-    -------
-    list of str
-        Empty without CuPy or a GPU.
-    """
+    """Name the GPUs that CuPy sees."""
     try:
         import cupy
     except ImportError:

@@ -37,20 +37,7 @@ DEVICE_CHUNK, CHUNK_BYTES = 40_000_000, 100
 
 
 def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Factors of a geometry in a layout, on the current device, made once for each.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-    key : tuple
-        Their kind, and everything that their layout depends on.
-    make : callable
-        () -> array.
-
-    Returns
-    -------
-    cupy.ndarray
-    """
+    """Factors of a geometry in a layout, on the current device, made once for each."""
     known, key = _FACTORS.setdefault(geometry, {}), (current_device().name, *key)
     if key not in known:
         known[key] = make()
@@ -58,17 +45,7 @@ def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable
 
 
 def device_factors(problem: BlockProblem, levels: Levels, elements: int, kind: str) -> Any:
-    """Stored factors on the current device, made there unless they are few.
-
-    Parameters
-    ----------
-    problem, levels, elements, kind
-        As for `stored_factors`.
-
-    Returns
-    -------
-    cupy.ndarray
-    """
+    """Stored factors on the current device, made there unless they are few."""
     import cupy
 
     geometry, number = problem.geometry, problem.stored_dtype(kind).itemsize
@@ -83,17 +60,7 @@ def device_factors(problem: BlockProblem, levels: Levels, elements: int, kind: s
 
 
 def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
-    """Bytes on each device that kernels on a block keep there: factors by their kind, matrices and scratch.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-
-    Returns
-    -------
-    dict
-        {device name: {what: bytes}}.
-    """
+    """Bytes on each device that kernels on a block keep there: factors by their kind, matrices and scratch."""
     found: dict[str, dict[str, int]] = {}
     ours = geometry.related()
     parts = [(key[0], key[1], array) for one in ours for key, array in list(_FACTORS.get(one, {}).items())]
@@ -143,28 +110,7 @@ def load(cubin: Path, name: str, shared_bytes: int) -> Any:
 
 @cache
 def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> tuple[Any, ...]:
-    """Compile kernels that belong to no form and load them onto the current device, once for each.
-
-    Parameters
-    ----------
-    source : str
-        Of the kernels, `language.h` apart.
-    device : str
-        Name of the current device.
-    *names : str
-        Of the kernels.
-    shared_bytes : int
-        As for `load`.
-
-    Returns
-    -------
-    tuple of function
-
-    Raises
-    ------
-    DeviceError
-        As `load`.
-    """
+    """Compile kernels that belong to no form and load them onto the current device, once for each."""
     cubin = start(program(source), architecture()).result()
     return tuple(load(cubin, name, shared_bytes) for name in names)
 
@@ -196,13 +142,7 @@ class CudaKernel(BlockKernel):
         self.device = current_device()
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """List the arrays of its own that it keeps on the device.
-
-        Returns
-        -------
-        list of (str, cupy.ndarray)
-            "matrices" or "scratch", and the array.
-        """
+        """List the arrays of its own that it keeps on the device."""
         return []
 
     def _compile(self, source: str, name: str, shared_bytes: int) -> None:

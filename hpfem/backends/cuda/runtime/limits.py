@@ -41,21 +41,7 @@ extern "C" __global__ void multiply_add(REAL* out, REAL factor) {
 
 
 def measure_gpu(dtype: DTypeLike = np.float64, quick: bool = False) -> Roofline:
-    """Measure the current GPU: reading and copying memory, multiply-adds in registers, a matrix product.
-
-    Parameters
-    ----------
-    dtype : dtype
-        float64 or float32.
-    quick : bool
-        Smaller arrays.
-
-    Returns
-    -------
-    Roofline
-        Of copying and of multiply-adds in registers. Reading alone and cuBLAS' matrix product, which is on tensor cores
-        where the type has them, are measured beside them.
-    """
+    """Measure the current GPU: reading and copying memory, multiply-adds in registers, a matrix product."""
     import cupy
 
     real = np.dtype(dtype)

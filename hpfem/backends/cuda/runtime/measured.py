@@ -20,14 +20,7 @@ BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
 @cache
 def measured_table() -> dict[str, list[Any]]:
-    """Read the options that were the fastest of many on an H200 (`benchmarks/tuner_loss.py --table`).
-
-    Returns
-    -------
-    dict
-        {key of a problem: [rate in GDoF/s, options as text]}; "stored" where a strategy has nothing to choose but the
-        source of factors.
-    """
+    """Read the options that were the fastest of many on an H200 (`benchmarks/tuner_loss.py --table`)."""
     path = Path(__file__).with_name("measured.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
@@ -37,21 +30,7 @@ def _rounded(problem: BlockProblem) -> bool:
 
 
 def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> str:
-    """Key of a problem in `measured_table`.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        With its coefficients in the factors, if they can be (`merged_if_possible`).
-    strategy : str
-    geometry : str
-        Name of a geometry kind; the problem's when left out.
-
-    Returns
-    -------
-    str
-        What the kernel's speed depends on.
-    """
+    """Key of a problem in `measured_table`."""
     form = problem.form
     kind = form.factor_kind or "values"
     algorithm = problem.algorithm if form.gradients else "noncollocated"
@@ -81,19 +60,7 @@ def _known_key(problem: BlockProblem, strategy: str) -> str | None:
 
 
 def known_row(problem: BlockProblem, strategy: str) -> tuple[float, str] | None:
-    """Look a problem up in `measured_table`.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-
-    Returns
-    -------
-    tuple of (float, str), or None
-        Without a measurement, the row of deformed elements, unless the elements are affine; with merged coefficients,
-        in float32 or with rounded factors without either, the rows without them. None if there is no such row.
-    """
+    """Look a problem up in `measured_table`."""
     key = _known_key(merged_if_possible(problem), strategy)
     if key is None:
         return None
@@ -102,18 +69,7 @@ def known_row(problem: BlockProblem, strategy: str) -> tuple[float, str] | None:
 
 
 def known_rate(problem: BlockProblem, strategy: str) -> float | None:
-    """Tell the measured rate of a problem.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-
-    Returns
-    -------
-    float or None
-        GDoF/s; None if it was not measured.
-    """
+    """Tell the measured rate of a problem."""
     row = known_row(problem, strategy)
     return None if row is None else row[0]
 
@@ -130,22 +86,7 @@ def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
 def expected_time(
     problem: BlockProblem, strategy: str, flops: float | None = None, bandwidth: float = BYTES, speed: float = FLOPS
 ) -> float:
-    """Expected time of a kernel per element: measured, or by a model of its bytes and operations.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-    flops : float, optional
-        Operations per element; those of sum factorisation when left out.
-    bandwidth, speed : float
-        Bytes and operations per nanosecond of a kernel without a measurement.
-
-    Returns
-    -------
-    float
-        Nanoseconds.
-    """
+    """Expected time of a kernel per element: measured, or by a model of its bytes and operations."""
     rate, problem = known_rate(problem, strategy), merged_if_possible(problem)
     if rate is not None:
         return problem.n_modes / rate

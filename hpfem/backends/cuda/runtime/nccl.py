@@ -35,18 +35,7 @@ class Nccl:
         return int({"f8": self._nccl.NCCL_FLOAT64, "f4": self._nccl.NCCL_FLOAT32}[np.dtype(array.dtype).str[1:]])
 
     def exchanged(self, sent: Any, parts: Mapping[int, slice]) -> Any:
-        """Exchange parts of an array with other processes; see `VectorSpace.started`.
-
-        Parameters
-        ----------
-        sent, parts
-            As there; of float64 or float32.
-
-        Returns
-        -------
-        cupy.ndarray
-            What is received, of the same shape.
-        """
+        """Exchange parts of an array with other processes; see `VectorSpace.started`."""
         import cupy
 
         stream, received = cupy.cuda.get_current_stream().ptr, cupy.empty_like(sent)
@@ -59,20 +48,7 @@ class Nccl:
         return received
 
     def sum(self, numbers: Any, out: Any = None) -> Any:
-        """Sum over processes; see `Communicator.sum`.
-
-        Parameters
-        ----------
-        numbers : cupy.ndarray
-            Of float64 or float32.
-        out : cupy.ndarray, optional
-            For the result, of the same shape; it may be `numbers`.
-
-        Returns
-        -------
-        cupy.ndarray
-            `out`, or a new one.
-        """
+        """Sum over processes; see `Communicator.sum`."""
         import cupy
 
         given = cupy.ascontiguousarray(numbers)
@@ -83,17 +59,7 @@ class Nccl:
 
 
 def nccl_of(comm: Communicator) -> Nccl | None:
-    """NCCL between processes, made at its first use, which is collective.
-
-    Parameters
-    ----------
-    comm : Communicator
-
-    Returns
-    -------
-    Nccl or None
-        None if a process has no NCCL, or several share a GPU: their arrays go through the host.
-    """
+    """NCCL between processes, made at its first use, which is collective."""
     if comm not in _MADE:
         reason = next((own for own in comm.all(_missing()) if own), None)
         places = comm.all(_place(comm))

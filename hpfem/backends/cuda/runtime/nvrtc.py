@@ -65,13 +65,7 @@ class Binary:
 
     @property
     def resources(self) -> Resources:
-        """Registers and spills, from the assembler's report.
-
-        Raises
-        ------
-        DeviceError
-            If there is no report.
-        """
+        """Registers and spills, from the assembler's report."""
         registers = re.search(r"Used (\d+) registers", self.log)
         local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", self.log)
         if registers is None or local is None:
@@ -92,17 +86,7 @@ def _candidates() -> list[str]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Load NVRTC.
-
-    Returns
-    -------
-    ctypes.CDLL
-
-    Raises
-    ------
-    DeviceError
-        If it is not found.
-    """
+    """Load NVRTC."""
     for name in _candidates():
         try:
             # NVRTC of some wheels does not find its second library beside itself, but uses one that is loaded already.
@@ -117,13 +101,7 @@ def library() -> ctypes.CDLL:
 
 
 def version() -> tuple[int, int]:
-    """Version of NVRTC.
-
-    Returns
-    -------
-    tuple of int
-        Major and minor.
-    """
+    """Version of NVRTC."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
@@ -138,24 +116,7 @@ def _text(program: ctypes.c_void_p, what: str) -> bytes:
 
 
 def compile_source(source: str, architecture: str) -> Binary:
-    """Compile a kernel to machine code.
-
-    Parameters
-    ----------
-    source : str
-        CUDA C++.
-    architecture : str
-        "sm_90", ...
-
-    Returns
-    -------
-    Binary
-
-    Raises
-    ------
-    DeviceError
-        If NVRTC is missing, or refuses the source; its message is quoted.
-    """
+    """Compile a kernel to machine code."""
     nvrtc, program = library(), ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"hpfem.cu", 0, None, None)
     options = [*OPTIONS, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
@@ -173,23 +134,7 @@ def compile_source(source: str, architecture: str) -> Binary:
 
 
 def cached(source: str, architecture: str) -> Path:
-    """Compile a kernel, or find it in the user's cache.
-
-    Parameters
-    ----------
-    source, architecture
-        As for `compile_source`.
-
-    Returns
-    -------
-    Path
-        A cubin file; beside it, with the suffix `.log`, a seal on both and what the compiler wrote.
-
-    Raises
-    ------
-    DeviceError
-        As `compile_source`, or if it cannot be written anywhere.
-    """
+    """Compile a kernel, or find it in the user's cache."""
     key = _key(source, architecture)
     kept = kernel_cache()
     # Processes of a machine need the same kernels at the same time: one of them compiles each kernel.
@@ -228,12 +173,7 @@ def _there(key: str) -> bool:
 
 
 def kernel_cache() -> Cache:
-    """Folder of compiled kernels.
-
-    Returns
-    -------
-    Cache
-    """
+    """Folder of compiled kernels."""
     return Cache(cache_folder("cuda"), ".cubin", (_LOG,), code=True, limit=LIMIT)
 
 
@@ -252,18 +192,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def start(source: str, architecture: str) -> Future[Path]:
-    """Begin `cached`, in a thread of its own unless there is nothing to compile.
-
-    Parameters
-    ----------
-    source, architecture
-        As for `compile_source`.
-
-    Returns
-    -------
-    Future
-        Its result is that of `cached`, exceptions included.
-    """
+    """Begin `cached`, in a thread of its own unless there is nothing to compile."""
     key = _key(source, architecture)
     if not _there(key):
         return _threads().submit(cached, source, architecture)
@@ -273,15 +202,5 @@ def start(source: str, architecture: str) -> Future[Path]:
 
 
 def resources(cubin: Path) -> Resources:
-    """Registers and spills of a kernel in the cache.
-
-    Parameters
-    ----------
-    cubin : Path
-        As `cached` gives it.
-
-    Returns
-    -------
-    Resources
-    """
+    """Registers and spills of a kernel in the cache."""
     return Binary(b"", cubin.with_suffix(_LOG).read_text(encoding="utf-8")).resources

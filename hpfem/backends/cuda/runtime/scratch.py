@@ -37,17 +37,7 @@ class StreamPool(Generic[T]):
         self._graphs: dict[int, list[T]] = {}
 
     def take(self, make: Callable[[], T]) -> T:
-        """Take scratch for launches on the current stream.
-
-        Parameters
-        ----------
-        make : callable
-            () -> new scratch, called if none is idle.
-
-        Returns
-        -------
-        object
-        """
+        """Take scratch for launches on the current stream."""
         import cupy
 
         def new() -> tuple[T, Any, Any]:
@@ -66,12 +56,7 @@ class StreamPool(Generic[T]):
         return scratch
 
     def give(self, scratch: T) -> None:
-        """Give scratch back, after the last launch that uses it.
-
-        Parameters
-        ----------
-        scratch : object
-        """
+        """Give scratch back, after the last launch that uses it."""
         import cupy
 
         stream = cupy.cuda.get_current_stream()
@@ -83,12 +68,7 @@ class StreamPool(Generic[T]):
             _CAPTURED[stream.ptr].append(self)
 
     def release(self, stream: Any) -> None:
-        """Take back the scratch of a stream's graphs, after they are gone and their work is done.
-
-        Parameters
-        ----------
-        stream : cupy.cuda.Stream
-        """
+        """Take back the scratch of a stream's graphs, after they are gone and their work is done."""
         for scratch in self._graphs.pop(stream.ptr, ()):
             self.give(scratch)
 
@@ -99,18 +79,7 @@ _CAPTURED: dict[int, list[StreamPool[Any]]] = {}
 
 @contextmanager
 def captured(stream: Any) -> Iterator[list[StreamPool[Any]]]:
-    """Record the pools whose scratch a capture uses; without this the graph keeps their scratch for ever.
-
-    Parameters
-    ----------
-    stream : cupy.cuda.Stream
-        That is captured.
-
-    Yields
-    ------
-    list of StreamPool
-        Call their `release` when the graph is gone; until then the stream must live.
-    """
+    """Record the pools whose scratch a capture uses; without this the graph keeps their scratch for ever."""
     used = _CAPTURED[stream.ptr] = []
     try:
         yield used

@@ -24,34 +24,12 @@ SCRATCH_BYTES = 4 << 30
 
 
 def slots(problem: BlockProblem) -> int:
-    """Numbers of a component at a point between two products: the value, and the derivatives if there are any.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    int
-    """
+    """Numbers of a component at a point between two products: the value, and the derivatives if there are any."""
     return 1 + problem.shape.dim * problem.form.gradients
 
 
 def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
-    """Source of the kernel, `language.h` apart.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation, directions in its order.
-    name : str
-        Of the kernel in C++.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernel, `language.h` apart."""
     own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "N_SLOTS": slots(problem)})
     return "\n".join([constants(problem, levels, name), *map(header, COMMON_HEADERS), own])
 
@@ -159,13 +137,7 @@ class CudaStdMat(Strategy):
     name, special = "stdmat", False
 
     def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:
-        """Build the kernel; see `Strategy.build`.
-
-        Raises
-        ------
-        NotSuitable
-            If its matrices are too large.
-        """
+        """Build the kernel; see `Strategy.build`."""
         no_options(self, options)
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
         if size > MATRIX_BYTES:

@@ -25,21 +25,7 @@ SPILLING = "spilling"
 
 
 def check_sumfac(problem: BlockProblem, levels: Levels, spilling: bool = False) -> None:
-    """Say why a problem is not one for the kernel.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation, directions in its order.
-    spilling : bool
-        Whether an element may have more numbers than registers.
-
-    Raises
-    ------
-    NotSuitable
-        If an element does not fit a thread, or the form differentiates at the points.
-    """
+    """Say why a problem is not one for the kernel."""
     form, dim = problem.form, problem.shape.dim
     if form.gradients and problem.collocated:
         raise NotSuitable("one element per thread is noncollocated; use algorithm='noncollocated'")
@@ -56,34 +42,12 @@ def check_sumfac(problem: BlockProblem, levels: Levels, spilling: bool = False) 
 
 
 def shared_bytes(problem: BlockProblem) -> int:
-    """Count the shared memory of a block: its coefficients.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    int
-    """
+    """Count the shared memory of a block: its coefficients."""
     return THREADS * (problem.n_modes | 1) * problem.dtype.itemsize
 
 
 def source(problem: BlockProblem, levels: Levels, name: str = "sumfac") -> str:
-    """Source of the kernel, `language.h` apart.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation, directions in its order.
-    name : str
-        Of the kernel in C++.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernel, `language.h` apart."""
     own = fill("sumfac/sumfac.h", {"THREADS": THREADS, "GROUP": GROUP})
     return "\n".join([constants(problem, levels, name, GROUP), *map(header, COMMON_HEADERS), own])
 
@@ -137,13 +101,7 @@ class CudaSumFac(Strategy):
         return start(program(source(problem, levels)), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
-        """Build the kernel; see `Strategy.build`.
-
-        Raises
-        ------
-        NotSuitable
-            If an element does not fit a thread's registers, or the algorithm is collocated.
-        """
+        """Build the kernel; see `Strategy.build`."""
         return SumFacKernel(*self._of_options(problem, options))
 
     def _of_options(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, bool]:

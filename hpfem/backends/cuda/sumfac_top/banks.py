@@ -12,18 +12,8 @@ BANKS = 32  # of shared memory, 4 bytes wide
 
 
 def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]:
-    """Shared-memory accesses that the instructions of a block of threads are split into by bank conflicts.
-
-    Parameters
-    ----------
-    addresses : ndarray of int, [candidates, items]
-        Of consecutive threads, in numbers.
-    itemsize : int
-        Bytes of a number: 4 or 8.
-
-    Returns
-    -------
-    ndarray of int, [candidates]
+    """Shared-memory accesses that the instructions of a block of threads are split into by bank conflicts; addresses
+    [candidates, items] -> [candidates].
     """
     group = 4 * BANKS // itemsize  # threads that are served at once
     candidates, items = addresses.shape
@@ -35,25 +25,7 @@ def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]
 
 
 def row_stride(problem: BlockProblem, levels: Levels, elements: int, rows: tuple[int, int], split: int) -> int:
-    """Distance of rows in shared memory, with the fewest bank conflicts over all phases.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    elements : int
-        Of a block.
-    rows : tuple of int
-        Rows of an array, and R2.
-    split : int
-        Neighbouring threads with the same line of the last direction; 0 where it is no phase of its own.
-
-    Returns
-    -------
-    int
-        In numbers.
-    """
+    """Distance of rows in shared memory, with the fewest bank conflicts over all phases."""
     q1, q2, q3 = levels.counts
     lanes, r2 = q3 * elements, rows[1]
     stride = np.arange(lanes, lanes + 17)[:, None]
@@ -86,18 +58,8 @@ def row_stride(problem: BlockProblem, levels: Levels, elements: int, rows: tuple
 
 
 def last_nodes(levels: Levels, r2: int) -> NDArray[np.int64]:
-    """Lines of the last direction, long ones first: threads of a warp have lines of about the same length.
-
-    Parameters
-    ----------
-    levels : Levels
-    r2 : int
-        Rows of a function of the first direction.
-
-    Returns
-    -------
-    ndarray of int, [lines, 4]
-        Row, first leaf, first function and number of leaves.
+    """Lines of the last direction, long ones first: threads of a warp have lines of about the same length; ->
+    [lines, 4].
     """
     if levels.trivial:
         nodes = [r2 * np.arange(levels.n_rows), levels.child[1], levels.start[1], levels.count[1]]
@@ -107,17 +69,6 @@ def last_nodes(levels: Levels, r2: int) -> NDArray[np.int64]:
 
 
 def node_rows(levels: Levels, r2: int) -> NDArray[np.int64]:
-    """Rows of the nodes of level 2 in shared memory.
-
-    Parameters
-    ----------
-    levels : Levels
-    r2 : int
-        Rows of a function of the first direction.
-
-    Returns
-    -------
-    ndarray of int, [n_nodes]
-    """
+    """Rows of the nodes of level 2 in shared memory; -> [n_nodes]."""
     parent = np.repeat(np.arange(levels.n_rows), levels.count[1])
     return parent * r2 + np.arange(levels.n_nodes) - levels.child[1][parent]

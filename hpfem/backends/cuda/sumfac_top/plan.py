@@ -56,19 +56,7 @@ class SumFacTopOptions:
 
 
 def options_of(source: str, elements: int) -> SumFacTopOptions:
-    """Options with factors of a source.
-
-    Parameters
-    ----------
-    source : str
-        One of `hpfem.backends.strategy.SOURCES`.
-    elements : int
-        Per block.
-
-    Returns
-    -------
-    SumFacTopOptions
-    """
+    """Options with factors of a source."""
     words = source.split()
     return SumFacTopOptions(elements, recomputed=RECOMPUTED in words, scaled=SCALED in words, merged=MERGED in words)
 
@@ -148,17 +136,7 @@ class SumFacTopPlan:
         self.min_blocks = options.min_blocks or _blocks_by_registers(problem, levels, self.threads)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether a block fits on a device.
-
-        Parameters
-        ----------
-        limits : Limits
-            Of the device.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether a block fits on a device."""
         return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
 
 
@@ -184,18 +162,7 @@ def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) ->
 
 
 def with_coefficients(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
-    """The same options with the form's coefficients in what is read of the geometry, where they can be.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    options : SumFacTopOptions
-
-    Returns
-    -------
-    SumFacTopOptions
-        Recomputed factors become scaled ones: as many numbers are read, and fewer computed.
-    """
+    """The same options with the form's coefficients in what is read of the geometry, where they can be."""
     possible = possible_sources(problem)
     if MERGED not in possible:
         return options
@@ -204,60 +171,20 @@ def with_coefficients(problem: BlockProblem, options: SumFacTopOptions) -> SumFa
 
 
 def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
-    """Find the measured options of a problem.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    SumFacTopOptions or None
-        None if it was not measured.
-    """
+    """Find the measured options of a problem."""
     row = known_row(problem, "sumfac-top")
     return None if row is None else with_possible_source(problem, from_text(SumFacTopOptions, row[1]))
 
 
 def with_possible_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
-    """The same options with factors stored where they cannot be recomputed, and merged where they can be.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    options : SumFacTopOptions
-
-    Returns
-    -------
-    SumFacTopOptions
-    """
+    """The same options with factors stored where they cannot be recomputed, and merged where they can be."""
     recomputed, scaled = options.recomputed and problem.recomputable, options.scaled and problem.scalable
     plain = replace(options, recomputed=recomputed, scaled=scaled, merged=False)
     return with_coefficients(problem, plain)
 
 
 def default_plans(problem: BlockProblem, levels: Levels, limits: Limits, source: str = STORED) -> list[SumFacTopPlan]:
-    """Plans that fit, the most promising first by a model of idle lanes and resident warps.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    limits : Limits
-        Of the device.
-    source : str
-        One of `possible_sources`.
-
-    Returns
-    -------
-    list of SumFacTopPlan
-
-    Raises
-    ------
-    NotSuitable
-        If not even one element fits.
-    """
+    """Plans that fit, the most promising first by a model of idle lanes and resident warps."""
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
@@ -292,22 +219,7 @@ def default_plans(problem: BlockProblem, levels: Levels, limits: Limits, source:
 
 
 def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> SumFacTopOptions:
-    """The default options without a search: the measured ones if they fit, else the model's.
-
-    Parameters
-    ----------
-    problem, levels, limits
-        As for `default_plans`.
-
-    Returns
-    -------
-    SumFacTopOptions
-
-    Raises
-    ------
-    NotSuitable
-        If not even one element fits.
-    """
+    """The default options without a search: the measured ones if they fit, else the model's."""
     known = known_options(problem)
     if known is not None and SumFacTopPlan(problem, levels, known).fits(limits):  # it may be of a larger device
         return known
@@ -315,24 +227,7 @@ def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> Su
 
 
 def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions, limits: Limits) -> SumFacTopPlan:
-    """Plan of options that are to fit on a device.
-
-    Parameters
-    ----------
-    problem, levels, options
-        As for `plan`.
-    limits : Limits
-        Of the device.
-
-    Returns
-    -------
-    SumFacTopPlan
-
-    Raises
-    ------
-    NotSuitable
-        If it does not fit.
-    """
+    """Plan of options that are to fit on a device."""
     if not 1 <= options.elements <= limits.threads:
         raise NotSuitable(f"{options.elements} elements in a block of threads, 1 to {limits.threads} are possible")
     found = SumFacTopPlan(problem, levels, options)

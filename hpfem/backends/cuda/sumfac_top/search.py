@@ -28,30 +28,7 @@ OPTIONS = tuple(field.name for field in fields(SumFacTopOptions) if field.name !
 def first_options(
     problem: BlockProblem, levels: Levels, limits: Limits, most: int, table: bool
 ) -> list[SumFacTopOptions]:
-    """The measured options if there is one, and different numbers of elements per block in the model's order.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    limits : Limits
-        Of the device.
-    most : int
-        Numbers of elements at most, with factors of each source; each differs by more than a tenth from the others.
-    table : bool
-        Whether measured ones count.
-
-    Returns
-    -------
-    list of SumFacTopOptions
-        The one to be taken unmeasured comes first.
-
-    Raises
-    ------
-    NotSuitable
-        If not even one element fits.
-    """
+    """The measured options if there is one, and different numbers of elements per block in the model's order."""
     tried: list[list[SumFacTopOptions]] = []
     for source in possible_sources(problem):
         tried.append([])
@@ -73,22 +50,7 @@ def _can_split(levels: Levels) -> bool:
 def second_options(
     problem: BlockProblem, levels: Levels, timed: Mapping[SumFacTopOptions, float], kept: int = KEPT
 ) -> list[SumFacTopOptions]:
-    """One option more at a time for the fastest.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-    timed : mapping
-        Seconds of what was timed.
-    kept : int
-        How many of the fastest.
-
-    Returns
-    -------
-    list of SumFacTopOptions
-        Not yet timed.
-    """
+    """One option more at a time for the fastest."""
     found = []
     for v in sorted(timed, key=lambda options: timed[options])[:kept]:
         layout = SumFacTopPlan(problem, levels, v)
@@ -107,20 +69,7 @@ def second_options(
 
 
 def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
-    """The options that helped, together.
-
-    Parameters
-    ----------
-    timed : mapping
-        Seconds of what was timed.
-    kept : int
-        How many numbers of elements per block, the fastest ones.
-
-    Returns
-    -------
-    list of SumFacTopOptions
-        Not yet timed.
-    """
+    """The options that helped, together."""
     found, order = [], sorted(timed, key=lambda options: timed[options])
     names = ("elements", "split", "recomputed", "scaled", "merged")
     plain = [v for v in order if v == SumFacTopOptions(**{name: getattr(v, name) for name in names})]
@@ -138,20 +87,7 @@ def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
 def search(
     problem: BlockProblem, levels: Levels, limits: Limits, most: int = MOST, table: bool = True, kept: int = KEPT
 ) -> Search:
-    """Search in three rounds.
-
-    Parameters
-    ----------
-    problem, levels, limits, most, table
-        As for `first_options`.
-    kept : int
-        How many of the fastest have their options tried.
-
-    Yields
-    ------
-    list of SumFacTopOptions
-        To be timed; send the seconds of all that were timed so far, in any round.
-    """
+    """Search in three rounds."""
     timed = yield first_options(problem, levels, limits, most, table)
     timed = yield second_options(problem, levels, timed, kept)
     yield third_options(timed, kept)

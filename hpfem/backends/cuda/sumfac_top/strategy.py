@@ -35,20 +35,7 @@ HEADERS = (
 
 
 def source(levels: Levels, plan: SumFacTopPlan, name: str = "sumfac_top") -> str:
-    """Source of the kernel, `language.h` apart.
-
-    Parameters
-    ----------
-    levels : Levels
-        Of the problem's tabulation.
-    plan : SumFacTopPlan
-    name : str
-        Of the kernel in C++.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernel, `language.h` apart."""
     problem, options = plan.problem, plan.options
     own = {
         "E": options.elements,
@@ -130,13 +117,7 @@ class CudaSumFacTop(Strategy):
         return start(program(text_of_kernel), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacTopKernel:
-        """Build the kernel; see `Strategy.build`.
-
-        Raises
-        ------
-        NotSuitable
-            If one element, or those of the options, do not fit a block.
-        """
+        """Build the kernel; see `Strategy.build`."""
         return SumFacTopKernel(self._plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:

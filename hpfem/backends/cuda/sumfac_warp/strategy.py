@@ -58,17 +58,7 @@ class SumFacWarpOptions:
 
 
 def check_sumfac_warp(problem: BlockProblem) -> None:
-    """Say why a problem is not one for the kernel.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        With the reason.
-    """
+    """Say why a problem is not one for the kernel."""
     rule = problem.tabulation.rule
     if not rule.tensor or rule.counts != (POINTS,) * 3:
         raise NotSuitable(f"a warp takes an element of {POINTS} points in each of three directions")
@@ -84,35 +74,12 @@ def check_sumfac_warp(problem: BlockProblem) -> None:
 
 
 def shared_bytes(problem: BlockProblem, options: SumFacWarpOptions) -> int:
-    """Count the shared memory of a block: the values of its elements, if the form has gradients.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    options : SumFacWarpOptions
-
-    Returns
-    -------
-    int
-    """
+    """Count the shared memory of a block: the values of its elements, if the form has gradients."""
     return problem.form.gradients * options.elements * problem.n_points * problem.dtype.itemsize
 
 
 def source(problem: BlockProblem, options: SumFacWarpOptions, name: str = "sumfac_warp") -> str:
-    """Source of the kernel, `language.h` apart.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        With the source of factors that the options name.
-    options : SumFacWarpOptions
-    name : str
-        Of the kernel in C++.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernel, `language.h` apart."""
     own = {"E": options.elements, "MIN_BLOCKS": options.min_blocks, "L2_PREFETCH": options.l2}
     parts = [constants(problem, Levels.plain(problem.tabulation), name), *map(header, COMMON_HEADERS)]
     return "\n".join([*parts, fill("sumfac_warp/sumfac_warp.h", own)])
@@ -193,13 +160,7 @@ class CudaSumFacWarp(Strategy):
         return start(program(source(*self._plan(problem, options))), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacWarpKernel:
-        """Build the kernel; see `Strategy.build`.
-
-        Raises
-        ------
-        NotSuitable
-            If coefficients are not the values at 8 x 8 x 8 points, or a block does not fit.
-        """
+        """Build the kernel; see `Strategy.build`."""
         return SumFacWarpKernel(*self._plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:

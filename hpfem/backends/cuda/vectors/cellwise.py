@@ -33,33 +33,13 @@ _ON_MULTIPROCESSOR = {24: 1280, 48: 1024, 128: 512}
 
 
 def bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
-    """Round finite numbers to bfloat16.
-
-    Parameters
-    ----------
-    values : ndarray
-
-    Returns
-    -------
-    ndarray of uint16
-        Bits.
-    """
+    """Round finite numbers to bfloat16."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def has_bfloat16(architecture: str) -> bool:
-    """Tell whether the tensor cores of a GPU multiply bfloat16.
-
-    Parameters
-    ----------
-    architecture : str
-        As `CudaDevice.architecture`.
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the tensor cores of a GPU multiply bfloat16."""
     return int(architecture.removeprefix("sm_")) >= _LEAST
 
 
@@ -95,16 +75,7 @@ class MatrixTiles:
 
     @classmethod
     def of(cls, matrix: NDArray[np.float64]) -> MatrixTiles | None:
-        """Tiles of a matrix, if a block's threads can hold its sums.
-
-        Parameters
-        ----------
-        matrix : ndarray, [n, n]
-
-        Returns
-        -------
-        MatrixTiles or None
-        """
+        """Tiles of a matrix, if a block's threads can hold its sums; matrix [n, n]."""
         n = len(matrix)
         pairs = -(-n // _ROWS)
         warps = min(_MOST_WARPS, 1 << (pairs - 1).bit_length())
@@ -131,18 +102,8 @@ class MatrixTiles:
         return _ELEMENTS * self.element_warps * self.element_tiles
 
     def layout(self, codes: Codes) -> tuple[NDArray[np.uint16], ...]:
-        """Make the tables of the places of numbers in tiles of a block's elements, as `cellwise.h` wants them.
-
-        Parameters
-        ----------
-        codes : Codes
-            Of the block.
-
-        Returns
-        -------
-        results : ndarray of uint16, [n, 4]
-        given, last : ndarray of uint16, [elements * n] each
-            Of all tiles, and of the last one, which may have fewer elements.
+        """Make the tables of the places of numbers in tiles of a block's elements, as `cellwise.h` wants them; ->
+        results [n, 4], given, last [elements * n].
         """
         places = entity_places(codes)
         tables = []
@@ -159,17 +120,7 @@ class MatrixTiles:
         return 4 * self.elements * _words(self.n)
 
     def source(self, index: DTypeLike) -> str:
-        """Source of the kernel.
-
-        Parameters
-        ----------
-        index : dtype
-            Of the tables of Q.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel."""
         types, held = {"real": np.float32, "Index": index}, 8 * self.mode_pairs * (self.element_tiles + 1)
         constants = {
             **{"MODES": self.n, "THREADS": self.threads, "SIDE": _SIDE},

@@ -34,19 +34,7 @@ _MODERATE = 1e-30, 1e30
 
 
 def source(real: DTypeLike, inverse: DTypeLike, shared: bool = False) -> str:
-    """Source of the kernels for vectors of a type.
-
-    Parameters
-    ----------
-    real, inverse : dtype
-        float64 or float32; of vectors, and of the inverse of a diagonal preconditioner.
-    shared : bool
-        Whether processes share the vectors.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernels for vectors of a type."""
     constants = {"THREADS": THREADS, "RING": RING, "SHARED": shared}
     return source_with({"real": real, "Inverse": inverse}, constants, "codegen/reduction.h", "vectors/conjugate.h")
 
@@ -70,18 +58,7 @@ class DeviceSharing:
         self._masks: dict[int, Any] = {}
 
     def owned(self, n: int) -> Any:
-        """Make a bit for each entry: whether this process owns it.
-
-        Parameters
-        ----------
-        n : int
-            Entries of all components.
-
-        Returns
-        -------
-        cupy.ndarray of uint32
-            Made once; entry i is bit i % 32 of number i // 32.
-        """
+        """Make a bit for each entry: whether this process owns it."""
         if n not in self._masks:
             import cupy
 
@@ -92,13 +69,7 @@ class DeviceSharing:
         return self._masks[n]
 
     def add(self, numbers: Any) -> None:
-        """Add up over processes, in place, on the current stream; collective.
-
-        Parameters
-        ----------
-        numbers : cupy.ndarray
-            Of float64.
-        """
+        """Add up over processes, in place, on the current stream; collective."""
         self._between.sum(numbers, numbers)
 
 
@@ -109,13 +80,7 @@ class Reading:
         self._host, self._event, self._sharing = host, event, sharing
 
     def wait(self) -> np.void:
-        """Wait for the device to get there.
-
-        Returns
-        -------
-        void
-            The block, of the type `CONTROL`.
-        """
+        """Wait for the device to get there."""
         if self._sharing is not None:
             self._sharing.comm.until(lambda: bool(self._event.done))
         self._event.synchronize()
@@ -246,12 +211,7 @@ class CudaConjugateVectors:
         self._cupy.cuda.get_current_stream().synchronize()
 
     def read(self) -> Reading:
-        """Ask for the control block; the host goes on.
-
-        Returns
-        -------
-        Reading
-        """
+        """Ask for the control block; the host goes on."""
         cuda, home = self._cupy.cuda, next(self._homes)
         stream, kind = cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost
         cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)

@@ -15,19 +15,7 @@ from .indexed import THREADS
 
 
 def source(trace: Trace, space_dim: int) -> str:
-    """Source of the kernel.
-
-    Parameters
-    ----------
-    trace : Trace
-        With a value for each component, of coordinates and parameters.
-    space_dim : int
-        Number of coordinates.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernel."""
     numbers = [f"parameter_{m}" for m in range(len(parameter_names(trace)))]
     values = {
         "THREADS": THREADS,
@@ -53,17 +41,7 @@ class CudaFunction:
         self._trace, self._names, self._components = trace, parameter_names(trace), len(trace.value or ())
 
     def __call__(self, x: Any, parameters: dict[str, float]) -> Any:
-        """Evaluate, on the current stream.
-
-        Parameters
-        ----------
-        x : cupy.ndarray of float64, [D, ...]
-        parameters : dict
-
-        Returns
-        -------
-        cupy.ndarray, [components, ...]
-        """
+        """Evaluate, on the current stream; x [D, ...] -> [components, ...]."""
         import cupy
 
         device, x = current_device(), cupy.ascontiguousarray(x)

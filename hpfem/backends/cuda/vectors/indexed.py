@@ -37,32 +37,12 @@ Indices = NDArray[np.integer[Any]]
 
 
 def sum_bytes(sums: int) -> int:
-    """Shared memory that sums over a block take.
-
-    Parameters
-    ----------
-    sums : int
-        How many at once.
-
-    Returns
-    -------
-    int
-        Bytes.
-    """
+    """Shared memory that sums over a block take."""
     return 8 * sums * (THREADS + 32)
 
 
 def rows_per_thread(components: int) -> int:
-    """Rows that a thread of `scatter` takes at a time: fewer with several components.
-
-    Parameters
-    ----------
-    components : int
-
-    Returns
-    -------
-    int
-    """
+    """Rows that a thread of `scatter` takes at a time: fewer with several components."""
     return ROWS if components == 1 else ROWS // 2
 
 
@@ -78,17 +58,7 @@ def _finish(xp: Any) -> None:
 
 
 def entity_places(codes: Codes) -> NDArray[np.int64]:
-    """Find the places of an element's modes where they stand entity by entity.
-
-    Parameters
-    ----------
-    codes : Codes
-
-    Returns
-    -------
-    ndarray of int, [3, n_modes]
-        For each mode the place of its entity's first one, how many that has, and its place among these.
-    """
+    """Find the places of an element's modes where they stand entity by entity; -> [3, n_modes]."""
     sizes = codes.sizes
     offset = np.repeat(np.cumsum(sizes) - sizes, sizes)
     found = np.stack([offset, np.repeat(sizes, sizes), np.arange(len(offset)) - offset])
@@ -96,25 +66,7 @@ def entity_places(codes: Codes) -> NDArray[np.int64]:
 
 
 def in_tiles(row: Any, elements: int, tile: int, places: Any, xp: Any) -> Any:
-    """Move local numbers of a block to where they stand entity by entity in tiles of elements.
-
-    Parameters
-    ----------
-    row : array of int
-        Numbers element by element.
-    elements : int
-    tile : int
-        Elements of a tile: it has the numbers of all its elements for the first entity, element by element, then those
-        for the next one.
-    places : array of int, [3, n_modes]
-        As `entity_places` has them.
-    xp : module
-        Of the arrays.
-
-    Returns
-    -------
-    array of int
-    """
+    """Move local numbers of a block to where they stand entity by entity in tiles of elements; places [3, n_modes]."""
     offset, size, within = places
     element, mode = row // len(offset), row % len(offset)
     begin = element // tile * tile
@@ -199,19 +151,7 @@ class IndexTables:
         _finish(xp)
 
     def part(self, columns: Any, xp: Any) -> tuple[Any, Any]:
-        """Take the entries of some columns, in the same order.
-
-        Parameters
-        ----------
-        columns : array of int, [n]
-        xp : module
-            Of the arrays.
-
-        Returns
-        -------
-        slice_starts, entry_codes : array
-            Of these columns, as they stand.
-        """
+        """Take the entries of some columns, in the same order; columns [n]."""
         n, rank = len(columns), xp.arange(self.size)
         rank[self.order] = xp.arange(self.single)
         at = rank[columns]
@@ -235,35 +175,11 @@ class IndexTables:
         return 1 if self.entry_codes.size >= LONG * self.size else COLUMNS
 
     def gather_blocks(self, n: int) -> int:
-        """Count the blocks of `gather`.
-
-        Parameters
-        ----------
-        n : int
-            Columns to sum up.
-
-        Returns
-        -------
-        int
-        """
+        """Count the blocks of `gather`."""
         return max(1, -(-n // (THREADS * self.columns_each)))
 
     def by_entity(self, Q: BlockMatrix, tiles: Sequence[int], vectors: VectorSpace) -> IndexTables:
-        """Tables for gather of local numbers that stand entity by entity in tiles of elements.
-
-        Parameters
-        ----------
-        Q : BlockMatrix
-        tiles : sequence of int
-            By block, elements of a tile (`in_tiles`); 0 for a block that stays as it is.
-        vectors : VectorSpace
-            Where the tables are.
-
-        Returns
-        -------
-        IndexTables
-            With the same sums, in the same order.
-        """
+        """Tables for gather of local numbers that stand entity by entity in tiles of elements."""
         found, xp = copy(self), vectors.xp
         found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
         for (first, last), own, tile in zip(pairwise(Q.starts), Q.blocks, tiles, strict=True):
@@ -281,18 +197,7 @@ class IndexTables:
         return found
 
     def source(self, real: DTypeLike, components: int) -> str:
-        """Source of the kernels.
-
-        Parameters
-        ----------
-        real : dtype
-            Of the vectors.
-        components : int
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernels."""
         types, at_once = {"real": real, "Index": self.codes.dtype}, self.columns_each if components == 1 else 1
         constants = {
             **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1, "THREADS": THREADS},
@@ -303,17 +208,7 @@ class IndexTables:
 
 
 def sum_blocks(n: int) -> int:
-    """Blocks of a kernel that sums on the current device; each leaves a sum.
-
-    Parameters
-    ----------
-    n : int
-        Numbers to sum.
-
-    Returns
-    -------
-    int
-    """
+    """Blocks of a kernel that sums on the current device; each leaves a sum."""
     return max(1, min(-(-n // THREADS), SUM_BLOCKS * limits().multiprocessors))
 
 
@@ -348,31 +243,11 @@ class IndexedRestriction(ElementRestriction):
         return self.gather(cupy.concatenate(signed)).astype(np.float64)
 
     def modes(self, number: int) -> Indices:
-        """Modes of a block's elements entity by entity; see `Codes`.
-
-        Parameters
-        ----------
-        number : int
-
-        Returns
-        -------
-        ndarray of int, [n_modes]
-        """
+        """Modes of a block's elements entity by entity; see `Codes`; -> [n_modes]."""
         return self._Q.blocks[number].modes
 
     def by_entity(self, tiles: Sequence[int]) -> IndexedRestriction:
-        """Make what gathers local numbers that stand entity by entity in tiles of elements, or find it made.
-
-        Parameters
-        ----------
-        tiles : sequence of int
-            By block, elements of a tile (`IndexTables.by_entity`).
-
-        Returns
-        -------
-        IndexedRestriction
-            Its `scatter` is the same as before.
-        """
+        """Make what gathers local numbers that stand entity by entity in tiles of elements, or find it made."""
         key = tuple(map(int, tiles))
         if not any(key):
             return self
@@ -384,32 +259,11 @@ class IndexedRestriction(ElementRestriction):
         return self._by_entity[key]
 
     def codes(self, number: int) -> Codes:
-        """Codes of a block.
-
-        Parameters
-        ----------
-        number : int
-
-        Returns
-        -------
-        Codes
-        """
+        """Codes of a block."""
         return self._Q.blocks[number]
 
     def block(self, number: int, tile: int = 0) -> tuple[Any, ...]:
-        """Rows of one block, for other kernels.
-
-        Parameters
-        ----------
-        number : int
-        tile : int
-            Elements of a tile (`in_tiles`) in which the codes are wanted; by default they stand element by element.
-
-        Returns
-        -------
-        tuple of array
-            Codes of the block; row starts, columns and values of what is not one entry +-1.
-        """
+        """Rows of one block, for other kernels."""
         rows = self._tables.row_starts, self._tables.columns, self._tables.values
         if not tile:
             return self._codes[number], *rows
@@ -467,15 +321,7 @@ class IndexedRestriction(ElementRestriction):
         return self._kernels[components]
 
     def scatter(self, vector: Any, targets: Sequence[Any], stop: Any = None) -> None:
-        """Write local numbers, Q times global ones; see `ElementRestriction.scatter`.
-
-        Parameters
-        ----------
-        vector, targets
-            As there; None for a block that is left out.
-        stop : int, optional
-            Address of an int on the device; nothing is done if it is not zero.
-        """
+        """Write local numbers, Q times global ones; see `ElementRestriction.scatter`."""
         function, a = self._kernel(len(vector))[0], self._tables
         for codes, target in zip(self._codes, targets, strict=True):
             n = len(codes)
@@ -501,28 +347,8 @@ class IndexedRestriction(ElementRestriction):
         onto: Any = None,
         factor: float = 1.0,
     ) -> Any:
-        """Sum local numbers, Q^T; see `ElementRestriction.gather`.
-
-        Parameters
-        ----------
-        local, vector
-            As there.
-        out : cupy.ndarray, [components, size], optional
-            Overwritten; made anew when left out.
-        partials : cupy.ndarray of float64, [blocks], optional
-            For sums of vector times the sums.
-        stop : int, optional
-            As for `scatter`.
-        scale : cupy.ndarray, [size], optional
-            Factors of the sums.
-        onto : cupy.ndarray, [components, size], optional
-            What the sums are added to; it may be `out`.
-        factor : float
-            Of the sums, where they are added.
-
-        Returns
-        -------
-        cupy.ndarray, [components, size]
+        """Sum local numbers, Q^T; see `ElementRestriction.gather`; out, onto [components, size], partials [blocks],
+        scale [size] -> [components, size].
         """
         none, a, blocks = np.uint64(0), self._tables, self._tables.gather_blocks(self.size)
         if out is None:
@@ -553,19 +379,7 @@ _LANES = (1, 2, 4, 8, 16)
 
 
 def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
-    """Source of the kernel.
-
-    Parameters
-    ----------
-    real, index : dtype
-        Of the entries, and of their places.
-    lanes : int
-        Threads of a row.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernel."""
     return source_with({"real": real, "Index": index}, {"THREADS": THREADS, "LANES": lanes}, "vectors/sparse.h")
 
 
@@ -588,16 +402,7 @@ class SparseMatrix:
         self._multiply, *_ = functions(source(self._dtype, kind, self._lanes), current_device().name, "multiply")
 
     def __matmul__(self, x: Any) -> Any:
-        """Multiply a vector.
-
-        Parameters
-        ----------
-        x : cupy.ndarray, [columns]
-
-        Returns
-        -------
-        cupy.ndarray, [rows]
-        """
+        """Multiply a vector; x [columns] -> [rows]."""
         rows, out = self.shape[0], current_device().empty((self.shape[0],), self._dtype)
         if rows:
             shared = THREADS * self._dtype.itemsize

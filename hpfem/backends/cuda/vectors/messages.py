@@ -18,32 +18,12 @@ from .indexed import THREADS
 
 
 def index_type(sharing: Sharing) -> type[np.signedinteger[Any]]:
-    """Choose the type of the indices.
-
-    Parameters
-    ----------
-    sharing : Sharing
-
-    Returns
-    -------
-    type
-        32-bit if they are enough.
-    """
+    """Choose the type of the indices."""
     return np.int32 if max(sharing.size, sharing.sums.nnz, sharing.sums.shape[1]) < 2**31 else np.int64
 
 
 def source(real: DTypeLike, index: DTypeLike) -> str:
-    """Source of the kernels.
-
-    Parameters
-    ----------
-    real, index : dtype
-        Of the numbers, and of their places.
-
-    Returns
-    -------
-    str
-    """
+    """Source of the kernels."""
     return source_with({"real": real, "Index": index}, {"THREADS": THREADS}, "vectors/messages.h")
 
 

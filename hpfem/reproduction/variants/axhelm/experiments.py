@@ -55,16 +55,7 @@ class Variant:
     points: int
 
     def on(self, contraction: str) -> bool:
-        """Whether what a way of contraction adds is switched on.
-
-        Parameters
-        ----------
-        contraction : str
-
-        Returns
-        -------
-        bool
-        """
+        """Whether what a way of contraction adds is switched on."""
         return CONTRACTIONS.index(self.contraction) >= CONTRACTIONS.index(contraction)
 
     @property
@@ -82,12 +73,7 @@ class Variant:
         return float(at_points * self.points**3 + constant)
 
     def kernel(self) -> str:
-        """Source of the kernel.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel."""
         return filled(
             "axhelm/axhelm.h",
             Q=self.points,
@@ -101,19 +87,7 @@ class Variant:
 
 
 def geometry_of(problem: BlockProblem, source: str) -> NDArray[np.float64]:
-    """Make what the kernel reads of each element.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    source : str
-        Of geometric factors.
-
-    Returns
-    -------
-    ndarray, [E, numbers]
-        Geometry, then both scale factors at the points if the equation has them.
-    """
+    """Make what the kernel reads of each element; -> [E, numbers]."""
     factors = problem.geometry.factors("metric", 1, problem.dtype)[: problem.n_elements, ..., 0]
     n, points = len(factors), len(problem.tabulation.rule.weights)
     scaled = bool(problem.fields)

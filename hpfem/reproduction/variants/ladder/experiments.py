@@ -30,33 +30,12 @@ COPY, NEAR = "copying", "shared memory of "
 
 
 def orders(problem: str, threads: str) -> list[int]:
-    """Orders up to 15 for which a block has threads enough.
-
-    Parameters
-    ----------
-    problem, threads : str
-        See `Rung`.
-
-    Returns
-    -------
-    list of int
-    """
+    """Orders up to 15 for which a block has threads enough."""
     return [n for n in range(1, 16) if Rung(problem, threads, "global scratch", n).block <= MOST_THREADS]
 
 
 def rungs(problem: str, threads: str) -> tuple[str, ...]:
-    """The ladder of a problem.
-
-    Parameters
-    ----------
-    problem, threads : str
-        See `Rung`.
-
-    Returns
-    -------
-    tuple of str
-        Without the rung that would change nothing.
-    """
+    """The ladder of a problem."""
     nothing = problem == "BP1.0" and threads == POINTS  # a value is read once and a result written once anyway
     return tuple(name for name in LADDERS[threads] if not (nothing and name == "registers"))
 

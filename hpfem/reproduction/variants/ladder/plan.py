@@ -144,13 +144,7 @@ class Rung:
         return 10 * q + 3
 
     def constants(self) -> dict[str, Any]:
-        """Tell the constants of ladder.h.
-
-        Returns
-        -------
-        dict
-            Rungs that differ in nothing at this order have the same.
-        """
+        """Tell the constants of ladder.h."""
         on = self.switches
         interpolates, differentiates = PROBLEMS[self.problem]
         return {
@@ -165,10 +159,5 @@ class Rung:
         }
 
     def source(self) -> str:
-        """Source of the kernel.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel."""
         return filled("ladder/ladder.h", **self.constants())

@@ -61,13 +61,7 @@ class QuadPlan:
         return 8 * (arrays * self.block + self.table_size * (self.tables == "shared"))
 
     def near_traffic(self) -> dict[str, int]:
-        """Count the bytes that the block of an element reads and writes in near memory, each thread's own counted.
-
-        Returns
-        -------
-        dict
-            Bytes of "shared" memory, and of tables in global memory through "L1"; the constant cache is apart.
-        """
+        """Count the bytes that the block of an element reads and writes in near memory, each thread's own counted."""
         n, q = self.modes, self.points
         tables = 4 * n * n * q + 4 * n * q * q + 2 * q * q * self.affine
         arrays = n * n + n * n * q + 4 * n * q + 2 * n * q * q + 3 * q * q + 3 * n * q * q + 2 * n * n * q
@@ -79,12 +73,7 @@ class QuadPlan:
         return moved
 
     def constants(self) -> dict[str, Any]:
-        """Tell the constants of quads.h.
-
-        Returns
-        -------
-        dict
-        """
+        """Tell the constants of quads.h."""
         return {
             "N1": self.modes,
             "Q": self.points,
@@ -97,12 +86,7 @@ class QuadPlan:
         }
 
     def source(self) -> str:
-        """Source of the kernel.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel."""
         return filled("quads/quads.h", **self.constants())
 
 

@@ -60,23 +60,7 @@ class PointStiffness(BlockKernel):
         self._chunk = CHUNK if memory.device.name == HOST.name else None
 
     def along(self, direction: int, matrix: Any, u: Any) -> Any:
-        """Multiply by a matrix along a direction.
-
-        Parameters
-        ----------
-        direction : int
-        matrix : array, [n, n]
-        u : array, [elements, n, n, n]
-
-        Returns
-        -------
-        array, as u
-
-        Raises
-        ------
-        AssertionError
-            If a variant does not override this.
-        """
+        """Multiply by a matrix along a direction; matrix [n, n], u [elements, n, n, n]."""
         raise AssertionError("a variant overrides along")
 
     def apply(self, source: Any, out: Any) -> None:
@@ -169,36 +153,12 @@ class StiffnessKernel(LaunchedKernel):
 
 
 def block(team: bool, points: int) -> tuple[int, int]:
-    """Threads of a block, and elements that are interleaved.
-
-    Parameters
-    ----------
-    team : bool
-        Whether a block takes an element: as many threads as rows of points, in whole warps.
-    points : int
-        Along a direction.
-
-    Returns
-    -------
-    (int, int)
-    """
+    """Threads of a block, and elements that are interleaved."""
     return (-(-points * points // WARP) * WARP, 1) if team else (THREADS, WARP)
 
 
 def source(name: str, points: int) -> str:
-    """Source of a kernel.
-
-    Parameters
-    ----------
-    name : str
-        In `LAUNCHED`.
-    points : int
-        Along a direction.
-
-    Returns
-    -------
-    str
-    """
+    """Source of a kernel."""
     products, team = LAUNCHED[name]
     threads, stride = block(team, points)
     return filled("stiffness/stiffness.h", N=points, PRODUCTS=products, TEAM=team, THREADS=threads, STRIDE=stride)

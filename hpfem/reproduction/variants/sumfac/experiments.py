@@ -84,12 +84,7 @@ class SumFacPlan:
         }
 
     def source(self) -> str:
-        """Source of the kernel.
-
-        Returns
-        -------
-        str
-        """
+        """Source of the kernel."""
         return filled("sumfac/sumfac.h", **self.constants)
 
 
