@@ -10,7 +10,7 @@ import hpfem as hp
 from hpfem.mesh import Mesh, box
 from tests.samples import NAMES, curved, dimension
 
-TWO = Path(__file__).resolve().parents[1] / "mesh/data/interface.msh"
+TWO = Path(__file__).resolve().parents[1] / "mesh/data/cases/interface.msh"
 # Conditions on an interface in the middle between walls at 0, all with the solution of a source 1.
 CONDITIONS = {
     "neumann": {"neumann": {"interface": 1.0}},

@@ -238,21 +238,9 @@ def test_generated_su2_files(name: str, tmp_path: Path) -> None:
 
 
 def test_markers_of_su2() -> None:
-    mesh = read_mesh(CASES / "su2" / "duct.su2")
+    mesh = read_mesh(CASES / "duct.su2")
     assert {name: len(facets) for name, facets in mesh.boundaries.items()} == {"wall": 2, "inlet": 1, "outlet": 1}
     assert mesh.summary().volume == pytest.approx(3)
-
-
-@pytest.mark.parametrize(("name", "volume"), [("hex20", 8), ("prism15", 1.0333333333), ("quad8", 4)])
-def test_serendipity_cells_of_su2(name: str, volume: float) -> None:
-    summary = read_mesh(CASES / "su2" / f"{name}.su2").summary()
-    assert summary.volume == pytest.approx(volume, abs=1e-9)
-    assert list(summary.orders.values()) == [(2,)]
-
-
-def test_a_pyramid_of_13_nodes_under_the_number_of_linear_ones() -> None:
-    with pytest.raises(MeshError, match="element 1 of VTK type 14 has 14 numbers, not its nodes"):
-        read_mesh(CASES / "su2" / "pyramid13.su2")
 
 
 SQUARE = "NDIME= 2\nNELEM= 1\n9 0 1 2 3\nNPOIN= 4\n0 0\n1 0\n1 1\n0 1\n"

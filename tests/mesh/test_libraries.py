@@ -13,10 +13,8 @@ from hpfem.errors import MeshError
 from hpfem.mesh import read_mesh
 from hpfem.mesh.io import other_formats
 from meshes import generate
-from tests.mesh.test_serendipity import VOLUMES
 
 DATA = Path(__file__).with_name("data")
-CASES = DATA / "cases" / "second-order"
 GMSH = generate.import_gmsh()
 
 
@@ -27,15 +25,6 @@ def read_by_gmsh(path: Path, **arguments):
             read_mesh(path, **arguments)
         return None
     return read_mesh(path, **arguments)
-
-
-@pytest.mark.parametrize("suffix", ["unv", "cgns"])
-@pytest.mark.parametrize("name", ["quad8", "hex20", "prism15"])
-def test_second_order_cells_by_gmsh(name, suffix):
-    mesh = read_by_gmsh(CASES / f"{name}.{suffix}")
-    if mesh is not None:
-        assert mesh.summary().volume == pytest.approx(VOLUMES[name], rel=1e-9)
-        assert {region: len(cells) for region, cells in mesh.regions.items()} == {"body": 1}
 
 
 @pytest.mark.parametrize("name", ["cube_1", "cube_40"])

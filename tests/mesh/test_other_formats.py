@@ -157,7 +157,7 @@ def test_nastran_begins_like_gmsh(tmp_path):
 
 
 def test_markers_and_groups_of_med() -> None:
-    mesh = read_mesh(DATA / "two.med")
+    mesh = read_mesh(DATA / "cases" / "two.med")
     assert {name: len(cells) for name, cells in mesh.regions.items()} == {"copper": 718, "steel": 737}
     assert {name: len(facets) for name, facets in mesh.boundaries.items()} == {"hot": 66, "cold": 66}
     assert mesh.summary().volume == pytest.approx(2)
@@ -343,4 +343,4 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "h5py.py").write_text("raise ModuleNotFoundError(name='h5py')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MeshError, match="as med: it needs the package h5py; pip install h5py"):
-        read_mesh(DATA / "two.med")
+        read_mesh(DATA / "cases" / "two.med")

@@ -18,9 +18,6 @@ from hpfem.mesh.symmetry import entity_nodes
 from hpfem.shapes import SHAPES, equispaced_nodes, make_basis
 from tests.mesh.examples import flux, sample
 
-CASES = Path(__file__).with_name("data") / "cases" / "second-order"
-VOLUMES = {"quad8": 4, "hex20": 8, "prism15": 1.0333333333, "prism18": 1.0333333333, "pyramid13": 1.3334222222}
-
 # Nodes of serendipity cells in our coordinates, as VTK and gmsh list them: corners, then edges by their corners.
 CORNERS = {
     "tri": [(-1, -1), (1, -1), (-1, 1)],
@@ -193,21 +190,6 @@ def sides(mesh: Mesh) -> Iterator[tuple[CellArray, int, np.ndarray]]:
             chosen = (group_of[cells] == position) & (local == number)
             if chosen.any():
                 yield group, number, row_of[cells[chosen]]
-
-
-@pytest.mark.parametrize(
-    "name", sorted(path.name for path in CASES.iterdir() if path.suffix in (".msh", ".vtk", ".med"))
-)
-def test_cells_of_gmsh(name: str) -> None:
-    stem, suffix = name.split(".")
-    if (stem, suffix) == ("pyramid13", "vtk"):  # under VTK's number of linear pyramids
-        with pytest.raises(MeshError, match=r"element 1 is a pyramid of order 1 with 13 nodes instead of 5"):
-            read_mesh(CASES / name)
-        return
-    summary = read_mesh(CASES / name).summary()
-    assert summary.volume == pytest.approx(VOLUMES[stem], abs=1e-9)
-    assert list(summary.orders.values()) == [(2,)]
-    assert len(summary.regions) == (2 if suffix == "inp" else 1)
 
 
 def test_neighbours_share_the_centres_of_faces(tmp_path: Path) -> None:

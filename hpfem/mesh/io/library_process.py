@@ -20,6 +20,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,10 +59,16 @@ def plain(mesh: Any) -> dict[str, Any]:
 def _by_meshio(kind: str, file: str) -> dict[str, Any]:
     """Arrays of a mesh by name."""
     from meshio._helpers import reader_map
-    from meshio._mesh import topological_dimension
+    from meshio._mesh import CellBlock, topological_dimension
 
     topological_dimension.update(wedge15=3, pyramid13=3)  # which meshio 5.3.5 names, but misses here
-    return plain(reader_map[kind](file))
+    CellBlock.__getitem__ = lambda self, place: (self.type, self.data)[place]  # which its reader of avsucd uses
+    content = plain(reader_map[kind](file))
+    if kind == "flac3d":  # whose sets have numbers of all cells
+        starts = np.cumsum([0, *(len(nodes) for _, nodes in content["cells"])])
+        sets = content["cell_sets"].items()
+        content["cell_sets"] = {name: [rows - start for rows, start in zip(own, starts)] for name, own in sets}
+    return content
 
 
 def _by_gmsh(file: str) -> tuple[bytes, list[str]]:
@@ -81,6 +88,23 @@ def _by_gmsh(file: str) -> tuple[bytes, list[str]]:
         gmsh.write(f"{folder}/x.msh")
         content = Path(folder, "x.msh").read_bytes()
     return content, [text for kind, _, text in said if kind.strip() == "Warning"]
+
+
+def _blocks(file: str) -> dict[str, tuple[int, int]]:
+    """Sizes of the tables of elements of an Exodus file, by name; none if it needs a package that is missing."""
+    with suppress(ModuleNotFoundError):
+        if Path(file).read_bytes()[:3] == b"CDF":
+            from scipy.io import netcdf_file
+
+            with netcdf_file(file) as data:
+                sizes = {name: own.shape for name, own in data.variables.items()}
+        else:
+            from h5py import File
+
+            with File(file) as data:
+                sizes = {name: own.shape for name, own in data.items()}
+        return {name: size for name, size in sizes.items() if re.fullmatch(r"connect\d+", name) and len(size) == 2}
+    return {}
 
 
 def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
@@ -122,6 +146,12 @@ def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
     writer.Write()
     if errors:
         raise ValueError(errors[0])
+    if exodus:
+        blocks = _blocks(file)
+        there = sum(count * width for count, width in blocks.values())
+        found = sum(part.GetCells().GetNumberOfConnectivityIds() for _, part in parts[: len(blocks)])
+        if there != found:
+            raise ValueError(f"of the nodes of its elements {found} are read, but the file has {there}: {blocks}")
     shared = parts[0][1].GetNumberOfPoints() if parts else 0
     return writer.GetOutputString().encode(), [(name, part.GetNumberOfCells()) for name, part in parts], shared
 

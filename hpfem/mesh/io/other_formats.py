@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpfem.errors import MeshError
+from hpfem.shapes.arguments import shown
 
 from ...support.files import read_file
 from ...support.machine import available_memory
@@ -29,7 +30,7 @@ from ..symmetry import Indices
 from .library_process import plain
 from .mesh_file import ForLibrary, MeshFile, canonical, grouped, shape_named, tagged
 from .msh import read_msh
-from .text_counts import check_counts
+from .text_counts import check_counts, check_kinds, names_in
 from .vtk_xml import read_vtu
 
 if TYPE_CHECKING:
@@ -61,14 +62,13 @@ _LIBRARIES = {".unv": "gmsh", ".cgns": "gmsh"} | dict.fromkeys((".e", ".ex2", ".
 _BY_PIECE = {"xdmf", "tecplot", "stl"}
 
 # What meshio passes over in every file of a format.
-_LOST = {"h5m": "sets of .h5m are not read", "tetgen": "faces and edges of tetgen (.face, .edge) are not read"}
+_LOST = {"h5m": "sets of .h5m are not read", "tetgen": "faces and edges (.face, .edge) of tetgen are not read"}
 
 # Prefix of sets without cells, in which meshio keeps data for writing gmsh files.
 _BOOKS = "gmsh:"
 
 # Meshio's names of integer cell data that group cells, by format.
-_SET_NAMES = "gmsh:physical medit:ref su2:tag cell_tags avsucd:material nastran:ref flac3d:group".split()
-_SET_NAMES += ["ugrid:ref", "tetgen:ref", "ref"]
+_SET_NAMES = "gmsh:physical medit:ref cell_tags avsucd:material ugrid:ref tetgen:ref flac3d:group ref".split()
 
 # Limits of a reader: some seconds of its own and gigabytes, and more for larger files; other programs may slow it.
 _SLOWER, _OUT_OF_TIME = 15.0, 24
@@ -100,12 +100,15 @@ def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
         raise MeshError(f"files that end in {file.suffix!r} cannot be read; {can}, and by meshio {theirs}")
     reasons = []
     for kind in kinds:
+        text = read_file(file)
+        check_kinds(kind, text)
         content, reason = _run(kind, file)
         if content is not None:
             n_cells = sum(len(nodes) for _, nodes in content["cells"])
-            names = check_counts(kind, read_file(file), len(content["points"]), n_cells)
+            names = check_counts(kind, text, len(content["points"]), n_cells)
             told = [f"meshio says: {reason}"] if reason else []
-            told += [_LOST[kind]] if kind in _LOST else []
+            beside = kind != "tetgen" or any(file.with_suffix(end).exists() for end in (".face", ".edge"))
+            told += [_LOST[kind]] if kind in _LOST and beside else []
             told += [f"names that are not read: {', '.join(names)}"] if names else []
             return replace(_converted(content), by_piece=kind in _BY_PIECE, warnings=told)
         reasons.append(f"as {kind}: {reason}")
@@ -124,7 +127,11 @@ def read_by_library(file: Path, error: ForLibrary) -> MeshFile:
         if b"$Nodes" not in data:
             raise MeshError("gmsh finds no elements in it")
         content = read_msh(data)
-        return replace(content, warnings=[*content.warnings, *(f"gmsh says: {sentence}" for sentence in warnings)])
+        told = [f"gmsh says: {sentence}" for sentence in warnings]
+        known = {name for own in content.elements for name in own.sets}
+        if lost := [name for name in names_in(file.suffix.lower(), read_file(file)) if name not in known]:
+            told.append(f"names that gmsh does not read: {', '.join(map(shown, lost))}")
+        return replace(content, warnings=[*content.warnings, *told])
     data, parts, n_points = found
     content, elements = read_vtu(data), []
     if not parts:

@@ -39,6 +39,14 @@ _NAMES = {
     "obj": rb"(?m)^[ \t]*[go]\s+(\S+)",
     "permas": rb"(?m)^\$[NE]SET\b.*?=\s*(\S+)",
     "stl": rb"(?m)^[ \t]*solid[ \t]+(\S+)",
+    # A line behind eight numbers that is none itself, as members of groups are.
+    ".unv": rb"(?m)^[ \t]*(?:\d+[ \t]+){7}\d+[ \t]*\r?\n(?![ \t\d]+\r?$)[ \t]*(?!-1\b)(\S[^\r\n]*)",
+}
+# Second-order cells that meshio does not read, or in whose nodes it keeps the format's order.
+_NOT_READ = {
+    "medit": rb"(?m)^[ \t]*((?:Edges|Triangles|Quadrilaterals|Tetrahedra|Prisms|Pyramids|Hexahedra)[PQ]\d)",
+    "permas": rb"(?im)^\$ELEMENT\s+TYPE\s*=\s*(\w*(?:TRIMS6|LOADA[689]|PLOTA[89]|QUAMS[89]|HEXE2[07]|TET10|PENTA15))",
+    "tetgen": rb"\A\s*(?:#[^\n]*\n\s*)*\d+[ \t]+(10)[ \t]",
 }
 
 
@@ -58,6 +66,16 @@ def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[st
                 raise MeshError(f"meshio's reader of {kind} finds {count} {what}, but the file has {there}")
             if kind in _COUNTED and what == "points" and list(map(int, found)) != list(range(1, count + 1)):
                 raise MeshError("the nodes do not count from 1, as meshio takes them")
-    return [
-        shown(name.decode("utf-8", "replace")) for name in dict.fromkeys(re.findall(_NAMES.get(kind, b"(?!)"), text))
-    ]
+    return [shown(name) for name in names_in(kind, text)]
+
+
+def names_in(kind: str, text: bytes) -> list[str]:
+    """Names of sets that are lost where meshio (its name of the format) or gmsh (a suffix) reads the text."""
+    found = re.findall(_NAMES.get(kind, b"(?!)"), text)
+    return [name.decode("utf-8", "replace").strip() for name in dict.fromkeys(found)]
+
+
+def check_kinds(kind: str, text: bytes) -> None:
+    """Refuse cells that meshio does not read, or leaves in an order of nodes that is not VTK's."""
+    if found := re.search(_NOT_READ.get(kind, b"(?!)"), text):
+        raise MeshError(f"second-order cells of {kind} are not read: {found[1].decode()}")
