@@ -118,9 +118,9 @@ class Case:
 
 @cache
 def case(shape: str, order: str) -> Case:
-    """A case; cells of order 2 have the shape of serendipity cells, whether complete or not."""
+    """A case; nodes that serendipity cells lack are where their map has them, others at the sides' own bend."""
     mesh = box(shape, COUNTS[shape]).elevated(int(order[0])).transformed(bent)
-    if order[0] == "2":
+    if order == "2, serendipity":
         points, nodes = mesh.points.copy(), mesh.cells[0].nodes
         points[nodes] = at_nodes(shape, points[nodes[:, places("vtk", shape)]], equispaced_nodes(SHAPES[shape], 2))
         mesh = Mesh(**{**mesh.__getstate__(), "points": points})
