@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -316,12 +317,11 @@ def quick() -> Iterator[None]:
             err.seek(0)
             return subprocess.CompletedProcess(command, status, out.read(), err.read())
 
-    before = other_formats.subprocess.run
-    other_formats.subprocess.run = run
+    other_formats.subprocess = SimpleNamespace(**{**vars(subprocess), "run": run})
     try:
         yield
     finally:
-        other_formats.subprocess.run = before
+        other_formats.subprocess = subprocess
 
 
 def read(path: Path, **arguments) -> tuple[Mesh, str]:

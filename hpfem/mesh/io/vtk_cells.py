@@ -135,7 +135,8 @@ def _order_of(shape: Shape, size: int, number: int) -> int:
         if len(equispaced_nodes(shape, order)) == size:
             return order
     raise MeshError(
-        f"element {number} is a Lagrange {shape.name} of {size} nodes, which no order from 1 to {highest} has"
+        f"element {number} is a Lagrange {shape.name} of {size} nodes, which "
+        + (f"no order from 1 to {highest} has" if highest > 1 else "cannot be used")
     )
 
 
