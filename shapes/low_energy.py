@@ -6,6 +6,8 @@ eigenvectors of the Laplacian of the regular entity, so that neighbours of any s
 
 The modified basis is hierarchical and sorted by entity, and so are these functions: column m belongs to mode m, and
 changes its sign and place with the entity's orientation like that mode, except on rotated tris.
+
+The matrix of these functions is kept as sparse factors: eigenbases by direction, and their coupling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What an installation holds, from a wheel in an empty folder and from the repository root."""
+"""What an installation holds, from a wheel in an empty folder and from the repository root.
+
+The wheel is pure Python: the packages, the CUDA headers, the measured speeds and `py.typed`. The source distribution
+holds what builds it (MANIFEST.in).
+"""
 
 import ast
 import itertools

@@ -5,6 +5,8 @@ interior modes (`traces.interior_modes`), seen in its global vertex order.
 
 Cells of different orders meet under the minimum rule: an entity has the modes of the lowest order of the cells around
 it, and the coefficients of the higher modes of the other cells are zero. This needs a hierarchical basis.
+
+Processes that share an entity agree on its order (`Numbering.common`).
 """
 
 from __future__ import annotations

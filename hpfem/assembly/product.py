@@ -1,4 +1,8 @@
-"""Q^T A Q on vectors: scatter, apply A to local coefficients, gather; the scratch memory is kept."""
+"""Q^T A Q on vectors: scatter, apply A to local coefficients, gather; the scratch memory is kept.
+
+Unknowns that processes share are gathered first, and exchanged while the rest is gathered, on a GPU on a stream of its
+own; not where the product is in one piece or Robin's terms are added.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""A backend: where kernels run. It owns its memory, clock and strategies, and is found by its name."""
+"""A backend: where kernels run. It owns its memory, clock and strategies, and is found by its name.
+
+What a device does best in a way of its own it offers here: `Backend.product` (Q^T A Q in one piece), `Backend.cellwise`
+(a matrix in place of A), `Backend.recorded` (a function of vectors as compiled calls); and its kernels
+`BlockKernel.in_product` and `BlockKernel.diagonal`. A backend for HIP would consist of backend.py, runtime/, codegen/
+(its words for those of cuda/codegen/language.h), a folder for each family of kernels, and vectors/.
+"""
 
 from __future__ import annotations
 

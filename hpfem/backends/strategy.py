@@ -1,4 +1,10 @@
-"""Strategies: ways to compute a form on a block. They build kernels, refuse unsuitable problems and estimate costs."""
+"""Strategies: ways to compute a form on a block. They build kernels, refuse unsuitable problems and estimate costs.
+
+A strategy is an object with a name; it is listed in the `strategies` of its `Backend`. One with free choices names
+them: `default`, `search` (rounds of options to time, as text) and `prepare` (compile in the background); the tuner does
+the rest. The source of geometric factors (stored, recomputed, scaled: recomputed but for w / |J|, merged) is such an
+option: `with_source`, `BlockProblem.with_factors`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Measurements: throughput relative to the machine's limits, and comparisons of algorithms."""
+"""Measurements: throughput relative to the machine's limits, and comparisons of algorithms.
+
+A benchmark element by element is a line in `problems`, one of continuous functions a `BakeOff` in `bake_off`. Other
+phases are a class like `MeasuredOperator` in `global_phases`, whose `phases` prepares each; runs, files, tables and
+figures need no change.
+"""
 
 from typing import Any
 

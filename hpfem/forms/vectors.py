@@ -77,7 +77,7 @@ class Vector(_NoArray):
     def _pairs(self, other: Any) -> Iterator[tuple[Any, Any]]:
         if not isinstance(other, (Vector, Gradient, list, tuple)) or len(other) != len(self):
             raise ArgumentError(
-                f"a vector of {len(self)} components is added to vectors of as many only, not to"
+                f"a vector of {len(self)} components can only be added to a vector of {len(self)} components, not to"
                 f" {type(other).__name__}; a pointwise function has to say which component it means"
             )
         return zip(self, other, strict=True)

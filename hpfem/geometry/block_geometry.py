@@ -17,6 +17,10 @@ A symmetric matrix is stored as (0,0) (0,1) .. (0,d-1) (1,1) .. ; d xi_a/dx_i as
 
 With one lane this is [element, factor, point]. Affine factors have one point; a kernel multiplies them by `expansion`
 to get the deformed ones. `MergedGeometry` multiplies the coefficients of a form into deformed ones.
+
+A geometry kind is a class in `GEOMETRY_KINDS`: its elements, and the number of points with stored factors. Most kernels
+need nothing else; one that computes factors itself reads `BlockGeometry.kind`. A kind whose maps are of a low order
+names it (`order`), so that kernels may recompute factors.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ their common sides, so that slabs of different shapes can stand beside each othe
 
 A slab of tets that meets another shape turns its outermost layer into pyramids around the middle, the one on the
 side of the tets cut in two.
+
+The same lines make the whole box, or the block of one process and nothing else.
 """
 
 from __future__ import annotations

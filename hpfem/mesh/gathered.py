@@ -1,6 +1,8 @@
 """Parts of a mesh that no process holds as a whole: each process reads or makes its cells, or gets them from others.
 
 Vertices have ids in the whole mesh. Which processes share vertices, edges and faces is found by communication.
+
+So are made: gmsh's partitions, pieces of .pvtu files, blocks of boxes, and parts that `distribute` cuts anew.
 """
 
 from __future__ import annotations

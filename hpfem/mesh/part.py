@@ -3,6 +3,9 @@
 A cell belongs to one process; a vertex, edge or face belongs to all processes with cells around it. All processes know
 them by the ids of their vertices in the whole mesh. These ids determine the order in which processes list shared
 entities and, as local ids ascend with them, every orientation.
+
+A side that another process continues is not on the boundary. Every kind of cell has a group on every process, and a
+process without cells has one block without elements.
 """
 
 from __future__ import annotations

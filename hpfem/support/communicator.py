@@ -2,6 +2,10 @@
 
 All processes run the same script. A collective function is called by all of them, in the same order. How they wait for
 each other is in `waiting`, how they end in `ending`.
+
+Decisions that change the sequence of calls rest on facts that all processes have, also those without cells, facets,
+regions or shapes (`any`, `each`); an error on one process is raised on all (`together`). Otherwise processes would wait
+for ever.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ An exception of a signal handler, for example of Ctrl-C, can occur between any t
 properties make this harmless. Whether a task runs or is done can be asked repeatedly, so that waiting starts again, for
 up to four signals. And workers belong to no caller, so that none of their state can be lost. Waiting ends because
 kernels end.
+
+Results of compiled passes do not depend on the number of threads. Where NumPy multiplies matrices (integrals, values at
+points, strategy `stdmat`, backend `numpy`) the last bits depend on the threads of its BLAS, OPENBLAS_NUM_THREADS.
 """
 
 from __future__ import annotations

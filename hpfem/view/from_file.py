@@ -1,4 +1,7 @@
-"""Pictures of files: of meshes, of VTU files with values, and of what `hp.save` wrote."""
+"""Pictures of files: of meshes, of VTU files with values, and of what `hp.save` wrote.
+
+The values of a VTU file are used like coordinates, at the nodes of the same map.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Write fields to a VTU file: cell by cell, as VTK Lagrange cells, so that programs see the functions as they are."""
+"""Write fields to a VTU file: cell by cell, as VTK Lagrange cells, so that programs see the functions as they are.
+
+If processes share the mesh, each writes a file, and the first one an index (.pvtu). All are written before any gets its
+name.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,9 @@ chebyshev   several steps, as the best polynomial of one
 irregular   the vector from which the largest eigenvalue is estimated
 algebraic   the vertices alone: algebraic multigrid
 cycle       orders P, P/2, .., 1, and the V-cycle through them
+
+Inside the cycle cells that are nearly affine are taken as affine. A GPU runs the cycle as one graph, a CPU as a
+recording (`backends/cpu/runtime/recording.py`).
 """
 
 from .cycle import Multigrid

@@ -1,6 +1,8 @@
 """Vectors of the host in compiled passes, on the threads that kernels use.
 
 Sums are made block by block, so that they do not depend on the number of threads.
+
+These are the vectors of the host for all backends. Arrays with gaps or of several types are left to NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The prelude of a kernel's code: compile-time constants and tables of a problem, and its pointwise function."""
+"""The prelude of a kernel's code: compile-time constants and tables of a problem, and its pointwise function.
+
+A constant is a line with its meaning in a `parameters.h`, and its value, or an attribute of that name, in the
+`strategy.py` or `plan.py` beside it.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _tiles(matrices: Array) -> Array:
 
 
 def places_of(count: int) -> Indices:
-    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones; ->
+    """Places of the sorted modes or rows in tiles of 8; in a last tile that is at most half full, the even places; ->
     [count].
     """
     places = np.arange(count)

@@ -1,4 +1,10 @@
-"""Sparse matrices on the device: nearly all entries +-1, by index tables (`indexed.h`), and in CSR (`sparse.h`)."""
+"""Sparse matrices on the device: nearly all entries +-1, by index tables (`indexed.h`), and in CSR (`sparse.h`).
+
+In Q^T A Q local numbers are in memory twice: a kernel writes them, and `gather` sums them up. So kernels of products
+leave results entity by entity (`result_place` in `codegen/helpers.h`), as `gather` reads them: numbers of an edge or a
+face lie in one sector of memory. Whether a kernel reads the global vector itself or local coefficients is found by a
+few launches of both at the first product; the results are the same to the bit.
+"""
 
 from __future__ import annotations
 
