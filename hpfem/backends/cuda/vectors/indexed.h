@@ -46,8 +46,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 5 : 4)
 // Sums are multiplied by `scale`, [size], if it is given. The blocks' sums of vector * sum go to `partials`, if it is given.
 // If `onto` is given, out is onto + factor * sum; the two may be the same array.
 // Blocks take columns that stand together, and start in their order: so those that run at one time read the same part of
-// the local numbers, which stays in the second cache. Blocks that run until
-// the kernel ends do not keep step, and read parts that the cache does not hold together.
+// the local numbers, which stays in the second cache. Blocks that run until the kernel ends do not keep step, and
+// read parts that the cache cannot hold together.
 extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
     gather(const long long size, const long long single, const Index *__restrict__ starts,
            const Index *__restrict__ order, const long long *__restrict__ slice_starts, const Index *__restrict__ codes,
