@@ -136,7 +136,9 @@ def _tolerance_of_points(points: Array, topology: Topology, others: Sequence[Ind
     for cells in topology.cells if others else sides:
         np.minimum.at(found, cells.nodes.ravel(), np.repeat(size[cells.indices], cells.nodes.shape[1]))
     for rows in others:
-        np.minimum.at(found, rows.ravel(), np.repeat(_shortest(points, rows), rows.shape[1]))
+        # What is close to a lone point is up to the other one.
+        own = _shortest(points, rows) if rows.shape[1] > 1 else np.full(len(rows), size.max())
+        np.minimum.at(found, rows.ravel(), np.repeat(own, rows.shape[1]))
     return _tolerances(found, _rounding(points))
 
 

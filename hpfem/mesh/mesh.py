@@ -835,7 +835,8 @@ def mesh_of(
     n_joined = 0
     if join:
         named = [blocks for _, blocks in sets(boundaries, "boundaries") if isinstance(blocks, (list, tuple))]
-        corners = [rows_of_integers(rows, "corners of boundaries", (2, 3, 4)) for blocks in named for rows in blocks]
+        named += [blocks for blocks in (lower or {}).values() if isinstance(blocks, (list, tuple))]
+        corners = [rows_of_integers(rows, "corners of boundaries", (1, 2, 3, 4)) for blocks in named for rows in blocks]
         number, new_number = _joined(points, topology, given, new_number, corners, keys)
         n_joined = int(np.count_nonzero(number != np.arange(len(points))))
         if n_joined:
@@ -844,12 +845,14 @@ def mesh_of(
             topology, vertex_of = numbered(arrays, len(points))
             new_number = looked_up(number, new_number)
             say(f"{labels.name}: {n_joined} {JOINED}")
-    if check:
-        try:
+    try:
+        if n_joined:
+            checks.nodes(arrays, points, labels)
+        if check:
             checks.conformity(topology, points, labels)
-        except MeshError as error:
-            hint = f"; {n_joined} coincident points were joined, join=False leaves them apart" if n_joined else ""
-            raise MeshError(f"{error}{hint}") from None
+    except MeshError as error:
+        hint = f"; {n_joined} coincident points were joined, join=False leaves them apart" if n_joined else ""
+        raise MeshError(f"{error}{hint}") from None
     # Names.
     vertex_of = looked_up(vertex_of, new_number)
     sides, n_stray = boundaries_of(topology, boundaries, vertex_of)
@@ -889,7 +892,7 @@ def _joined(
     every = np.concatenate([points, given[loose, : points.shape[1]]])
     row = new_number.copy()
     row[loose] = len(points) + np.arange(len(loose))
-    others = [own for rows in corners if (own := looked_up(row, rows)).min(initial=0) >= 0]
+    others = [own[(own >= 0).all(axis=1)] for own in (looked_up(row, rows) for rows in corners)]
     if keys is not None:
         keys = np.append(keys, np.zeros(len(given) - len(keys), dtype=np.int64))[np.argsort(row)]
     first, _ = first_points(every, topology, others, np.arange(len(every)), keys)

@@ -19,5 +19,11 @@ def test_pieces(n):
 
 
 @needs_mpi
+@pytest.mark.parametrize("n", [*long(2), 3])
+def test_names_beside_their_cells(n):
+    run(n, "tests.distributed.reading_cases", "named_beside")
+
+
+@needs_mpi
 def test_parts_cut_anew():
     run(3, "tests.distributed.reading_cases", "again")

@@ -9,17 +9,18 @@ import numpy as np
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import shown
 
+from ...support.communicator import ALONE, Communicator
 from ..symmetry import Indices
 from .mesh_file import Elements, MeshFile, grouped
 
 
-def regions_by_number(content: MeshFile, name: str | None) -> MeshFile:
-    """Group elements by their integer data; without a name, tell what could group cells and nothing uses."""
-    dim = max((own.shape.dim for own in content.elements), default=0)
+def regions_by_number(content: MeshFile, name: str | None, comm: Communicator = ALONE) -> MeshFile:
+    """Group elements by their integer data; without a name, tell what could and nothing uses; collective."""
+    dim = int(comm.max(max((own.shape.dim for own in content.elements), default=0)))
     groups = [{key: rows for key in own.data if (rows := _groups(own, key)) is not None} for own in content.elements]
     able = [(own, found) for own, found in zip(content.elements, groups, strict=True) if own.shape.dim >= dim - 1]
-    mixed = {key for own, found in able for key in own.data.keys() - found}
-    known = sorted({key for _, found in able for key in found} - mixed)
+    mixed = set().union(*comm.all({key for own, found in able for key in own.data.keys() - found}))
+    known = sorted(set().union(*comm.all({key for _, found in able for key in found})) - mixed)
     if name is not None:
         if name not in known:
             there = f"there are {', '.join(map(shown, known))}" if known else "there are none"
@@ -29,7 +30,7 @@ def regions_by_number(content: MeshFile, name: str | None) -> MeshFile:
             for own, found in zip(content.elements, groups, strict=True)
         ]
         return replace(content, elements=elements)
-    unused = [shown(key) for key in known if any(_unused(able, key, level) for level in (dim, dim - 1))]
+    unused = [shown(key) for key in known if any(_unused(able, key, level, comm) for level in (dim, dim - 1))]
     if not unused:
         return content
     told = f"integer data of elements that nothing uses: {', '.join(unused)}; regions={unused[0]} makes them regions"
@@ -44,12 +45,14 @@ def _groups(own: Elements, name: str) -> dict[int, Indices] | None:
     return grouped(values.ravel()) if np.array_equal(values, np.rint(values)) else None
 
 
-def _unused(able: list[tuple[Elements, dict[str, dict[int, Indices]]]], name: str, dim: int) -> bool:
+def _unused(
+    able: list[tuple[Elements, dict[str, dict[int, Indices]]]], name: str, dim: int, comm: Communicator
+) -> bool:
     """Whether data group the elements of a dimension as no sets do: neither all in one group, nor each in its own."""
     parts = [(own, found.get(name, {})) for own, found in able if own.shape.dim == dim]
-    numbers = {number for _, rows in parts for number in rows}
-    if not 1 < len(numbers) < sum(len(own) for own, _ in parts):
+    numbers: set[int] = set().union(*comm.all({number for _, rows in parts for number in rows}))
+    if not 1 < len(numbers) < comm.sum(sum(len(own) for own, _ in parts)):
         return False
-    return not all(
-        any(np.array_equal(rows, own.sets[key]) for key in own.sets) for own, found in parts for rows in found.values()
+    return not comm.each(
+        all(any(np.array_equal(rows, other) for other in own.sets.values()) for own, found in parts for rows in found.values())
     )

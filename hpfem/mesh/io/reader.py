@@ -16,7 +16,7 @@ import numpy as np
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag
 
-from ...support.communicator import Communicator, communicator
+from ...support.communicator import ALONE, Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
 from ...support.log import warn
@@ -27,7 +27,7 @@ from ..gathered import common_kinds, part_of
 from ..mesh import Mesh, fitting_order, mesh_of
 from ..named_sets import looked_up
 from ..serendipity import completed
-from ..sorting import unique
+from ..sorting import places, unique
 from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
@@ -180,6 +180,7 @@ def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Commun
             with _naming(file), _mapped(file) as data:
                 parts.append(read_msh_partitions(data, frozenset(chosen)))
         ids, points, elements = _joined(parts)
+    _tell(path, [sentence for _, content in parts for sentence in content.warnings], comm)
     mesh = _of_parts(path, points, elements, lambda points, *given: (points, ids, *given), comm)
     return mesh if comm.size <= count else distribute(mesh, comm)
 
@@ -200,35 +201,49 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
         first, n_points = first + n, n_points + len(part.points)
     points = np.concatenate([np.empty((0, 3)), *(part.points for part in parts)])
     keys = joined([part.ids for part in parts if part.ids is not None]) if known else None
-    content = MeshFile(points, elements, by_piece=True, ids=keys)
-    with comm.together(), _naming(path):
-        content = regions_by_number(content, regions) if elements else content
-    for sentence in content.warnings if comm.rank == 0 else ():
-        warn(f"{path_text(path)}: {sentence}")
+    told = [sentence for part in parts for sentence in part.warnings]
+    with _naming(path):
+        content = regions_by_number(MeshFile(points, elements, by_piece=True, ids=keys, warnings=told), regions, comm)
+    _tell(path, content.warnings, comm)
     if comm.size == 1:
         with _naming(path):
             return _mesh(content, str(path), False, join)
 
+    n_given = 0
+
     def met(points: Array, arrays: list[CellArray], sides: dict[Any, list[Indices]]) -> tuple[Any, ...]:
-        own = sum(comm.all(len(points))[: comm.rank]) + np.arange(len(points))
-        found, places = own, points
+        nonlocal n_given
+        used, counts = np.zeros(len(points), dtype=bool), comm.all(len(points))
+        for array in arrays:
+            used[array.nodes] = True
+        # Points of cells come before those that only elements of sides have.
+        own = sum(counts[: comm.rank]) + np.arange(len(points)) + np.where(used, 0, sum(counts))
+        found, where = own, points
         if join is not False:
             corners = [rows for blocks in sides.values() for rows in blocks]
             # Nodes that serendipity cells lack have no number.
             all_keys = None if keys is None else np.append(keys, np.zeros(len(points) - len(keys), np.int64))
-            found, places = first_points(points, numbered(arrays, len(points))[0], corners, own, all_keys, comm)
-            n_joined = int(comm.sum(np.count_nonzero(found != own)))
+            found, where = first_points(points, numbered(arrays, len(points))[0], corners, own, all_keys, comm)
+            n_joined = int(comm.sum(np.count_nonzero(found[used] != own[used])))
             if n_joined and comm.rank == 0:
                 warn(f"{path}: {n_joined} {JOINED}")
+        # Any process may have the cells of a side.
+        given: dict[Any, list[Indices]] = {}
+        for each in comm.all({name: [found[rows] for rows in blocks] for name, blocks in sides.items()}):
+            for name, blocks in each.items():
+                given.setdefault(name, []).extend(blocks)
+        for blocks in given.values():
+            rows = [np.pad(np.sort(own, axis=1), ((0, 0), (4 - own.shape[1], 0))) for own in blocks]
+            n_given += len(np.unique(np.concatenate(rows), axis=0))
         found, at, row = np.unique(found, return_index=True, return_inverse=True)
         arrays = [replace(array, nodes=row[array.nodes]) for array in arrays]
-        places, arrays, new_number = used_points(places[at], arrays, flat=False)
-        sides = {name: [new_number[row[rows]] for rows in blocks] for name, blocks in sides.items()}
-        return places, found[new_number >= 0], arrays, sides
+        where, arrays, new_number = used_points(where[at], arrays, flat=False)
+        ids = found[new_number >= 0]
+        return where, ids, arrays, {name: [places(ids, rows) for rows in blocks] for name, blocks in given.items()}
 
-    mesh = replace(
-        _of_parts(path, points, [own for own in content.elements if len(own)], met, comm), apart=join is False
-    )
+    mesh = _of_parts(path, points, [own for own in content.elements if len(own)], met, comm)
+    n_found = comm.sum(sum(map(len, mesh.entity_sets.values())))
+    mesh = replace(mesh, apart=join is False, n_stray=n_given - int(n_found))
     return mesh if comm.size <= len(files) else distribute(mesh, comm)
 
 
@@ -275,9 +290,15 @@ def _read(file: Path, periodic: bool, join: bool | None, regions: str | None) ->
     """The whole mesh of a file."""
     with _naming(file):
         content = regions_by_number(_content(file), regions)
-        for sentence in content.warnings:
-            warn(f"{path_text(file)}: {sentence}")
+        _tell(file, content.warnings)
         return _mesh(content, str(file), periodic, join)
+
+
+def _tell(path: Path | str, sentences: Sequence[str], comm: Communicator = ALONE) -> None:
+    """Give the warnings of all processes, once each, on the first one; collective."""
+    told = dict.fromkeys(sentence for own in comm.all(list(sentences)) for sentence in own)
+    for sentence in told if comm.rank == 0 else ():
+        warn(f"{path_text(path)}: {sentence}")
 
 
 @contextmanager
@@ -318,8 +339,7 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
     if not isinstance(mesh, meshio.Mesh):
         raise ArgumentError(f"from_meshio takes a meshio.Mesh, got {type(mesh).__name__}; files go to read_mesh")
     content = regions_by_number(converted(mesh), regions)
-    for sentence in content.warnings:
-        warn(f"from_meshio: {sentence}")
+    _tell("from_meshio", content.warnings)
     return _mesh(content, "", periodic=False)
 
 
@@ -457,7 +477,6 @@ def _distinct(cells: Sequence[Elements]) -> list[Elements]:
         kept = np.sort(first)
         new_row = np.searchsorted(kept, first[copy.ravel()])
         sets = {name: unique(new_row[rows]) for name, rows in _regions(same).items()}
-        common = set.intersection(*(set(own.data) for own in same))
-        data = {name: np.concatenate([own.data[name] for own in same])[kept] for name in sorted(common)}
+        data = {name: values[kept] for name, values in _cell_data(same).items()}
         result.append(Elements(*kind, nodes[kept], joined([own.indices for own in same])[kept], sets, data))
     return result

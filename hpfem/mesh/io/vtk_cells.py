@@ -15,7 +15,7 @@ from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import Elements, canonical, shape_named
+from .mesh_file import Elements, canonical, grouped, shape_named
 
 # VTK's numbers of the cell types: linear, complete quadratic (which list their nodes as the Lagrange cells of order 2
 # do), serendipity cells (the first of these nodes), and Lagrange ones of any order.
@@ -95,7 +95,7 @@ def cell_blocks(
         rows = np.flatnonzero(seen[start:stop])
         nodes, at = (nodes, slice(start, stop)) if len(rows) == len(nodes) else (nodes[rows], start + rows)
         own, numbers = tags[at], np.arange(len(types))[at] + first_number
-        sets = {str(tag): np.flatnonzero(own == tag) for tag in np.unique(own)}
+        sets = {str(tag): members for tag, members in grouped(own).items()}
         values = {name: array[at] for name, array in data.items()}
         blocks.append(canonical(shape, order, reference, nodes, numbers, sets, values))
     return blocks
