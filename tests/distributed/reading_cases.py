@@ -14,6 +14,7 @@ from tests.distributed.operator_cases import check
 from tests.distributed.output_cases import folder
 from tests.mesh.examples import partitioned
 from tests.mesh.test_coincident import in_vtk, index_of_pieces, write_pieces, write_vtk
+from tests.mesh.test_msh import with_data
 
 DATA = Path(__file__).parent.parent / "mesh" / "data"
 
@@ -65,6 +66,17 @@ def partitions(comm):
                 assert abs(other - iterations) <= 2, (name, other, iterations)
             one, two = alone.summary(), again.summary()
             assert one.n_vertices == two.n_vertices and one.counts == two.counts
+    with folder(comm) as place:
+        if comm.rank == 0:
+            values = {n: [n**2.0] for n in range(1, alone.n_cells + 1)}
+            (place / "data.msh").write_bytes(
+                with_data(DATA / f"{name}_single.msh", [("k", 0, values)], name == "curved")
+            )
+        comm.all(None)
+        part = hp.read_mesh(place / "data.msh", comm=comm)
+        assert part.cell_data["k"].tolist() == (part.numbers**2.0).tolist()
+        with pytest.raises(hp.MeshError, match="regions='k' of partitioned files are not read"):
+            hp.read_mesh(place / "data.msh", comm=comm, regions="k")
     # This file has periodic sides too.
     part, alone = (hp.read_mesh(DATA / f"cube_serendipity{end}.msh", comm=comm) for end in ("_partitioned", ""))
     assert part.summary().orders == alone.summary().orders == {"hex": (2,), "prism": (2,)}
@@ -181,7 +193,9 @@ def named_beside(comm):
     for kind in ("regions", "boundaries", "edge_sets", "point_sets"):
         wanted = {name: len(own) for name, own in getattr(alone, kind).items()}
         assert {name: comm.sum(len(own)) for name, own in getattr(part, kind).items()} == wanted and wanted, kind
-    assert [len(alone.boundaries[str(k)]) for k in range(6)] and len(alone.edge_sets["20"]) and len(alone.point_sets["30"])
+    assert (
+        [len(alone.boundaries[str(k)]) for k in range(6)] and len(alone.edge_sets["20"]) and len(alone.point_sets["30"])
+    )
     assert sum(map(len, alone.boundaries.values())) == len(sides)
     assert part.n_stray == alone.n_stray == len(stray)
     for name in alone.boundaries:

@@ -53,8 +53,9 @@ def write_vtk(path: Path, points, cells, sides=(), of_cells=(), of_points=()) ->
     grid = vtk.vtkUnstructuredGrid()
     grid.SetPoints(own)
     for name, order, nodes in [*cells, *sides]:
+        kinds = {"point": 1, "segment": 3, **LINEAR} if order == 1 else {"serendipity quad": 23, **QUADRATIC}
         for row in nodes:
-            grid.InsertNextCell({"point": 1, "segment": 3, **LINEAR}[name] if order == 1 else QUADRATIC.get(name, 23), len(row), row.tolist())
+            grid.InsertNextCell(kinds[name], len(row), row.tolist())
     material = numpy_to_vtkIdTypeArray(np.arange(grid.GetNumberOfCells(), dtype=np.int64) % 3, deep=True)
     material.SetName("material")
     grid.GetCellData().AddArray(material)

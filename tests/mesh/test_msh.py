@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from hpfem.errors import MeshError
 from hpfem.mesh import Mesh, box, gmsh_nodes, read_mesh
-from hpfem.mesh.io.msh import read_msh
+from hpfem.mesh.io.msh import read_msh, read_msh_partitions
 from hpfem.mesh.node_order import FILE_VERTICES, permutation
 from hpfem.shapes import SHAPES, equispaced_nodes
 from tests.mesh.examples import ALL_3D, BOXES, bent, corners_of, flux, sample
@@ -333,6 +334,19 @@ def test_values_of_elements(name: str) -> None:
         ):
             assert value == number**2
             np.testing.assert_array_equal(vector, flow.get(int(number), [np.nan] * 3))
+
+
+@pytest.mark.parametrize("name", ["solid", "curved"])
+def test_values_and_periodic_nodes_of_partitions(name: str) -> None:
+    """Values go with their elements; periodic nodes, which are not read, are passed over, text and binary."""
+    path, binary = DATA / f"{name}_single.msh", name == "curved"
+    data = with_data(path, [("k", 0, {n: [n**2.0] for n in range(1, 1000, 2)})], binary)
+    numbers = struct.pack("<QiiiQQQQ", 1, 2, 1, 1, 0, 1, 1, 2) if binary else b"1\n2 1 1\n0\n1\n1 2"
+    data += b"$Periodic\n" + numbers + b"\n$EndPeriodic\n"
+    for chosen in ({1}, {2, 3}):
+        for own in read_msh_partitions(data, frozenset(chosen))[1].elements:
+            assert len(own) and list(own.data) == ["k"]
+            np.testing.assert_array_equal(own.data["k"], np.where(own.indices % 2, own.indices**2.0, np.nan))
 
 
 def test_broken_values_of_elements() -> None:

@@ -54,5 +54,9 @@ def _unused(
     if not 1 < len(numbers) < comm.sum(sum(len(own) for own, _ in parts)):
         return False
     return not comm.each(
-        all(any(np.array_equal(rows, other) for other in own.sets.values()) for own, found in parts for rows in found.values())
+        all(
+            any(np.array_equal(rows, other) for other in own.sets.values())
+            for own, found in parts
+            for rows in found.values()
+        )
     )

@@ -36,6 +36,7 @@ from .mesh_file import (
     as_integers,
     canonical,
     count_in,
+    joined,
     parsed_numbers,
     positions,
     shape_named,
@@ -229,27 +230,10 @@ class _Content:
 
 def read_msh(data: bytes) -> MeshFile:
     """Read the content of a gmsh file."""
-    content = _Content()
-    version, binary, order, size, start = _header(data)
-    for name, begin, end in _sections(data, start, version, binary):
-        if name in _READERS[version] and not (name == "Periodic" and b"Affine" in data[begin : begin + 99]):
-            text = None if binary else parsed_numbers(data[begin:end])[0]
-            stream = _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
-            _READERS[version][name](content, stream)
-        elif name == "ElementData":
-            _read_data(content, data[begin:end], order if binary else "")
-        else:
-            _read_lines(content, name, data[begin:end], version)
+    content = _read(data)
     ids, points, elements = content.whole()
     row = positions(ids, "node")
     elements = [replace(own, nodes=row(own.nodes)) for own in elements]
-    for name, (numbers, values) in content.data.items():
-        place, values = positions(numbers, "element"), np.append(values, np.full_like(values[:1], np.nan), axis=0)
-        rows = [place(own.indices) for own in elements]
-        dims = {own.shape.dim for own, at in zip(elements, rows, strict=True) if (at >= 0).any()}
-        for own, at in zip(elements, rows, strict=True):
-            if own.shape.dim in dims:
-                own.data[name] = values[at]  # NaN where there is none
     known = {(own.shape.dim, name) for own in elements for name in own.sets}
     lost = [name for dim, own in content.names.items() for name in own.values() if (dim, name) not in known]
     if lost:
@@ -260,33 +244,51 @@ def read_msh(data: bytes) -> MeshFile:
 
 def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, MeshFile]:
     """Read some partitions of a gmsh file, without holding the rest of the file; -> ids [n_points]."""
-    content = _Content(chosen=chosen)
-    version, binary, order, size, start = _header(data)
-    nodes = None
-    for name, begin, end in _sections(data, start, version, binary):
-        if name in _READERS[version] and name != "Periodic":
-            view = memoryview(data)[begin:end] if binary else b""
-            stream = _Stream(name, None, view, order, size) if binary else _Lines(name, data, begin, end)
-            if name == "Nodes":
-                nodes = stream  # the nodes of the elements, which come later in the file
-            elif name == "Elements":
-                _READERS[version][name](content, stream)
-            else:
-                _READERS[version][name](
-                    content, stream if binary else _Stream(name, parsed_numbers(data[begin:end])[0])
-                )
-        else:
-            _read_lines(content, name, bytes(data[begin:end]), version)
-    elements = content.elements or []
-    dim = max((own.shape.dim for own in elements), default=0)
-    cells = [own.nodes.ravel() for own in elements if own.shape.dim == dim]
-    content.needed = unique(np.concatenate([np.empty(0, dtype=np.int64), *cells]))
-    if nodes is not None:
-        _read_nodes_4(content, nodes)
-    ids, points, _ = content.whole()
+    content = _read(data, chosen)
+    ids, points, elements = content.whole()
     ids, first = np.unique(ids, return_index=True)
-    rows = positions(ids, "node")
-    return ids, MeshFile(points[first], [replace(own, nodes=rows(own.nodes)) for own in elements])
+    row = positions(ids, "node")
+    elements = [replace(own, nodes=row(own.nodes)) for own in elements]
+    return ids, MeshFile(points[first], elements, warnings=content.warnings)
+
+
+def _read(data: Bytes, chosen: frozenset[int] | None = None) -> _Content:
+    """What a file has; of some partitions, the nodes of their cells."""
+    content, nodes = _Content(chosen=chosen), None
+    version, binary, order, size, start = _header(data)
+    for name, begin, end in _sections(data, start, version, binary):
+        stream: _Stream | _Lines
+        if name == "ElementData":
+            _read_data(content, data[begin:end], order if binary else "")
+            continue
+        if name == "Periodic" and chosen is not None:
+            continue
+        if name not in _READERS[version] or (name == "Periodic" and b"Affine" in data[begin : begin + 99]):
+            _read_lines(content, name, data[begin:end], version)
+            continue
+        if binary:
+            stream = _Stream(name, None, memoryview(data)[begin:end], order, size)
+        elif chosen is not None and name in ("Nodes", "Elements"):
+            stream = _Lines(name, data, begin, end)
+        else:
+            stream = _Stream(name, parsed_numbers(data[begin:end])[0])
+        if name == "Nodes" and chosen is not None:
+            nodes = stream  # the nodes of the elements, which come later in the file
+        else:
+            _READERS[version][name](content, stream)
+    elements = content.elements or []
+    if nodes is not None:
+        dim = max((own.shape.dim for own in elements), default=0)
+        content.needed = unique(joined([own.nodes.ravel() for own in elements if own.shape.dim == dim]))
+        _read_nodes_4(content, nodes)
+    for name, (numbers, values) in content.data.items():
+        place, values = positions(numbers, "element"), np.append(values, np.full_like(values[:1], np.nan), axis=0)
+        rows = [place(own.indices) for own in elements]
+        dims = {own.shape.dim for own, at in zip(elements, rows, strict=True) if (at >= 0).any()}
+        for own, at in zip(elements, rows, strict=True):
+            if own.shape.dim in dims:
+                own.data[name] = values[at]  # NaN where there is none
+    return content
 
 
 def partitions_of_msh(data: Bytes) -> int:
