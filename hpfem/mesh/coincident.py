@@ -45,7 +45,7 @@ def first_points(
     for cells in topology.cells:
         used[cells.nodes] = True
     loose = [rows for rows in others if not used[rows].all()]
-    tolerance = _tolerance_of_points(points, topology, loose)
+    tolerance = _tolerance_of_points(points, topology, loose, comm)
     nodes = np.flatnonzero(np.isfinite(tolerance))
     result, places = ids.copy(), points.copy()
     keys = np.empty(0, dtype=np.int64) if keys is None else keys
@@ -58,7 +58,7 @@ def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: C
     """Count the vertices of the boundary at the place of another vertex; collective; points [n, D], ids
     [n_vertices].
     """
-    tolerance = _tolerance_of_points(points, topology)
+    tolerance = _tolerance_of_points(points, topology, (), comm)
     vertex = np.full(len(points), -1, dtype=np.int64)
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
         vertex[cells.corners] = vertices
@@ -127,17 +127,19 @@ def _sizes(points: Array, topology: Topology, sides: Sequence[CellArray] | None)
     return size
 
 
-def _tolerance_of_points(points: Array, topology: Topology, others: Sequence[Indices] = ()) -> Array:
-    """How close a point is to another at its place; infinite for points that are at the place of no other."""
+def _tolerance_of_points(points: Array, topology: Topology, others: Sequence[Indices], comm: Communicator) -> Array:
+    """How close a point is to another at its place; infinite for those at the place of no other; collective."""
     sides = open_sides(topology)
-    # Elements with points of their own may be on any side.
-    size = _sizes(points, topology, None if others else sides)
+    # Elements with points of their own, of any process, may be on any side.
+    everywhere = comm.any(bool(others))
+    size = _sizes(points, topology, None if everywhere else sides)
+    largest = comm.max(size.max(initial=0))
     found = np.full(len(points), np.inf)
-    for cells in topology.cells if others else sides:
+    for cells in topology.cells if everywhere else sides:
         np.minimum.at(found, cells.nodes.ravel(), np.repeat(size[cells.indices], cells.nodes.shape[1]))
     for rows in others:
         # What is close to a lone point is up to the other one.
-        own = _shortest(points, rows) if rows.shape[1] > 1 else np.full(len(rows), size.max())
+        own = _shortest(points, rows) if rows.shape[1] > 1 else np.full(len(rows), largest)
         np.minimum.at(found, rows.ravel(), np.repeat(own, rows.shape[1]))
     return _tolerances(found, _rounding(points))
 

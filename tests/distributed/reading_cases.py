@@ -150,29 +150,29 @@ def pieces(comm):
 def named_beside(comm):
     """Pieces with named sides, edges and points of cells in other pieces: names and warnings are those of one process.
 
-    Each has points of its own. A side, an edge and a point are of no cell.
+    Each has points of its own. One side and one edge are of no cell; the last piece has none.
     """
-    mesh = hp.box("hex", (3, 2, 2), comm=hp.ALONE)
-    owners = np.arange(12) * 3 // 12
+    mesh = hp.box("hex", (6, 3, 3), comm=hp.ALONE)
     ((_, _, cells),) = in_vtk(mesh)
-    sides = np.append(mesh.facets.boundary, mesh.facets.interior[:5])
+    owners = (3 * mesh.points[cells, 0].mean(axis=1)).astype(int)
+    sides = np.arange(len(mesh.facets))
     ends = np.stack([mesh.facets.cells[sides, 0], mesh.facets.local[sides, 0]], axis=1)
     quads = [(mesh.cells[0].corners[c][list(SHAPES["hex"].facets[f].vertices)][[0, 1, 3, 2]], c, f) for c, f in ends]
-    edges = [(mesh.cells[0].corners[c][list(SHAPES["hex"].edges[0].vertices)], c, 20) for c in range(12)]
-    points = [(mesh.cells[0].corners[c][:1], c, 30) for c in range(12)]
+    edges = [(mesh.cells[0].corners[c][list(SHAPES["hex"].edges[0].vertices)], c, 20) for c in range(54)]
+    points = [(mesh.cells[0].corners[c][:1], c, 30) for c in range(54)]
     stray = [(np.arange(4), 10, 0), (np.array([0, len(mesh.points) - 1]), 11, 20)]
     elements = [*quads, *edges, *points, *stray]
     with folder(comm) as place:
         if comm.rank == 0:
             for k in range(3):
-                own = [cells[owners == k], *([row[None] for row, cell, _ in elements if owners[cell] == (k + 1) % 3])]
-                tags = np.array([0] * 4 + [tag for _, cell, tag in elements if owners[cell] == (k + 1) % 3])
-                kinds = {8: "hex", 4: "quad", 2: "segment", 1: "point"}
-                blocks, start = [], 0
-                for nodes in own:
-                    blocks.append((kinds[nodes.shape[1]], 1, np.arange(start, start + nodes.size).reshape(nodes.shape)))
-                    start += nodes.size
-                where = mesh.points[np.concatenate([nodes.ravel() for nodes in own])]
+                own = [row for row, cell, _ in elements if (1, 0, 0)[owners[cell]] == k]
+                tags = np.array([0] * 18 + [tag for _, cell, tag in elements if (1, 0, 0)[owners[cell]] == k])
+                kinds = {4: "quad", 2: "segment", 1: "point"}
+                blocks, start = [("hex", 1, cells[owners == k])], len(mesh.points)
+                for row in own:
+                    blocks.append((kinds[len(row)], 1, np.arange(start, start + len(row))[None]))
+                    start += len(row)
+                where = np.concatenate([mesh.points, *(mesh.points[row] for row in own)])
                 write_vtk(place / f"beside_{k}.vtu", where, blocks, of_cells=[("tag", tags), ("piece", 0 * tags + k)])
             index_of_pieces(place / "beside.pvtu", 3)
         comm.all(None)
