@@ -13,6 +13,14 @@ U = SPACE.project(lambda x, y: x)
 C0 = hp.C0Space(SPACE)
 PROBLEM = hp.Problem(SPACE, 1.0)
 
+
+class Cubic(hp.Space):
+    """A class of the user's own."""
+
+    def __init__(self, mesh, **options):
+        super().__init__(mesh, 3, **options)
+
+
 KEYWORDS = {
     "dirichlet": lambda: hp.Problem(SPACE, 1.0, dirichelt=0.0),
     "max_iterations": lambda: hp.Problem(SPACE, 1.0, maxiter=3),
@@ -32,6 +40,9 @@ KEYWORDS = {
     "subdivide": lambda: hp.write_vtu("u.vtu", U, subdivde=1),
     "cmap": lambda: U.plot(cmapp="plasma"),
     "components": lambda: hp.GlobalOperator(hp.Mass(SPACE), C0, component=1),
+    "boundaries": lambda: hp.Mesh.from_cells(SPACE.mesh.points, [], boundarys={}),
+    "basis": lambda: Cubic(SPACE.mesh, baiss="modified"),
+    "precision": lambda: hp.tune(SPACE, "Mass", precison="mixed"),
 }
 
 
@@ -45,6 +56,8 @@ def test_keywords_with_a_typing_error(meant):
 def test_keywords_that_are_near_nothing():
     with pytest.raises(hp.ArgumentError, match=r"Space.project takes no 'zzz'; it takes function"):
         SPACE.project(zzz=1)
+    with pytest.raises(hp.ArgumentError, match="Mass takes no 'lam'; it takes space, strategy, algorithm, backend, "):
+        hp.Mass(SPACE, lam=1.0)
 
     def broken(x, y):
         return np.zeros_like(x, nonsense=1)

@@ -236,6 +236,11 @@ class C0Space(Immutable):
         return BlockMatrix(blocks, vstack([rows(part) for part in parts], format="csr", dtype=self.space.dtype))
 
     @cached_property
+    def one(self) -> NDArray[np.float64]:
+        """Coefficients of the constant 1, [size]; collective."""
+        return self.project(1.0)
+
+    @cached_property
     def low_energy_matrix(self) -> BlockMatrix:
         """Local coefficients in functions of low energy from global ones; its codes are those of `block_matrix`."""
         if self.signed:

@@ -881,7 +881,7 @@ class VectorSpace:
         if vector.dtype.kind == "f" and abs(k) < np.finfo(vector.dtype).maxexp // 4:
             k = 0  # squares are in range
         unit = scaled(vector, -k) if k else vector
-        return float(scaled(self.dot(unit, unit) ** 0.5, k))
+        return float(scaled(math.sqrt(self.dot(unit, unit)), k))
 
     def random_pair(self, n: int, dtype: DTypeLike) -> tuple[Any, Any]:
         """Make two random vectors, the same every time.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import inf, isfinite, isnan
+from math import inf, isfinite, isnan, sqrt
 from typing import Any
 
 import numpy as np
@@ -166,7 +166,7 @@ def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r:
 
 def _met(run: Iteration, rr: float, first: int) -> bool:
     """Add the residual whose square is rr; whether it meets the tolerance."""
-    run.residuals.append(rr**0.5 / run.scale)
+    run.residuals.append(sqrt(rr) / run.scale)
     residual, done = run.residuals[-1], len(run.residuals) - 1
     if done > first:
         run.advance(description=f"{run.name} {residual:.1e}")

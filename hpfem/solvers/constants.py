@@ -154,7 +154,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     integral, functional, reacting = _reaction(A, c0)
     fixed = np.zeros(parts.count, dtype=bool)
     fixed[parts.of_cells[reacting]] = True
-    one = c0.project(1.0)
+    one = c0.one
     if bc.matrix is not None:
         fixed[parts.of_unknowns[unique(bc.matrix.nonzero()[0])]] = True
         functional = functional + vectors.summed(bc.matrix @ one)
@@ -190,7 +190,7 @@ def check_solvable(
     held = np.zeros((n, parts.count), dtype=bool) if A.bc is None else _sums(c0, A.bc.fixed(n)) > 0
     if held.all():
         return
-    one = np.where(held[:, parts.of_unknowns], 0.0, c0.project(1.0))
+    one = np.where(held[:, parts.of_unknowns], 0.0, c0.one)
 
     def sizes(vector: Array) -> Array:
         """Squared norms of the image, by part."""

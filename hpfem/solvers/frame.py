@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from math import frexp, isfinite
+from math import frexp, isfinite, sqrt
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -181,7 +181,7 @@ def iterated(
     b = scaled(rhs, -unit)
     x = b * 0 if start is None else scaled(start.astype(rhs.dtype, copy=False), -unit)
     r = b * 1 if start is None else b - A(x)
-    scale = vectors.dot(b, b) ** 0.5
+    scale = sqrt(vectors.dot(b, b))
     if scale == 0:
         residuals.append(0.0)
         return rhs * 0, info(0.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import hypot, isfinite
+from math import hypot, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ class _Basis:
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration, restart: int) -> None:
     """Iterate in cycles, on x and r in place, and add to the residuals."""
     residuals, name = run.residuals, run.name
-    residuals.append(vectors.dot(r, r) ** 0.5 / run.scale)
+    residuals.append(sqrt(vectors.dot(r, r)) / run.scale)
     while not residuals[-1] <= run.tol:
         before, done = residuals[-1], len(residuals) - 1
         if not isfinite(before):
@@ -115,7 +115,7 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
     residuals, xp = run.residuals, vectors.xp
     V = _Basis(vectors, r)
     Z = V if M is None else _Basis(vectors, r)
-    size, eps = vectors.dot(r, r) ** 0.5, float(np.finfo(r.dtype).eps)
+    size, eps = sqrt(vectors.dot(r, r)), float(np.finfo(r.dtype).eps)
     v = r / size
     V.append(v)
     # A Z = V H; `rotations` make H an upper triangle, `rest` is the residual of its least-squares problem.
@@ -131,7 +131,7 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
         again = V.products(p)
         p -= V.combination(again)
         *column, square = vectors.numbers(h + again, vectors.inner(p, p))
-        below = square**0.5
+        below = sqrt(square)
         length = hypot(*column, below)
         if not isfinite(length):
             raise not_finite(run.name, len(residuals) - 1)
