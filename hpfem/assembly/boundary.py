@@ -331,12 +331,6 @@ class BoundaryConditions(Printed):
         comm, given = mesh.comm, np.isin(own, self.dirichlet_facets).all()
         if not comm.each(bool(given)) or not comm.any(len(own) > 0):
             raise ArgumentError(f"boundary {name!r} has Dirichlet values on a part of it only, or none")
-        if comm.any(
-            any(
-                alpha is not None and np.isin(facets, self.dirichlet_facets).any() for _, facets, alpha, _ in self._flux
-            )
-        ):
-            raise ArgumentError(f"boundary {name!r} has Dirichlet values and, for other components, a Robin condition")
         numbering = self.c0.numbering
 
         def closed(facets: Indices) -> Mask:
@@ -344,6 +338,9 @@ class BoundaryConditions(Printed):
             found[: len(masks)] = masks
             return found
 
+        mixed = [np.intersect1d(f, self.dirichlet_facets) for _, f, alpha, _ in self._flux if alpha is not None]
+        if comm.any(bool(np.any([closed(facets) & closed(own) for facets in mixed]))):
+            raise ArgumentError(f"at boundary {name!r} other components have a Robin condition with Dirichlet values")
         named = [np.intersect1d(facets, self.dirichlet_facets) for facets in mesh.boundaries.values()]
         rest = np.setdiff1d(self.dirichlet_facets, np.concatenate(named))
         count = np.sum([closed(facets) for facets in (*named, rest)], axis=0)

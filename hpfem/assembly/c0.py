@@ -238,7 +238,7 @@ class C0Space(Immutable):
     @cached_property
     def one(self) -> NDArray[np.float64]:
         """Coefficients of the constant 1, [size]; collective."""
-        return self.project(1.0)
+        return np.asarray(self.project(1.0), np.float64)
 
     @cached_property
     def low_energy_matrix(self) -> BlockMatrix:

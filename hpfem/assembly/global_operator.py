@@ -20,7 +20,6 @@ from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device, PerDevice
 from ..operators import Operator
-from ..operators.on_boundary import BoundaryForm
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
@@ -57,7 +56,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     def __init__(
         self, operator: Operator, c0: C0Space, bc: BoundaryConditions | None = None, components: int | None = None
     ) -> None:
-        if isinstance(operator, BoundaryForm):
+        if hasattr(operator, "on"):
             raise ArgumentError(
                 f"{operator.name} is a weak form on a boundary, which a GlobalOperator does not take; give its"
                 " coefficient as robin of the BoundaryConditions, or apply it by itself and add the results"

@@ -25,9 +25,10 @@ def name_near_keywords(called: Any) -> None:
     """Let a function of the package, or the methods of a class, name the keyword that is near one that is not there."""
     if inspect.isfunction(called):
         told = _told(called)
-        for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] == "hpfem" and vars(module).get(called.__name__) is called:
-                setattr(module, called.__name__, told)
+        name = called.__name__
+        for key, module in list(sys.modules.items()):
+            if key.partition(".")[0] == "hpfem" and vars(module).get(name) is called:
+                setattr(module, name, told)
     for kind in called.__mro__ if isinstance(called, type) else ():
         for name, own in list(vars(kind).items()) if kind.__module__.startswith("hpfem.") else ():
             of_class = isinstance(own, (classmethod, staticmethod))
@@ -48,7 +49,7 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise  # not by this call
         called, name = function, function.__qualname__
         if function.__name__ == "__init__":
-            made = next(kind for kind in type(arguments[0]).__mro__ if kind.__module__.startswith("hpfem."))
+            made: Any = next(kind for kind in type(arguments[0]).__mro__ if kind.__module__.startswith("hpfem."))
             called, name = made.__init__, made.__name__
         wrong, known = found[1], list(_keywords(called))
         parts = [one for one in known if min(len(one), len(wrong)) > 2 and (one in wrong or wrong in one)]
