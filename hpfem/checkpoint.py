@@ -80,7 +80,7 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
     meshes = list(dict.fromkeys(space.mesh for space in spaces))
     comm, target = max((mesh.comm for mesh in meshes), key=lambda comm: comm.size), file_path(path)
     # Tells files of different saves apart.
-    token = comm.of_first(secrets.token_hex(8))
+    token = comm.bcast(secrets.token_hex(8))
     own = target if comm.size == 1 else _piece(target, comm.rank)
     with atomic_path(own, comm=comm) as temporary, _created(h5py, temporary, token) as file:
         for i, mesh in enumerate(meshes):
@@ -166,7 +166,7 @@ def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -
     """Move fields, as read from files, to a new partition; a process may have read none; collective."""
     meshes = [_meshes(own) for own in found]
     # Processes that have read no file learn the meshes, spaces and fields from the first process.
-    empty, options, fields = comm.of_first(_outline(found[0]) if found else ([], [], {}))
+    empty, options, fields = comm.bcast(_outline(found[0]) if found else ([], [], {}))
     cut: list[tuple[Mesh, NDArray[np.int64], NDArray[np.int64]]] = []
     for i, (nothing, hanging) in enumerate(empty):
         pieces = [packed(own[i], np.arange(own[i].n_cells)) for own in meshes] or [nothing]

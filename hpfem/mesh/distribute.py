@@ -77,7 +77,7 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
     if comm.size == 1:
         assert mesh is not None
         return mesh
-    return comm.dealt(pieces).mesh(comm)
+    return comm.scatter(pieces).mesh(comm)
 
 
 def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str) -> Mesh:
@@ -112,16 +112,16 @@ def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
     across = np.flatnonzero(others < beside)
     inside = part.cells[facets.cells[facets.interior[facets.cells[facets.interior, 1] >= 0]]]
     pairs = np.concatenate([inside, np.column_stack([beside[across], others[across]])])
-    found = comm.collected((pairs, part.cells, work))
-    dealt = None
+    found = comm.gather((pairs, part.cells, work))
+    owners = None
     with comm.together():
         if found is not None:
             cells = np.concatenate([own for _, own, _ in found])
             of_all = np.empty(len(cells))
             of_all[cells] = np.concatenate([own for _, _, own in found])
             chosen = _cut(comm.size, np.concatenate([own for own, _, _ in found]), of_all)
-            dealt = [chosen[own] for _, own, _ in found]
-    return comm.dealt(dealt)
+            owners = [chosen[own] for _, own, _ in found]
+    return comm.scatter(owners)
 
 
 def _given(owners: ArrayLike, mesh: Mesh, n: int) -> Indices:

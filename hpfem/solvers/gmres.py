@@ -155,7 +155,7 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
         matrix[: j + 2, j] = column
     rhs[0] = size
     # Hosts of several kinds round in several ways.
-    y = vectors.comm.of_first(np.linalg.lstsq(matrix, rhs, rcond=None)[0])
+    y = vectors.comm.bcast(np.linalg.lstsq(matrix, rhs, rcond=None)[0])
     left = rhs - matrix @ y
     # Larger than the value from the rotations if columns are nearly the same.
     residuals[-1] = max(residuals[-1], float(np.linalg.norm(left)) / run.scale)

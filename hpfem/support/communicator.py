@@ -99,7 +99,7 @@ class Communicator:
             print(*values, flush=self.size > 1)
 
     def all(self, value: T) -> list[T]:
-        """Collect the values of all processes, on every process; collective.
+        """Gather the values of all processes on every process (allgather); collective.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class Communicator:
         """
         return [value] if self.size == 1 else list(self._met().allgather(value))
 
-    def of_first(self, value: T) -> T:
-        """The first process' value, on every process; collective.
+    def bcast(self, value: T) -> T:
+        """Broadcast the first process' value to every process; collective.
 
         Parameters
         ----------
@@ -152,8 +152,8 @@ class Communicator:
                     f" {other[:_SHOWN]}; all run the same script with the same arguments"
                 )
 
-    def dealt(self, values: Sequence[T] | None) -> T:
-        """Receive the value that the first process has for this one; collective.
+    def scatter(self, values: Sequence[T] | None) -> T:
+        """Scatter the first process' values, one to each process; collective.
 
         Parameters
         ----------
@@ -169,8 +169,8 @@ class Communicator:
             return values[0]
         return self._met().scatter(values)
 
-    def collected(self, value: T) -> list[T] | None:
-        """Collect the values of all processes on the first one; collective.
+    def gather(self, value: T) -> list[T] | None:
+        """Gather the values of all processes on the first one; collective.
 
         Parameters
         ----------
@@ -247,9 +247,9 @@ class Communicator:
         ArgumentError
             If they are no real numbers.
         """
-        return self._reduced(np.array(reals(numbers, "numbers to add")), "SUM")
+        return self._allreduce(np.array(reals(numbers, "numbers to add")), "SUM")
 
-    def _reduced(self, given: NDArray[np.float64], operation: str) -> NDArray[np.float64]:
+    def _allreduce(self, given: NDArray[np.float64], operation: str) -> NDArray[np.float64]:
         if self.size == 1:
             return given
         from mpi4py import MPI
@@ -273,7 +273,7 @@ class Communicator:
         if self.size == 1:
             return number
         known = not np.isnan(number)
-        found, unknown = self._reduced(np.array([number if known else -np.inf, not known], dtype=np.float64), "MAX")
+        found, unknown = self._allreduce(np.array([number if known else -np.inf, not known], dtype=np.float64), "MAX")
         return float(found) if unknown == 0 else float("nan")
 
     def any(self, condition: bool) -> bool:

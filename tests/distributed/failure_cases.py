@@ -106,7 +106,7 @@ def phases(name, bad):
     space = hp.Space(hp.read_mesh("meshes/cube_mixed.msh"), 2, backend="cpu")
     u = hp.solve_helmholtz(space, f=1.0, dirichlet=0.0, preconditioner="multigrid", bar=False)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(world().of_first(folder))
+        path = Path(world().bcast(folder))
         hp.write_vtu(path / "u.vtu", u)
         hp.save(path / "u.h5", u)
         world().all(None)

@@ -121,7 +121,7 @@ def read(comm):
         told = comm._mpi.Ibarrier()
         while not told.Test():
             time.sleep(0.01)
-        given = comm.of_first(given)
+        given = comm.bcast(given)
         if not given:
             return
         yield given

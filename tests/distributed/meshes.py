@@ -55,7 +55,7 @@ def by_first(comm, make):
     """What the first process makes alone, on all of them; the others sleep, as they do not in MPI's broadcast."""
     made = make() if comm.rank == 0 else None
     comm.any(False)
-    return comm.of_first(made)
+    return comm.bcast(made)
 
 
 def exact(x, *y):

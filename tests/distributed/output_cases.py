@@ -20,7 +20,7 @@ CLOSE = 1e-12
 def folder(comm):
     """One for all processes."""
     with tempfile.TemporaryDirectory() as own:
-        yield Path(comm.of_first(own))
+        yield Path(comm.bcast(own))
         comm.all(None)  # all are done with it
 
 
@@ -163,7 +163,7 @@ def checkpoints_of_others(comm):
                     saved = {"u": space.project(exact), "w": low.project(exact), "v": space.evaluate(both)}
                     hp.save(place / f"{n}.h5", saved)
                     wanted = {key: by_cell(field, writers) for key, field in saved.items()}
-                wanted = comm.of_first(wanted)
+                wanted = comm.bcast(wanted)
                 for m, readers in some.items():
                     if comm.rank >= m:
                         continue

@@ -106,7 +106,7 @@ def pieces(comm):
             alone = hp.read_mesh(place / "u.pvtu", comm=hp.ALONE)
             count = len(told)
             part = hp.read_mesh(place / "u.pvtu", comm=comm)
-        assert count == 1 and str(told[0].message) == str(comm.of_first(told[-1].message))
+        assert count == 1 and str(told[0].message) == str(comm.bcast(told[-1].message))
         assert len(told) == (2 if comm.rank == 0 else 1)
         one, two = alone.summary(), part.summary()
         assert (one.n_vertices, one.counts, one.regions) == (two.n_vertices, two.counts, two.regions)

@@ -99,7 +99,7 @@ def read_mesh(
     with comm.together():
         if comm.rank == 0:
             found = _partitions(file_path(path))
-    files, count = comm.of_first(found)
+    files, count = comm.bcast(found)
     if count and (comm.size > 1 or files[0] != file_path(path)):
         comm.same(given, "the file")
         with comm.together():

@@ -33,7 +33,7 @@ class _Level:
         diagonal = A.diagonal()
         self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
         start = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype)
-        largest = comm.of_first(largest_eigenvalue(self.apply, self.smooth, vectors, start))
+        largest = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start))
         self.inverse = self.inverse * first_step(largest, _DEGREE)
 
     def apply(self, x: Any) -> Any:

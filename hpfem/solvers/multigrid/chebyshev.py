@@ -68,4 +68,4 @@ def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, ste
     a, b = np.array(curvatures), np.array(ratios[:-1])
     diagonal = 1 / a + np.append(0, b / a[:-1])
     found = float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / a[:-1])[-1])
-    return _SAFETY * vectors.comm.of_first(found)  # hosts of several kinds round in several ways
+    return _SAFETY * vectors.comm.bcast(found)  # hosts of several kinds round in several ways

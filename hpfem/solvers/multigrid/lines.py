@@ -165,8 +165,8 @@ def lines_of(coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSp
         sent = np.flatnonzero(shared)
         numbers, entries = c0.places()[sent], coupled[sent][:, sent].tocoo()
         comm = c0.space.comm
-        found = comm.collected((numbers, numbers[entries.row], numbers[entries.col], entries.data, diagonal[sent]))
-        part = comm.dealt(None if found is None else _dealt(found))
+        found = comm.gather((numbers, numbers[entries.row], numbers[entries.col], entries.data, diagonal[sent]))
+        part = comm.scatter(None if found is None else _parts(found))
         if part is not None and len(part.members):
             made.append(SharedLines(part, sent, c0, vectors, dtype))
         diagonal = np.where(shared, np.inf, diagonal)
@@ -174,7 +174,7 @@ def lines_of(coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSp
     return made if own is None else [*made, Lines(*own, vectors, dtype)]
 
 
-def _dealt(given: Sequence[tuple[Any, ...]]) -> list[_Part | None]:
+def _parts(given: Sequence[tuple[Any, ...]]) -> list[_Part | None]:
     """Groups that processes share: what each of them gets, from what each of them has sent."""
     known = unique(np.concatenate([numbers for numbers, *_ in given]))
     sent = [np.searchsorted(known, numbers) for numbers, *_ in given]

@@ -61,7 +61,7 @@ class SharedVertices:
         most = int(vectors.comm.max(float(part.vertices.max(initial=0)))) + 1
         keys = inside // max(1, c0.size) * most + vertex[inside % max(1, c0.size)]
         entries = A.tocoo()
-        given = vectors.comm.collected((keys, keys[entries.row], keys[entries.col], entries.data, near))
+        given = vectors.comm.gather((keys, keys[entries.row], keys[entries.col], entries.data, near))
         self._all: list[Indices] = []  # on the first process, which rows each process has
         made: Hierarchy | None = None
         if given is not None:
@@ -77,19 +77,19 @@ class SharedVertices:
         self._solver: AlgebraicMultigrid | None = None
         on = vectors_on(vectors.device)
         if self.everywhere:
-            of_all: Any = vectors.comm.of_first(made)
-            self._deal(of_all.sizes[0])
+            of_all: Any = vectors.comm.bcast(made)
+            self._scatter_rows(of_all.sizes[0])
             self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm)
         elif made is not None:
             self._solver = AlgebraicMultigrid(made, on, dtype)
 
-    def _deal(self, n: int) -> None:
+    def _scatter_rows(self, n: int) -> None:
         """Tell every process which of the n rows it has, and which of these no earlier process has."""
-        comm, seen, dealt = self._vectors.comm, np.zeros(n, dtype=bool), []
+        comm, seen, rows = self._vectors.comm, np.zeros(n, dtype=bool), []
         for places in self._all:
-            dealt.append((places, np.flatnonzero(~seen[places])))
+            rows.append((places, np.flatnonzero(~seen[places])))
             seen[places] = True
-        places, first = comm.dealt(dealt if comm.rank == 0 else None)
+        places, first = comm.scatter(rows if comm.rank == 0 else None)
         on = self._vectors.from_host
         self._n, self._places, self._first, self._at = n, on(places), on(first), on(places[first])
 

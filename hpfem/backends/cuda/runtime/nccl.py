@@ -27,7 +27,7 @@ class Nccl:
         from cupy.cuda import nccl
 
         self._nccl = nccl
-        number = comm.of_first(nccl.get_unique_id() if comm.rank == 0 else None)
+        number = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
         self._comm = nccl.NcclCommunicator(comm.size, number, comm.rank)
 
     def _type(self, array: Any) -> int:
