@@ -42,7 +42,7 @@ def test_all_end(case):
 
 @needs_mpi
 def test_processes_that_end_one_after_the_other_say_nothing():
-    found = start(3, "tests/distributed/failure_cases.py", "apart", limit=60)
+    found = start(2, "tests/distributed/failure_cases.py", "apart", limit=60)
     assert found.returncode == 0 and found.stdout == found.stderr == ""
 
 
