@@ -66,17 +66,23 @@ def test_sets_of_nodes() -> None:
     [
         ((CASES / "abaqus-nodes" / "parts.inp").read_text(), r"several \*PART or \*INSTANCE, or one that is moved"),
         ("*PART, NAME=P\n" + PLATE + "*INSTANCE, NAME=I, PART=P\n1., 0., 0.\n", "one that is moved"),
-        (PLATE.replace("*NODE", "*NODE, SYSTEM=C"), r"\*NODE, SYSTEM= is not read"),
-        (PLATE.replace("*NODE", "*Node, input=nodes.txt"), r"\*NODE, INPUT= is not read"),
-        ("*SYSTEM\n1.,0.,0.\n" + PLATE, r"\*SYSTEM is not read"),
-        (PLATE + "*INCLUDE, INPUT=more.inp\n", r"\*INCLUDE, INPUT= is not read"),
-        (PLATE + "*NGEN\n1, 4\n", r"\*NGEN is not read"),
-        (PLATE + "*ASSEMBLY, NAME=A\n*NODE\n1, 0., 0.\n", r"\*NODE in \*ASSEMBLY is not read"),
-        ("*PART, NAME=P\n" + PLATE + "*ASSEMBLY, NAME=A\n*ELSET, ELSET=plate\n1\n", r"in \*PART and in \*ASSEMBLY"),
+        (PLATE.replace("*NODE", "*NODE, SYSTEM=C"), r"\*NODE: SYSTEM= is not read"),
+        (PLATE.replace("*NODE", "*Node, input=nodes.txt"), r"\*NODE: INPUT= is not read"),
+        ("*SYSTEM\n1.,0.,0.\n" + PLATE, r"\*SYSTEM: it is not read"),
+        (PLATE + "*INCLUDE, INPUT=more.inp\n", r"\*INCLUDE: INPUT= is not read"),
+        (PLATE + "*NGEN\n1, 4\n", r"line 8, \*NGEN: it is not read"),
+        (PLATE + "*ASSEMBLY, NAME=A\n*ELEMENT, TYPE=CPS3\n1, 1, 2, 3\n", r"elements in \*ASSEMBLY are not read"),
+        (PLATE + "*ELSET, ELSET=X, INPUT=x.txt\n", r"line 8, \*ELSET: INPUT= is not read"),
+        (PLATE + "*NSET, NSET=X, INPUT=x.txt\n", r"\*NSET: INPUT= is not read"),
+        (PLATE + "*SURFACE, NAME=X, INPUT=x.txt\n", r"\*SURFACE: INPUT= is not read"),
+        (
+            "*PART, NAME=P\n" + PLATE + "*ASSEMBLY, NAME=A\n*ELSET, ELSET=plate, INSTANCE=I\n1\n",
+            r"in \*PART and in \*ASSEMBLY",
+        ),
         (PLATE.replace("CPS4", "CIN3D8"), "TYPE=CIN3D8 cannot be used"),
         (PLATE.replace("CPS4", "C3D27"), "TYPE=C3D27 cannot be used"),
-        (PLATE.replace("1,1,2,3,4", "1,1,2,3"), "an element does not have 4 nodes"),
-        (PLATE + "2,1,2,3\n4,4,1,2,3\n3\n", "an element does not have 4 nodes"),
+        (PLATE.replace("1,1,2,3,4", "1,1,2,3"), "an element of TYPE=CPS4 does not have 4 nodes"),
+        (PLATE + "2,1,2,3\n4,4,1,2,3\n3\n", "an element of TYPE=CPS4 does not have 4 nodes"),
         (PLATE + "*ELSET, ELSET=X\nplate, none\n", "'NONE' is used, but not defined"),
         (PLATE + "*ELSET, ELSET=X\nY\n*ELSET, ELSET=Y\nX\n", "is used, but not defined"),
         (PLATE + "*ELSET, ELSET=X, GENERATE\n1, 999999999999\n", "first, last and step were expected"),
@@ -84,7 +90,7 @@ def test_sets_of_nodes() -> None:
         (PLATE + "*SURFACE, NAME=S\n1, S5\n", "element 1 of set 'S' has no side 5"),
         (PLATE.replace("1,1,2,3,4", "1,1,2,3,9"), r"element 1 \(quad\) refers to a node that does not exist"),
         (PLATE + "*NODE\n4,2,2\n", "node 4 is given twice"),
-        (NODES.replace("3,1,1", "3,1,one"), "a number was expected.*one"),
+        ("** a comment\n" + NODES.replace("3,1,1", "3,1,one"), r"x.inp: line 2, \*NODE: a number was expected.*one"),
     ],
 )
 def test_what_abaqus_files_cannot_have_is_named(text: str, match: str, tmp_path: Path) -> None:
@@ -127,6 +133,47 @@ def test_one_part_with_an_instance_that_is_not_moved(tmp_path: Path) -> None:
     assert found == {"left": [[0, 0.5]], "low": [[0.5, 0]]}
 
 
+def test_an_instance_with_its_own_nodes_and_reference_points(tmp_path: Path) -> None:
+    """Numbers in sets of the assembly are those of its own nodes."""
+    (tmp_path / "x.inp").write_text(
+        "*Part, name=Plate\n*End Part\n*Assembly, name=A\n*Instance, name=P-1, part=Plate\n" + PLATE + "*End Instance\n"
+        "*Node\n1, 5., 5.\n*Nset, nset=RP\n1\n*Nset, nset=Corner, instance=P-1\n2\n*Element, type=MASS, elset=M\n1, 1\n"
+        "*Elset, elset=M2\n1\n*End Assembly\n"
+    )
+    with pytest.warns(HpfemWarning) as told:
+        mesh = read_mesh(tmp_path / "x.inp")
+    assert [str(own.message).partition("x.inp: ")[2] for own in told] == [
+        "nodes of *ASSEMBLY (reference points) are not read",
+        "*NSET 'RP' is of nodes or elements of *ASSEMBLY and is not read",
+        "elements of type MASS are no cells and are left out",
+        "*ELSET 'M2' is of nodes or elements of *ASSEMBLY and is not read",
+    ]
+    assert (mesh.summary().volume, list(mesh.regions), list(mesh.point_sets)) == (1, ["PLATE"], ["Corner"])
+    assert mesh.points[mesh.point_sets["Corner"]].tolist() == [[1, 0]]
+
+
+def test_sets_of_sets_of_sets(tmp_path: Path) -> None:
+    """As many as there are, and each of the one before it twice."""
+    sets = "".join(f"*ELSET, ELSET=E{n}\n{f'E{n - 1}, E{n - 1}' if n else 'PLATE'}\n" for n in range(1200))
+    assert len(read_abaqus((PLATE + sets).encode()).elements[0].sets) == 1201
+
+
+def test_names_in_quotes_may_have_commas() -> None:
+    content = read_abaqus((PLATE + '*ELSET, ELSET="a, b"\n1\n').encode())
+    assert set(content.elements[0].sets) == {"PLATE", "a, b"}
+
+
+def test_beams_may_have_a_node_beside_them(tmp_path: Path) -> None:
+    """It says which way their cross-section is turned."""
+    text = NODES + "5,9,9\n*ELEMENT, TYPE=CPS4\n1,1,2,3,4\n*ELEMENT, TYPE=B31, ELSET=LOW\n2,1,2,5\n"
+    (tmp_path / "x.inp").write_text(text + "6,9,9\n".join(["*ELEMENT, TYPE=B32, ELSET=HIGH\n", ""])[:-6] + "3,3,5,4\n")
+    mesh = read_mesh(tmp_path / "x.inp")
+    assert {name: decks.side_centres_of(mesh, rows).tolist() for name, rows in mesh.boundaries.items()} == {
+        "LOW": [[0.5, 0]],
+        "HIGH": [[0.5, 1]],
+    }
+
+
 @pytest.mark.parametrize("path", sorted((CASES / "nastran").glob("*.bdf")), ids=lambda path: path.stem)
 def test_bulk_data(path: Path) -> None:
     mesh = read_mesh(path)
@@ -147,9 +194,12 @@ GRID = "GRID,1,,0.,0.,0.\nGRID,2,,1.,0.,0.\nGRID,3,,1.,1.,0.\nGRID,4,,0.,1.,0.\n
         ("GRDSET,,5\n" + GRID + "CQUAD4,1,1,1,2,3,4\n", "GRDSET has CP = 5"),
         (GRID + "INCLUDE 'more.bdf'\n", "INCLUDE is not read"),
         (GRID + "=,*(1),=,*(1.),==\n", "= is not read"),
-        (GRID + "CQUAD4,1,1,1,2,3,4\nCTRIA6,2,1,1,2,3,4\n", r"element 2 \(CTRIA6\) has some of its middle nodes only"),
-        (GRID + "CQUAD4,1,1,1,2,3,x\n", "an integer was expected.*x"),
-        (GRID.replace("1.,1.", "1.,one"), "a number was expected.*one"),
+        (GRID + "CQUAD4,1,1,1,2,3,4\nCTRIA6,2,1,1,2,3,4\n", r"CTRIA6 2 has some of its middle nodes only"),
+        (GRID + "CQUAD4,1,1,1,2,3,x\n", "CQUAD4 1: an integer was expected.*x"),
+        (GRID + "CQUAD4,1,1,1,2,3\n", "CQUAD4 1: an integer was expected, not ''"),
+        (GRID.replace("1.,1.", "1.,one"), "GRID 3: a number was expected.*one"),
+        (GRID + "CQUAD4,1,1,1,2,3,4\nCTRIAX6,3,1,1,2,3\n", "CTRIAX6 is not read"),
+        (GRID + "CQUAD4,1,1,1,2,3,4\nCQUADX,3,1,1,2,3,4\n", "CQUADX is not read"),
         (GRID + "CTRIA3,1,1,1,2,3,,,,+A\n+B,7\n", "continues no card above it"),
         ("+,7,8\n" + GRID, "continues no card above it"),
         (GRID + "CQUAD4,1,1,1,2,3,4,,,,,,\n", "more than 10 fields"),
@@ -159,6 +209,13 @@ def test_what_nastran_files_cannot_have_is_named(text: str, match: str, tmp_path
     (tmp_path / "x.nas").write_text(text)
     with pytest.raises(MeshError, match=match):
         read_mesh(tmp_path / "x.nas")
+
+
+def test_numbers_of_fortran(tmp_path: Path) -> None:
+    (tmp_path / "x.bdf").write_text(
+        GRID.replace("1.,1.", "1.0d0,1.0D+0").replace("0.,1.", "0.,1+0") + "CQUAD4,1,1,1,2,3,4\n"
+    )
+    assert read_mesh(tmp_path / "x.bdf").summary().volume == 1
 
 
 def test_unknown_cards_are_told(tmp_path: Path) -> None:
@@ -243,6 +300,12 @@ def test_markers_of_su2() -> None:
     assert mesh.summary().volume == pytest.approx(3)
 
 
+def test_markers_with_spaces(tmp_path: Path) -> None:
+    (tmp_path / "x.su2").write_text(SQUARE + "NMARK= 2\n" + MARKER + MARKER.replace("wall", "upper  wall"))
+    assert set(read_mesh(tmp_path / "x.su2").boundaries) == {"wall", "upper wall"}
+
+
+MARKER = "MARKER_TAG= wall\nMARKER_ELEMS= 1\n3 0 1\n"
 SQUARE = "NDIME= 2\nNELEM= 1\n9 0 1 2 3\nNPOIN= 4\n0 0\n1 0\n1 1\n0 1\n"
 
 
@@ -251,14 +314,19 @@ SQUARE = "NDIME= 2\nNELEM= 1\n9 0 1 2 3\nNPOIN= 4\n0 0\n1 0\n1 1\n0 1\n"
     [
         ("NZONE= 2\n" + SQUARE, "several zones are not read"),
         (SQUARE + SQUARE, "several zones are not read"),
-        (SQUARE.replace("NPOIN= 4", "NPOIN= 5"), "NPOIN= 5, but 4 lines follow"),
-        (SQUARE.replace("NELEM= 1", "NELEM= 2"), "NELEM= 2, but 1 lines follow"),
+        (SQUARE.replace("NPOIN= 4", "NPOIN= 5"), "line 4, NPOIN= 5: 4 lines follow"),
+        (SQUARE.replace("NELEM= 1", "NELEM= 2"), "NELEM= 2: 1 lines follow"),
         (SQUARE.replace("9 0 1 2 3", "7 0 1 2 3"), "element 1 of VTK type 7 has 4 numbers, not its nodes"),
         (SQUARE.replace("9 0 1 2 3", "9 0 1 2"), "element 1 of VTK type 9 has 3 numbers, not its nodes"),
         (SQUARE.replace("NDIME= 2", "NDIME= 3"), r"points of 3 coordinates \(NDIME\) were expected"),
         (SQUARE.replace("1 1\n", "1 1 7\n"), "points of 2 coordinates"),
         ("NDIME= 2\nNELEM= 1\n9 0 1 2 3\nNPOIN= 4\n0 0 3\n1 0 2\n1 1 1\n0 1 0\n", "do not count from 0"),
         ("NDIME= 2\nNELEM= 1\n9 0 1 2 3\n", "the file has no points"),
+        (SQUARE + "NELEM= 1\n9 0 1 2 3\n", "several zones are not read"),
+        (SQUARE + "NMARK= 2\n" + MARKER, "NMARK= 2, but 1 markers with elements follow"),
+        (SQUARE + "NMARK= 2\nMARKER_TAG= hot\n" + MARKER, "NMARK= 2, but 1 markers with elements follow"),
+        (SQUARE + MARKER.partition("\n")[2], "line 9, MARKER_ELEMS= 1: there is no MARKER_TAG= above"),
+        (SQUARE.replace("1 1\n", "1 one\n"), "line 4, NPOIN= 4: a number was expected.*one"),
     ],
 )
 def test_what_su2_files_cannot_have_is_named(text: str, match: str, tmp_path: Path) -> None:

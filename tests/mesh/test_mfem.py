@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.errors import MeshError
+from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import Mesh, read_mesh
 from hpfem.mesh.node_order import gmsh_nodes, permutation
 from hpfem.shapes import equispaced_nodes
@@ -89,6 +89,32 @@ def test_attribute_sets_are_names(tmp_path):
     found = read_mesh(tmp_path / "x.mesh")
     assert found.regions["all of it"].tolist() == [0, 1]
     assert found.boundaries["sides"].tolist() == sorted([*found.boundaries["1"], *found.boundaries["2"]])
+
+
+@pytest.mark.parametrize(
+    ("tail", "match"),
+    [
+        ('attribute_sets\n2\n"x" 1 9\n"y" foo\n', "section attribute_sets: 2 rows are announced, 1 found"),
+        ('bdr_attribute_sets\n1\n"x" 2 9\n', "section bdr_attribute_sets: 'x' has 1 numbers instead of 2"),
+    ],
+)
+def test_damaged_names_are_refused(tail, match, tmp_path):
+    (tmp_path / "x.mesh").write_text(mfem_text(hp.box("quad", (2, 1)), "1.3", tail))
+    with pytest.raises(MeshError, match=match):
+        read_mesh(tmp_path / "x.mesh")
+
+
+@pytest.mark.parametrize(
+    ("tail", "match"),
+    [
+        ('attribute_sets\n1\n"x" 1 77\n', "attribute_sets 'x' has no elements"),
+        ("novelties\n1\n", "section 'novelties' is not known and left out"),
+    ],
+)
+def test_what_is_left_out_is_told(tail, match, tmp_path):
+    (tmp_path / "x.mesh").write_text(mfem_text(hp.box("quad", (2, 1)), "1.3", tail))
+    with pytest.warns(HpfemWarning, match=match):
+        assert read_mesh(tmp_path / "x.mesh").n_cells == 2
 
 
 def test_medit_has_the_same_suffix(tmp_path):

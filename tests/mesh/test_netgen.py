@@ -111,6 +111,7 @@ def test_periodic_sides(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
+        (("dimension\n2", "dimension\n7"), "section dimension: 2 or 3 was expected, not 7"),
         (("endmesh", ""), "cut short: there is no line endmesh"),
         (("points\n6", "points\n7"), "section points: 7 rows are announced"),
         (("points\n6", "knots\n6"), "there is no section points"),

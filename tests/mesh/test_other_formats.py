@@ -131,6 +131,15 @@ def test_a_mesh_of_meshio_in_memory():
         from_meshio(meshio.Mesh(points[:4], [("quad", np.array([[0, 2, 1, 3]]))]))
 
 
+@pytest.mark.parametrize("rows", [[5], [-1], [0.0], [True]])
+@pytest.mark.parametrize("kind", ["cell_sets", "point_sets"])
+def test_sets_of_what_is_not_there_are_refused(kind: str, rows: list[int]) -> None:
+    own = {"cell_sets": [np.array(rows)], "point_sets": np.array(rows)}[kind]
+    mesh = meshio.Mesh(np.eye(3), [("triangle", np.array([[0, 1, 2]]))], **{kind: {"left": own}})
+    with pytest.raises(MeshError, match="set 'left' refers to what is not there"):
+        from_meshio(mesh)
+
+
 def test_internal_sets_of_meshio_are_no_regions():
     """Of a gmsh 4.1 file it keeps the entities that bound others beside the named sets."""
     points = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
@@ -309,6 +318,12 @@ def test_what_meshio_passes_over_is_refused(name: str, tmp_path: Path) -> None:
     ("name", "old", "new", "match"),
     [
         ("x.obj", "f 1 2 3", "g left\nf 1 2 3\ng right", "names that are not read: 'left', 'right'"),
+        (
+            "x.stl",
+            "endsolid\n",
+            "endsolid\nsolid by hand\nendsolid\nsolid 2\n",
+            "names that are not read: 'by hand', '2'",
+        ),
         ("x.mesh", "Triangles", "RequiredVertices\n1\n1\nTriangles", "meshio says: .*RequiredVertices. Skipping"),
     ],
 )

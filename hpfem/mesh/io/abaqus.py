@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
 
 from ..symmetry import Indices
-from .mesh_file import MeshFile, as_integers, joined
+from .mesh_file import MeshFile, as_integers, as_text, joined, sections_of, within
 from .numbered import numbered_mesh, numbers_by_line
 
 # Names of element types by dimension; the group is the number of nodes, which lines show by themselves.
@@ -25,10 +24,13 @@ _TYPES = {
     2: r"(?:CPS|CPEG?|CG?AX|DCC?2D|DCC?AX|AC2D|ACAX|M3D|SFM3D|R3D|WARP2D|D?S|STRI)([34689])[A-Z]*5?",
     1: r"(?:T2D|T3D|DC1D|AC1D|R2D|RAX|RB2D|RB3D|B2|B3|D?SAX|MAX|SFMAX)\d[A-Z]*",
 }
+# Those of beams whose second node is their end; another one turns them.
+_BEAMS = r"B[23][13].*"
 _NO_CELLS = r"MASS|ROTARYI|HEATCAP|(?:SPRING|DASHPOT|CONN|GAP|DGAP|JOINT|PIPE|ELBOW|FRAME|DCOUP|IT[ST])\w*"
 # Numbers that a range may have.
 _MOST = 10**8
-# Keywords that make or move nodes and elements; and those that tie nodes together.
+# Keywords that have nodes and elements; that make or move them; and that tie nodes together.
+_TABLES = ("NODE", "ELEMENT", "NSET", "ELSET", "SURFACE")
 _REFUSED = "INCLUDE SYSTEM NGEN NFILL NCOPY NMAP ELGEN ELCOPY IMPERFECTION PARAMETER".split()
 _TIES = ("TIE", "MPC", "EQUATION", "EMBEDDED ELEMENT", "SHELL TO SOLID COUPLING")
 _FLAT = "write the model without parts and assemblies (Abaqus/CAE: Edit Attributes, Do not use parts and assemblies)"
@@ -37,103 +39,103 @@ _FLAT = "write the model without parts and assemblies (Abaqus/CAE: Edit Attribut
 def read_abaqus(data: bytes) -> MeshFile:
     """Read an Abaqus input file."""
     nodes, points, blocks, told = [], [np.empty((0, 3))], [], dict[str, None]()
-    # By kind ("NSET", "ELSET") and name in upper case: arrays of numbers, and names of other sets.
-    sets: dict[tuple[str, str], list[Any]] = {}
-    surfaces: list[tuple[str, str, str]] = []
+    # Numbers by kind ("NSET", "ELSET") and name in upper case; the names, "" for internal ones, and where they are.
+    sets: dict[tuple[str, str], list[Indices]] = {}
     names, owners, seen, assembly = dict[tuple[str, str], str](), dict[tuple[str, str], bool](), set[str](), False
+    surfaces: list[tuple[str, str, str]] = []
 
-    def add(kind: str, members: list[Any]) -> None:
+    def add(kind: str, members: list[Indices]) -> None:
         if name := options.get(kind):
             key = (kind, name.upper())
             if owners.setdefault(key, assembly) is not assembly:
-                raise MeshError(f"*{kind} {shown(name)} is in *PART and in *ASSEMBLY; {_FLAT}")
+                raise MeshError(f"{shown(name)} is in *PART and in *ASSEMBLY; {_FLAT}")
             sets.setdefault(key, []).extend(members)
             names.setdefault(key, "" if "INTERNAL" in options else name)
 
-    def numbers_of(kind: str, word: str, above: tuple[str, ...] = ()) -> Indices:
-        if (kind, word) not in sets:
-            word = word.rpartition(".")[2]  # after the name of the instance
-        if re.fullmatch("[0-9]{1,18}", word):
-            return np.array([int(word)])
-        if word in above or (kind, word) not in sets:
-            raise MeshError(f"*{kind} {shown(word)} is used, but not defined")
-        own = sets[kind, word]
-        return joined([numbers_of(kind, part, (*above, word)) if isinstance(part, str) else part for part in own])
+    def members(kind: str, word: str) -> Indices:
+        last = word.rpartition(".")[2]  # after the name of the instance
+        for own in (word, last):
+            if (kind, own) in sets:
+                sets[kind, own] = [np.unique(joined(sets[kind, own]))]
+                return sets[kind, own][0]
+        if re.fullmatch("[0-9]{1,18}", last):
+            return np.array([int(last)])
+        raise MeshError(f"*{kind} {shown(word)} is used, but not defined above")
 
-    for keyword, options, body in _keywords(data):
-        if keyword in _REFUSED or (keyword in ("NODE", "ELEMENT") and ({"SYSTEM", "INPUT"} & set(options) or assembly)):
-            given = "".join(f", {name}=" for name in ("SYSTEM", "INPUT") if name in options)
-            where = " in *ASSEMBLY" if assembly else ""
-            raise MeshError(f"*{keyword}{given}{where} is not read; write all nodes and elements out in one file")
-        if keyword in ("PART", "INSTANCE") and (keyword in seen or body.strip() or "LIBRARY" in options):
-            raise MeshError(f"several *PART or *INSTANCE, or one that is moved, are not read; {_FLAT}")
-        seen.add(keyword)
-        if keyword in _TIES:
-            told[f"*{keyword} is not read; what it ties together is apart in the mesh"] = None
-        elif keyword in ("ASSEMBLY", "END ASSEMBLY"):
-            assembly = keyword == "ASSEMBLY"
-        elif keyword == "NODE":
-            numbers, counts = numbers_by_line(body)
-            first = np.cumsum(counts) - counts
-            table = np.zeros((len(first), 4))
-            for column in range(4):
-                rows = counts > column
-                table[rows, column] = numbers[first[rows] + column]
-            nodes.append(as_integers(table[:, 0]))
-            points.append(table[:, 1:])
-            add("NSET", [nodes[-1]])
-        elif keyword == "ELEMENT" and re.fullmatch(_NO_CELLS, options.get("TYPE", "").upper()):
-            told[f"elements of type {options['TYPE']} are no cells and are left out"] = None
-        elif keyword == "ELEMENT":
-            blocks.append(_elements(options.get("TYPE", "").upper(), body))
-            add("ELSET", [blocks[-1][1]])
-        elif keyword in ("NSET", "ELSET") and keyword in options:
-            if {"NSET", "ELSET"} <= set(options):
-                told[f"the nodes that *NSET, ELSET={options['ELSET']} names are not read"] = None
-            add(keyword, _members(keyword, "GENERATE" in options, body))
-        elif keyword == "SURFACE" and options.get("TYPE", "ELEMENT").upper() == "ELEMENT":
-            lines = [line.upper().split(",") for line in _text(body).splitlines() if line.strip()]
-            surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in lines]
-        elif keyword == "SURFACE":
-            told[f"*SURFACE {shown(options.get('NAME', ''))} of type {options['TYPE']} is not read"] = None
+    for place, keyword, options, body in _keywords(data):
+        with within(place):
+            given = next((f"{name}=" for name in ("SYSTEM", "INPUT") if name in options), "")
+            kind = options.get("TYPE", "").upper()
+            if keyword in _REFUSED or (keyword in _TABLES and given):
+                raise MeshError(f"{given or 'it'} is not read; write all nodes and elements out in one file")
+            if keyword in ("PART", "INSTANCE") and (keyword in seen or body.strip() or "LIBRARY" in options):
+                raise MeshError(f"several *PART or *INSTANCE, or one that is moved, are not read; {_FLAT}")
+            seen.add(keyword)
+            if keyword in _TIES:
+                told[f"*{keyword} is not read; what it ties together is apart in the mesh"] = None
+            elif keyword in ("ASSEMBLY", "END ASSEMBLY", "INSTANCE", "END INSTANCE"):
+                assembly = keyword in ("ASSEMBLY", "END INSTANCE")
+            elif keyword == "NODE" and assembly:
+                told["nodes of *ASSEMBLY (reference points) are not read"] = None
+            elif keyword == "NODE":
+                numbers, counts = numbers_by_line(body)
+                first, table = np.cumsum(counts) - counts, np.zeros((4, len(counts)))
+                for column in range(4):
+                    table[column, counts > column] = numbers[first[counts > column] + column]
+                nodes.append(as_integers(table[0]))
+                points.append(table[1:].T)
+                add("NSET", [nodes[-1]])
+            elif keyword == "ELEMENT" and re.fullmatch(_NO_CELLS, kind):
+                told[f"elements of type {kind} are no cells and are left out"] = None
+            elif keyword == "ELEMENT" and assembly:
+                raise MeshError(f"elements in *ASSEMBLY are not read; {_FLAT}")
+            elif keyword == "ELEMENT":
+                blocks.append(_elements(kind, body))
+                add("ELSET", [blocks[-1][1]])
+            elif keyword in ("NSET", "ELSET") and keyword in options:
+                own = _members("GENERATE" in options, body)
+                if {"NSET", "ELSET"} <= set(options):
+                    told[f"the nodes that *NSET, ELSET={options['ELSET']} names are not read"] = None
+                elif assembly and "INSTANCE" not in options and any(not isinstance(part, str) for part in own):
+                    told[
+                        f"*{keyword} {shown(options[keyword])} is of nodes or elements of *ASSEMBLY and is not read"
+                    ] = None
+                else:
+                    add(keyword, [members(keyword, part) if isinstance(part, str) else part for part in own])
+            elif keyword == "SURFACE" and kind in ("", "ELEMENT"):
+                lines = [line.upper().split(",") for line in as_text(body).splitlines() if line.strip()]
+                surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in lines]
+            elif keyword == "SURFACE":
+                told[f"*SURFACE {shown(options.get('NAME', ''))} of type {kind} is not read"] = None
     if not nodes:
         raise MeshError("the file has no nodes (*NODE); is it an Abaqus file?")
     sides: dict[tuple[str, int], list[Indices]] = {}
     for name, word, side in surfaces:
         if re.fullmatch("[SE][1-6]", side):
-            sides.setdefault((name, int(side[1])), []).append(numbers_of("ELSET", word))
+            sides.setdefault((name, int(side[1])), []).append(members("ELSET", word))
         elif side in ("SPOS", "SNEG"):
-            sets.setdefault(("ELSET", name.upper()), []).append(numbers_of("ELSET", word))
+            sets.setdefault(("ELSET", name.upper()), []).append(members("ELSET", word))
             names["ELSET", name.upper()] = name
         else:
             told[f"*SURFACE {shown(name)}: {shown(word)} has no side (S1, S2, ...) and is not read"] = None
     elements, pins = (
-        {name: numbers_of(*key) for key, name in names.items() if key[0] == kind and name} for kind in ("ELSET", "NSET")
+        {name: members(*key) for key, name in names.items() if key[0] == kind and name} for kind in ("ELSET", "NSET")
     )
     parts = [(name, joined(ids), side) for (name, side), ids in sides.items()]
     return numbered_mesh(joined(nodes), np.concatenate(points), blocks, elements, pins, parts, list(told))
 
 
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _keywords(data: bytes) -> Iterator[tuple[str, dict[str, str], bytes]]:
-    """Keywords, each with its options by name in upper case, and the lines of data below."""
-    text = re.sub(rb"(?m)^[ \t]*\*\*.*\n?", b"", data.replace(b"\r\n", b"\n"))
-    starts = [found.start() for found in re.finditer(rb"(?m)^[ \t]*\*", text)]
-    for start, stop in zip(starts, [*starts, len(text)][1:], strict=True):
-        head, _, body = text[start:stop].partition(b"\n")
-        while head.rstrip().endswith(b",") and body:
-            more, _, body = body.partition(b"\n")
-            head += more
-        keyword, *words = _text(head).split(",")
+def _keywords(data: bytes) -> Iterator[tuple[str, str, dict[str, str], bytes]]:
+    """Keywords: the place in the file, the keyword, its options by name in upper case, and the lines of data below."""
+    for line, head, body in sections_of(data, rb"\*[^\n]*?", rb"(?m)^[ \t]*\*\*"):
+        while head.endswith(",") and body.strip():
+            more, _, body = body.lstrip().partition(b"\n")
+            head += as_text(more).strip()
+        keyword, *words = re.findall(r'(?:[^,"]|"[^"]*"|")+', head.lstrip("* \t")) or [""]
         pairs = [word.partition("=") for word in words]
         options = {name.strip().upper(): value.strip().strip('"') for name, _, value in pairs}
-        yield " ".join(keyword.strip(" \t*").upper().split()), options, body
+        keyword = " ".join(keyword.upper().split())
+        yield f"line {line}, *{keyword}", keyword, options, body
 
 
 def _elements(kind: str, body: bytes) -> tuple[int, Indices, Indices]:
@@ -141,27 +143,29 @@ def _elements(kind: str, body: bytes) -> tuple[int, Indices, Indices]:
     matches = ((dim, re.fullmatch(pattern, kind)) for dim, pattern in _TYPES.items())
     dim, match = next(((dim, match) for dim, match in matches if match), (0, None))
     if match is None:
-        raise MeshError(f"*ELEMENT, TYPE={kind} cannot be used; solid, plane, shell and truss elements can")
+        raise MeshError(f"TYPE={kind} cannot be used; solid, plane, shell and truss elements can")
     numbers, counts = numbers_by_line(body)
     width = int(match[match.lastindex]) if match.lastindex else int(counts.max(initial=3)) - 1
     ends = np.arange(width + 1, len(numbers), width + 1)
     if len(numbers) % (width + 1) or not np.isin(ends, np.cumsum(counts)).all() or width < 2:
-        raise MeshError(f"*ELEMENT, TYPE={kind}: an element does not have {width} nodes")
+        raise MeshError(f"an element of TYPE={kind} does not have {width} nodes")
     table = as_integers(numbers).reshape(-1, width + 1)
-    return dim, table[:, 0], table[:, [1, width]] if dim == 1 else table[:, 1:]
+    if dim == 1:  # the middle node of three is the second one
+        return dim, table[:, 0], table[:, [1, 2 if re.fullmatch(_BEAMS, kind) else min(width, 3)]]
+    return dim, table[:, 0], table[:, 1:]
 
 
-def _members(kind: str, ranges: bool, body: bytes) -> list[Any]:
+def _members(ranges: bool, body: bytes) -> list[Indices | str]:
     """Numbers, or names of sets, that a set has."""
     try:
         numbers, counts = numbers_by_line(body)
     except MeshError:
-        words = [word.strip().strip('"') for word in _text(body).upper().replace("\n", ",").split(",")]
+        words = [word.strip().strip('"') for word in as_text(body).upper().replace("\n", ",").split(",")]
         return [word for word in words if word]
     members = as_integers(numbers)
     if not ranges:
         return [members]
     rows = [(*members[end - count : end], 1)[:3] for end, count in zip(np.cumsum(counts), counts, strict=True)]
     if counts.min(initial=2) < 2 or any(step < 1 or last - first > _MOST * step for first, last, step in rows):
-        raise MeshError(f"*{kind}, GENERATE: first, last and step were expected")
+        raise MeshError("GENERATE: first, last and step were expected")
     return [np.arange(first, last + 1, step) for first, last, step in rows]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,20 +23,20 @@ from ..symmetry import Indices
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")
-_KEYWORD = re.compile(rb"^[ \t]*([A-Za-z_][^\r\n]*)", re.MULTILINE)
 _DIGITS_AND_SPACE = b"0123456789 \t\n\r\v\f"
+
+# Shape and order of elements by dimension and number of nodes.
+KINDS = {
+    0: {1: ("point", 1)},
+    1: {2: ("segment", 1)},
+    2: {3: ("tri", 1), 4: ("quad", 1), 6: ("tri", 2), 8: ("quad", 2), 9: ("quad", 2)},
+    3: {4: ("tet", 1), 5: ("pyramid", 1), 6: ("prism", 1), 8: ("hex", 1)}
+    | {10: ("tet", 2), 13: ("pyramid", 2), 15: ("prism", 2), 20: ("hex", 2)},
+}
 
 
 class ForLibrary(MeshError):
-    """The error of a file that another library reads.
-
-    Parameters
-    ----------
-    what : str
-        What it is.
-    library : str
-        "gmsh" or "vtk".
-    """
+    """The error of a file that another library reads: what it is, and "gmsh" or "vtk"."""
 
     def __init__(self, what: str, library: str) -> None:
         super().__init__(f"{what} is read by means of {library}: pip install {library}")
@@ -197,23 +198,50 @@ def _natural_numbers(text: bytes) -> Array | None:
     return None if numbers.max() == np.iinfo(np.int64).max else numbers.astype(np.float64)
 
 
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Add a place in the file to errors."""
+    try:
+        yield
+    except MeshError as error:
+        raise MeshError(f"{place}: {error}") from None
+
+
+def sections_of(data: bytes, head: bytes, comment: bytes) -> Iterator[tuple[int, str, bytes]]:
+    """Cut a text at its heads, without comments: number of the line, the head, and what stands before the next one."""
+    data = re.sub(comment + rb"[^\n]*", b"", data.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
+    found, line, at = list(re.finditer(rb"(?m)^[ \t]*(%s)[ \t]*$" % head, data)), 1, 0
+    for match, stop in zip(found, [*(later.start() for later in found), len(data)][1:], strict=True):
+        line, at = line + data.count(b"\n", at, match.start()), match.start()
+        yield line, as_text(match[1]), data[match.end() : stop]
+
+
+def as_text(data: bytes) -> str:
+    """Decode UTF-8 or, if it is not, Latin-1."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
 def sections_by_keyword(data: bytes, end: str, words: str = "") -> dict[str, bytes]:
-    """Cut a text at the lines that begin with a letter, and leave out comments, which begin with #."""
+    """Cut a text at the lines that begin with a letter, the last one being `end`; comments begin with #.
+
+    A section `words` has a count and so many such lines itself.
+    """
     result: dict[str, bytes] = {}
-    found, skipped = list(_KEYWORD.finditer(data)), 0
-    for position, line in enumerate(found):
-        name = line[1].strip().decode("latin-1")
+    skipped = 0
+    for _, name, body in sections_of(data, rb"[A-Za-z_][^\n]*?", rb"(?m)^[ \t]*#"):
         if name == end:
             return result
-        stop = found[position + 1].start() if position + 1 < len(found) else len(data)
         if skipped:
             skipped -= 1
         elif name in result:
             raise MeshError(f"section {name[:40]} is given twice")
         else:
-            result[name] = re.sub(rb"(?m)^[ \t]*#.*", b"", data[line.end() : stop]).strip()
+            result[name] = body.strip()
             if name == words:
-                skipped = count_in(result[name].decode("latin-1")) or 0
+                skipped = count_in(as_text(body)) or 0
     if end:
         raise MeshError(f"the file is cut short: there is no line {end}")
     return result

@@ -13,6 +13,7 @@ import numpy as np
 
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES, equispaced_nodes, make_basis, make_rule, node_entities
+from hpfem.shapes.arguments import shown
 
 from ..cells import Array
 from ..node_order import FILE_VERTICES, gmsh_nodes
@@ -22,12 +23,15 @@ from .mesh_file import (
     Elements,
     MeshFile,
     as_integers,
+    as_text,
     canonical,
+    count_in,
     counted_rows,
     parsed_numbers,
     sections_by_keyword,
     shape_named,
     tagged,
+    within,
 )
 
 _GEOMETRIES = ("point", "segment", "tri", "quad", "tet", "hex", "prism", "pyramid")
@@ -43,6 +47,10 @@ _ENTITIES = {
 _KINDS = {2: "segment", 3: "tri", 4: "quad"}
 # How many axes have points of a simplex; how many shrink along the next one.
 _SIMPLEX_AXES, _SHRINKING_AXES = {"tri": 2, "tet": 3, "prism": 2}, {"pyramid": 2}
+_KNOWN = re.compile(
+    r"MFEM mesh .*|dimension|elements|boundary|vertices|nodes|(bdr_)?attribute_sets|FiniteElementSpace|"
+    r"FiniteElementCollection: .*|VDim: .*|Ordering: .*"
+)
 _COLLECTIONS = re.compile(r"(Linear|Quadratic|Cubic)|(H1|H1@[GU])_\dD_P([1-9]|10)")
 
 # Positions, corners and names of the elements of a shape.
@@ -64,7 +72,15 @@ def read_mfem(data: bytes) -> MeshFile:
     if sections["dimension"] not in (b"2", b"3"):
         raise MeshError(f"a mesh needs cells of dimension 2 or 3, not {sections['dimension'][:20]!r}")
     dim = int(sections["dimension"])
-    blocks = {name: _blocks(sections, name) for name in ("elements", "boundary")}
+    told = [f"section {name[:40]!r} is not known and left out" for name in sections if not _KNOWN.fullmatch(name)]
+    blocks = {}
+    for name, of_names in (("elements", "attribute_sets"), ("boundary", "bdr_attribute_sets")):
+        with within(f"section {of_names}"):
+            names = _attribute_sets(sections.get(of_names, b"0"))
+        with within(f"section {name}"):
+            blocks[name] = _blocks(sections[name], names)
+        used = {own for _, _, sets in blocks[name].values() for own in sets}
+        told += [f"{of_names} {shown(own)} has no elements" for own in names if own not in used]
     if any(SHAPES[name].dim != dim for name in blocks["elements"]):
         raise MeshError("the elements are not of the dimension that the file states")
     vertices = parsed_numbers(sections["vertices"])[0]
@@ -82,21 +98,31 @@ def read_mfem(data: bytes) -> MeshFile:
             raise MeshError(f"section vertices has not the coordinates of {n_vertices} points")
         points = points.reshape(n_vertices, -1)
         cells = _straight(blocks["elements"])
-    return MeshFile(points, cells + _straight(blocks["boundary"]))
+    return MeshFile(points, cells + _straight(blocks["boundary"]), warnings=told)
 
 
-def _blocks(sections: dict[str, bytes], name: str) -> dict[str, _Block]:
+def _attribute_sets(section: bytes) -> dict[str, Indices]:
+    """Numbers of elements' attributes by name."""
+    count, found = section.split(None, 1)[0], re.findall(rb'"([^"\n]*)"((?:\s+\d{1,9}\b)+)', section)
+    if count_in(as_text(count)) != len(found):
+        raise MeshError(f"{as_text(count)[:20]} rows are announced, {len(found)} found")
+    result = {}
+    for title, numbers in found:
+        stated, *own = map(int, numbers.split())
+        if stated != len(own):
+            raise MeshError(f"{shown(as_text(title))} has {len(own)} numbers instead of {stated}")
+        result[as_text(title)] = np.array(own, dtype=np.int64)
+    return result
+
+
+def _blocks(section: bytes, names: dict[str, Indices]) -> dict[str, _Block]:
     """Positions, corners and names of elements by shape."""
     lengths = {float(geometry): 2 + len(FILE_VERTICES[shape]) for geometry, shape in enumerate(_GEOMETRIES)}
     blocks = {}
-    lists = sections.get("bdr_attribute_sets" if name == "boundary" else "attribute_sets", b"")
-    for geometry, (rows, table) in counted_rows(parsed_numbers(sections[name])[0], 1, lengths).items():
-        tags, corners = as_integers(table[:, 0]), as_integers(table[:, 2:])
-        sets = tagged(tags, {})
-        for title, members in re.findall(rb'"([^"\n]*)"\s+\d+((?:\s+\d{1,9}\b)*)', lists):
-            among = np.isin(tags, np.array(members.split(), dtype=np.int64))
-            sets |= {title.decode("utf-8", "replace"): np.flatnonzero(among)} if among.any() else {}
-        blocks[_GEOMETRIES[int(geometry)]] = rows, corners, sets
+    for geometry, (rows, table) in counted_rows(parsed_numbers(section)[0], 1, lengths).items():
+        tags = as_integers(table[:, 0])
+        sets = {name: found for name, own in names.items() if len(found := np.flatnonzero(np.isin(tags, own)))}
+        blocks[_GEOMETRIES[int(geometry)]] = rows, as_integers(table[:, 2:]), tagged(tags, {}) | sets
     return blocks
 
 

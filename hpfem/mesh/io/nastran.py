@@ -6,7 +6,9 @@ meshio 5.3.5 passes over coordinate systems (CP), continuation lines without mar
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import itemgetter
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from hpfem.shapes.arguments import shown
 
 from ..cells import Array
 from ..symmetry import Indices
-from .mesh_file import MeshFile, grouped, joined
+from .mesh_file import MeshFile, as_integers, grouped, joined
 from .numbered import numbered_mesh
 
 # Dimension and possible numbers of nodes of element cards.
@@ -30,17 +32,22 @@ _CELLS = {
 # order of pyramids.
 _COLUMNS = {15: [*range(9), 12, 13, 14, 9, 10, 11], 20: [*range(12), *range(16, 20), *range(12, 16)]}
 _GMSH, _GMSH_COLUMNS = b"$ Created by Gmsh", {13: [*range(6), 8, 10, 6, 7, 9, 11, 12]}
+# Fields of lines, from the name to the mark of continuation.
+_SMALL = itemgetter(*(slice(at, at + 8) for at in range(0, 80, 8)))
+_LARGE = itemgetter(slice(0, 8), *(slice(at, at + 16) for at in range(8, 72, 16)), slice(72, 80))
 
 
 def read_nastran(data: bytes) -> MeshFile:
     """Read Nastran bulk data, with or without the sections before them."""
     cards = _cards(data.decode("latin-1"))
-    grid = [own if len(own) > 4 else [*own, ""] for own in cards.get("GRID", [])]
+    grid = cards.get("GRID", [])
+    if not grid:
+        raise MeshError("the file has no points (GRID); is it Nastran bulk data?")
     for own in [*grid, *cards.get("GRDSET", [])]:
         if own[1].strip() not in ("", "0"):
             who = f"GRID {own[0].strip()}" if own[0].strip() else "GRDSET"
             raise MeshError(f"{who} has CP = {own[1].strip()}; write all coordinates in the basic system (CP = 0)")
-    points = np.column_stack([_reals([own[axis] for own in grid]) for axis in (2, 3, 4)])
+    points = _table("GRID", [[own[0], *own[2:5], ""][:4] for own in grid], float, _real)
     columns = _COLUMNS | (_GMSH_COLUMNS if data.startswith(_GMSH) else {})
     blocks: list[tuple[int, Indices, Indices]] = []
     sets: dict[str, list[Indices]] = {}
@@ -50,19 +57,21 @@ def read_nastran(data: bytes) -> MeshFile:
         for own in cards[name]:
             width = widths[0] if len(widths) == 1 else _width(name, own, widths)
             if len(own) < width + 2:
-                raise MeshError(f"element {own[0].strip()} ({name}) does not have all its nodes")
+                raise MeshError(f"{name} {own[0].strip()} does not have all its nodes")
+            own[1] = own[1].strip() or "0"
             kinds.setdefault(width, []).append(own[: width + 2])
         for width, rows in kinds.items():
-            table = _integers([text for own in rows for text in (own[0], own[1].strip() or "0", *own[2:])])
-            table = table.reshape(len(rows), width + 2)
+            table = as_integers(_table(name, rows, int, int))
             blocks.append((dim, table[:, 0], table[:, 2:][:, columns.get(width, slice(None))]))
             for number, members in grouped(table[:, 1]).items():
                 sets.setdefault(str(number), []).append(table[members, 0])
     sets.pop("0", None)
-    unknown = sorted(name for name in cards.keys() - _CELLS.keys() if re.fullmatch(r"C(?!ORD)\w+|RBE\d|RBAR|MPC", name))
-    told = [f"cards that are no cells and are not read: {', '.join(unknown)}"] if unknown else []
+    other = sorted(name for name in cards.keys() - _CELLS.keys() if re.fullmatch(r"C(?!ORD)\w+|RBE\d|RBAR|MPC", name))
+    if lost := [name for name in other if re.match("C(I?HEX|TETRA|PENTA|PYR|WEDGE|TRI|QUAD|SHEAR)", name)]:
+        raise MeshError(f"{lost[0]} is not read; write the cells as {', '.join(_CELLS)}")
+    told = [f"cards that are no cells and are not read: {', '.join(other)}"] if other else []
     named = {name: joined(ids) for name, ids in sets.items()}
-    return numbered_mesh(_integers([own[0] for own in grid]), points, blocks, named, {}, [], told)
+    return numbered_mesh(as_integers(points[:, 0]), points[:, 1:], blocks, named, {}, [], told)
 
 
 def _cards(text: str) -> dict[str, list[list[str]]]:
@@ -72,27 +81,20 @@ def _cards(text: str) -> dict[str, list[list[str]]]:
     cards: dict[str, list[list[str]]] = {}
     card: list[str] | None = None
     mark, ours = "", False
-    for line in text.splitlines():
-        line = line.partition("$")[0].rstrip()
-        if not line:
+    for line in re.sub(r"\$[^\n]*", "", text).expandtabs(8).splitlines():
+        name = line[:8].partition(",")[0].strip().upper()
+        if not name and not line.strip():
             continue
-        if "\t" in line:
-            line = line.expandtabs(8)
-        free = "," in line
-        parts = line.split(",") if free else [line[:8]]
-        name = parts[0].strip().upper()
-        count = 4 if name.endswith("*") or (name == "*") else 8
-        if not free:
-            size = 64 // count
-            parts += [line[at : at + size] for at in range(8, 72, size)] + [line[72:80]]
-        if name == "ENDDATA":
-            break
-        if name.startswith(("INCLUDE", "=", "BEGIN ")):
-            raise MeshError(f"{name.split()[0]} is not read; write all cards out in one file")
-        fields = parts[1 : count + 1]
+        count = 4 if name.endswith("*") else 8
+        parts = line.split(",") if "," in line else (_LARGE if count == 4 else _SMALL)(line)
+        fields = [*parts[1 : count + 1]]
         fields += [""] * (count - len(fields))
         if name and name[0] not in "+*":
             card, kind = fields, name.rstrip("*")
+            if kind == "ENDDATA":
+                break
+            if kind.startswith(("INCLUDE", "=", "BEGIN ")):
+                raise MeshError(f"{kind.split()[0]} is not read; write all cards out in one file")
             ours = kind in _CELLS or kind in ("GRID", "GRDSET")
             cards.setdefault(kind, []).append(card)
         elif card is None or (ours and name.strip("+*") and mark and name.strip("+*") != mark):
@@ -101,33 +103,38 @@ def _cards(text: str) -> dict[str, list[list[str]]]:
             card += fields
         if ours and len(parts) > count + 2:
             raise MeshError(f"a line of Nastran has more than {count + 2} fields: {shown(line)}")
-        mark = parts[count + 1].strip().upper().strip("+*") if len(parts) > count + 1 else ""
+        mark = parts[count + 1].strip("+* ").upper() if len(parts) > count + 1 else ""
     return cards
 
 
 def _width(name: str, fields: list[str], widths: Sequence[int]) -> int:
     """How many nodes an element has."""
     least, most = widths
-    given = [text.strip() not in ("", "0") for text in fields[2 + least : 2 + most]]
-    if any(given) and sum(given) < most - least:
-        raise MeshError(f"element {fields[0].strip()} ({name}) has some of its middle nodes only")
-    return most if any(given) else least
+    middle = fields[2 + least : 2 + most]
+    if not "".join(middle).strip(" 0"):
+        return least
+    if len(middle) < most - least or not all(text.strip(" 0") for text in middle):
+        raise MeshError(f"{name} {fields[0].strip()} has some of its middle nodes only")
+    return most
 
 
-def _reals(texts: list[str]) -> Array:
-    """Numbers, 0 for blank fields; exponents may lack their E."""
+def _table(card: str, rows: list[list[str]], quick: Callable[[str], float], convert: Callable[[str], float]) -> Array:
+    """Numbers of fields of cards, the first one of which is the card's; converted one by one where that is needed."""
     try:
-        return np.array(list(map(float, texts)))
-    except ValueError:
-        plain = [re.sub(r"(?<=[\d.])[dDeE]?([+-])", r"e\1", text.strip()).replace("D", "e") or "0" for text in texts]
-    try:
-        return np.array(list(map(float, plain)))
-    except ValueError as error:
-        raise MeshError(f"a number was expected: {error!s:.80}") from None
+        return np.fromiter(map(quick, chain.from_iterable(rows)), np.float64).reshape(len(rows), -1)
+    except (ValueError, OverflowError):
+        result = []
+    for row in rows:
+        for text in row:
+            try:
+                result.append(float(convert(text)))
+            except (ValueError, OverflowError):
+                what = "an integer" if quick is int else "a number"
+                raise MeshError(f"{card} {row[0].strip()}: {what} was expected, not {shown(text.strip())}") from None
+    return np.array(result).reshape(len(rows), -1)
 
 
-def _integers(texts: list[str]) -> Indices:
-    try:
-        return np.array(list(map(int, texts)), dtype=np.int64)
-    except (ValueError, OverflowError) as error:
-        raise MeshError(f"an integer was expected: {error!s:.80}") from None
+def _real(text: str) -> float:
+    """A number, 0 for a blank field; exponents may have D or no letter."""
+    plain = re.sub(r"(?<=[\d.])[DE]?([+-])", r"e\1", text.strip().upper()).replace("D", "e")
+    return float(plain or "0")

@@ -14,6 +14,7 @@ from ..cells import Array
 from ..named_sets import looked_up
 from ..node_order import gmsh_nodes, serendipity_nodes
 from .mesh_file import (
+    KINDS,
     Elements,
     MeshFile,
     as_integers,
@@ -24,15 +25,10 @@ from .mesh_file import (
     sections_by_keyword,
     shape_named,
     tagged,
+    within,
 )
 
-# Shape and order of cells by their dimension and number of nodes.
-_CELLS = {
-    (0, 1): ("point", 1), (1, 2): ("segment", 1),
-    (2, 3): ("tri", 1), (2, 4): ("quad", 1), (2, 6): ("tri", 2), (2, 8): ("quad", 2),
-    (3, 4): ("tet", 1), (3, 5): ("pyramid", 1), (3, 6): ("prism", 1), (3, 8): ("hex", 1),
-    (3, 10): ("tet", 2), (3, 13): ("pyramid", 2), (3, 20): ("hex", 2),
-}  # fmt: skip
+_NOT_HERE = (9, 15)  # numbers of nodes that its cells do not have
 # Sections of elements: their dimension, columns of the tag and of the first node, number of columns of an element
 # beside its nodes, and of each of its nodes.
 _ELEMENTS = {
@@ -66,7 +62,7 @@ def read_vol(data: bytes) -> MeshFile:
         raise MeshError("there is no section points")
     for name in sorted(sections, key=lambda name: name in _ELEMENTS):  # elements need all others
         section = sections[name]
-        try:
+        with within(f"section {name}"):
             if name in _ELEMENTS:
                 elements += _elements(name, section, dim, tables, names)
             elif name in _TABLES:
@@ -78,6 +74,8 @@ def read_vol(data: bytes) -> MeshFile:
                 names[name] = _names(section, name == "edgedescriptors")
             elif name == "dimension":
                 dim = int(as_integers(_numbers(section))[0])
+                if dim not in (1, 2, 3):
+                    raise MeshError(f"2 or 3 was expected, not {dim}")
             elif name == "curvedelements":
                 raise MeshError(
                     "it has functions of netgen's own, which cannot be read; curve the mesh by SecondOrder() in "
@@ -85,8 +83,6 @@ def read_vol(data: bytes) -> MeshFile:
                 )
             elif name not in _UNUSED:
                 warnings.append(f"section {name[:40]!r} is not known and left out")
-        except MeshError as error:
-            raise MeshError(f"section {name}: {error}") from None
     pairs = as_integers(tables.get("identifications", np.empty((0, 3))))
     types = as_integers(tables.get("identificationtypes", np.empty((0, 1))))[:, 0]
     periodic = [pairs[pairs[:, 2] == k, :2] - 1 for k in np.flatnonzero(types == _PERIODIC) + 1]
@@ -118,7 +114,7 @@ def _elements(
     """Elements of a section, those with equally many nodes together."""
     of_dim, tag, first, beside, of_node = _ELEMENTS[name]
     # The number of nodes stands before the first one where it is not always the same.
-    lengths = {float(size): beside + of_node * size for own, size in _CELLS if own == of_dim}
+    lengths = {float(size): beside + of_node * size for size in KINDS[of_dim] if size not in _NOT_HERE}
     codim = dim - of_dim
     known = names.get("edgedescriptors" if name == "edgesegmentsgi3" else _NAMES[codim] if 0 <= codim < 4 else "", {})
     if codim == 2 and name == "edgesegmentsgi2":
@@ -132,11 +128,12 @@ def _elements(
             tags = np.maximum(tags, 1)
         elif of_dim == dim and "facedescriptors" in tables:
             faces = tables["facedescriptors"][:, [0, 4, 1, 2]] + [1, 0, 0, 0]
-            number = {tuple(face): position for position, face in enumerate(faces.tolist(), start=1)}
-            tags = np.array([number.get(tuple(row[:4]), int(row[1])) for row in table.tolist()])
+            for position, face in enumerate(faces, start=1):
+                tags[(table[:, :4] == face).all(axis=1)] = position
         if codim > 1:  # only what has a name is meant
             tags = np.where(np.isin(tags, [tag for tag, text in known.items() if text != "default"]), tags, 0)
-        shape, order = shape_named(_CELLS[of_dim, int(size)][0]), _CELLS[of_dim, int(size)][1]
+        kind, order = KINDS[of_dim][int(size)]
+        shape = shape_named(kind)
         reference = gmsh_nodes(shape, 1) if order == 1 else serendipity_nodes("netgen", shape)
         nodes = as_integers(table[:, first : first + int(size)]) - 1
         nodes = looked_up(np.arange(len(tables["points"])), nodes)

@@ -13,15 +13,8 @@ from hpfem.shapes.arguments import shown
 from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import Elements, MeshFile, canonical, joined, parsed_numbers, positions, shape_named
+from .mesh_file import KINDS, Elements, MeshFile, canonical, joined, parsed_numbers, positions, shape_named
 
-# Shape and order by dimension and number of nodes.
-_KINDS = {
-    1: {2: ("segment", 1)},
-    2: {3: ("tri", 1), 4: ("quad", 1), 6: ("tri", 2), 8: ("quad", 2), 9: ("quad", 2)},
-    3: {4: ("tet", 1), 5: ("pyramid", 1), 6: ("prism", 1), 8: ("hex", 1)}
-    | {10: ("tet", 2), 13: ("pyramid", 2), 15: ("prism", 2), 20: ("hex", 2)},
-}
 _INCOMPLETE = (8, 13, 15, 20)
 # Corners of the sides S1, S2, ... of Abaqus's elements, in the files' order of corners.
 _SIDES = {
@@ -66,7 +59,7 @@ def numbered_mesh(
     start = 0
     for dim, ids, numbers in blocks:
         width, own, rows_of_nodes = numbers.shape[1], {}, row_of(numbers)
-        kind, order = _KINDS[dim][width]
+        kind, order = KINDS[dim][width]
         reference = serendipity_nodes("vtk", kind) if order == 2 and width in _INCOMPLETE else vtk_nodes(kind, order)
         for name, rows in members.items():
             low, high = np.searchsorted(rows, [start, start + len(ids)])

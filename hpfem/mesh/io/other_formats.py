@@ -212,19 +212,20 @@ def _converted(content: dict[str, Any]) -> MeshFile:
         data = {name: own[position] for name, own in content["cell_data"].items() if len(own[position]) == len(nodes)}
         elements.append(canonical(shape, order, reference, nodes.astype(np.int64), numbers, sets, data))
         number += len(nodes)
-    point_sets = {
-        name: rows.astype(np.int64) for name, rows in content["point_sets"].items() if rows.dtype.kind in "iu"
-    }
+    point_sets = {name: _rows(name, rows, len(points)) for name, rows in content["point_sets"].items()}
     return MeshFile(points, elements, point_sets=point_sets)
 
 
 def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
     """Names of elements: named sets of meshio, else integer cell data, with the names of the numbers, if any."""
-    sets = {
-        name: unique(rows.astype(np.int64))
-        for name, rows in members.items()
-        if rows.dtype.kind in "iu" and rows.ndim == 1 and len(rows) and rows.min() >= 0 and rows.max() < count
-    }
+    sets = {name: found for name, rows in members.items() if len(found := _rows(name, rows, count))}
     if not sets and tags is not None and tags.dtype.kind in "iu" and tags.shape == (count,):
         sets = {names.get(tag, str(tag)): rows for tag, rows in grouped(tags).items()}
     return sets
+
+
+def _rows(name: str, rows: Indices, count: int) -> Indices:
+    """The same rows once each, in ascending order."""
+    if rows.size and (rows.dtype.kind not in "iu" or rows.ndim != 1 or rows.min() < 0 or rows.max() >= count):
+        raise MeshError(f"set {shown(name)} refers to what is not there; numbers from 0 to {count - 1} are")
+    return unique(rows.astype(np.int64).ravel())

@@ -10,6 +10,8 @@ import re
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
 
+from .mesh_file import as_text
+
 _START = rb"\A(?:\s*(?:OFF|#[^\n]*\n))*\s*"
 _DOLFIN = rb"<(?:interval|triangle|quadrilateral|tetrahedron|hexahedron)\s"
 _MEDIT = rb"(?:Edges|Triangles|Quadrilaterals|Tetrahedra|Prisms|Pyramids|Hexahedra|Hexaedra)"
@@ -36,9 +38,9 @@ _COUNTS: dict[str, tuple[tuple[bytes, ...], tuple[bytes, ...]]] = {
 _COUNTED = {"mdpa"}
 _NAMES = {
     "mdpa": rb"(?m)^[ \t]*Begin SubModelPart\s+(\S+)",
-    "obj": rb"(?m)^[ \t]*[go]\s+(\S+)",
+    "obj": rb"(?m)^[ \t]*[go][ \t]+([^\n]*\S)",
     "permas": rb"(?m)^\$[NE]SET\b.*?=\s*(\S+)",
-    "stl": rb"(?m)^[ \t]*solid[ \t]+(\S+)",
+    "stl": rb"(?m)^[ \t]*solid[ \t]+([^\n]*\S)",
     # A line behind eight numbers that is none itself, as members of groups are.
     ".unv": rb"(?m)^[ \t]*(?:\d+[ \t]+){7}\d+[ \t]*\r?\n(?![ \t\d]+\r?$)[ \t]*(?!-1\b)(\S[^\r\n]*)",
 }
@@ -55,24 +57,23 @@ def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[st
     if b"\0" in text[:4096] or kind not in _COUNTS:
         return []
     for what, patterns, count in zip(("points", "cells"), _COUNTS[kind], (n_points, n_cells), strict=True):
-        part = text
-        for pattern in patterns[:-1]:
-            part = b"".join(re.findall(pattern, part))
-        for pattern in patterns[-1:]:
-            found = re.findall(pattern, part)
-            stated = re.compile(pattern).groups > 0
-            there = sum(int(word) for match in found for word in match.split()) if stated else len(found)
-            if there != count:
-                raise MeshError(f"meshio's reader of {kind} finds {count} {what}, but the file has {there}")
-            if kind in _COUNTED and what == "points" and list(map(int, found)) != list(range(1, count + 1)):
-                raise MeshError("the nodes do not count from 1, as meshio takes them")
+        if not patterns:
+            continue
+        *outer, pattern = patterns
+        found = re.findall(pattern, b"".join(re.findall(outer[0], text)) if outer else text)
+        stated = re.compile(pattern).groups > 0
+        there = sum(int(word) for match in found for word in match.split()) if stated else len(found)
+        if there != count:
+            raise MeshError(f"meshio's reader of {kind} finds {count} {what}, but the file has {there}")
+        if kind in _COUNTED and what == "points" and list(map(int, found)) != list(range(1, count + 1)):
+            raise MeshError("the nodes do not count from 1, as meshio takes them")
     return [shown(name) for name in names_in(kind, text)]
 
 
 def names_in(kind: str, text: bytes) -> list[str]:
     """Names of sets that are lost where meshio (its name of the format) or gmsh (a suffix) reads the text."""
-    found = re.findall(_NAMES.get(kind, b"(?!)"), text)
-    return [name.decode("utf-8", "replace").strip() for name in dict.fromkeys(found)]
+    names = dict.fromkeys(re.findall(_NAMES.get(kind, b"(?!)"), text))
+    return [as_text(name).strip() for name in names]
 
 
 def check_kinds(kind: str, text: bytes) -> None:
