@@ -224,9 +224,8 @@ def check_solvable(
 
 def _sums(c0: C0Space, rows: NDArray[Any]) -> Array:
     """Sums of rows [..., size] over the unknowns of each part, [..., parts]; collective."""
-    parts, every = c0.parts, rows[None] if rows.ndim == 1 else rows
-    found = np.array([np.bincount(parts.of_unknowns, row * c0.owned, parts.count) for row in every])
-    return np.asarray(c0.space.mesh.comm.sum(found if rows.ndim > 1 else found[0]))
+    found = [np.bincount(c0.parts.of_unknowns, row * c0.owned, c0.parts.count) for row in np.atleast_2d(rows)]
+    return np.asarray(c0.space.mesh.comm.sum(np.reshape(found, (*rows.shape[:-1], -1))))
 
 
 def _reaction(A: GlobalOperator, c0: C0Space) -> tuple[Array, Array, Mask]:

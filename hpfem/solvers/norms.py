@@ -64,14 +64,8 @@ def finer_blocks(space: Space, more: int) -> list[Block]:
 
 
 class _Reference:
-    """A form on a bounded number of elements that are all the reference element; the values at the points include |J|.
-
-    Parameters
-    ----------
-    form : Form
-        Without gradients.
-    block : Block
-    backend : Backend
+    """A form on a bounded number of elements that are all the reference element; the values at the points include |J|;
+    a form without gradients.
     """
 
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:

@@ -425,7 +425,8 @@ class Problem:
                 values = self._other_values(dirichlet)
             data = self._functional(f)
             rhs = self._freed(data if values is None else data - self._lifted(values))
-            guess, possible = None if start is None else self._guess(start, values), rhs
+            guess = None if start is None else self._guess(start, values).reshape(-1)
+            possible, missing, function = rhs, 0.0, None
             if any(constants):
                 rows: list[tuple[Any, Any, Any]] = []
                 for c, (row, own) in enumerate(zip(rhs.reshape(n, -1), constants, strict=True)):
@@ -438,22 +439,11 @@ class Problem:
                 functional, function = _projections(constants, space.dtype, A.vectors)
                 apply = _chain(partial(A.apply, device=A.device), functional)
 
+        options = {"tol": self._tol, "max_iterations": self._most, "name": "Helmholtz", "bar": self._bar}
+
         def solved() -> tuple[Any, SolveInfo]:
-            precondition = self.preconditioner
-            if any(constants):
-                precondition = _chain(precondition or _same, function)
-            return cg_of_any_size(
-                apply,
-                rhs.reshape(-1),
-                A.vectors,
-                space.dtype,
-                precondition,
-                start=None if guess is None else guess.reshape(-1),
-                tol=self._tol,
-                max_iterations=self._most,
-                name="Helmholtz",
-                bar=self._bar,
-            )
+            M = self.preconditioner if function is None else _chain(self.preconditioner or _same, function)
+            return cg_of_any_size(apply, rhs.reshape(-1), A.vectors, space.dtype, M, start=guess, **options)
 
         set_up = perf_counter() - began
         vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, A.vectors.comm)
@@ -469,7 +459,7 @@ class Problem:
         vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", A.vectors).reshape(vector.shape)
         vector = vector.astype(space.dtype, copy=False)
         residual = self._applied(vector.astype(np.float64, copy=False)) - data
-        missed = self._freed(residual) + (missing if any(constants) else 0.0)
+        missed = self._freed(residual) + missing
         info = replace(
             info,
             time=perf_counter() - began,

@@ -138,10 +138,13 @@ def solve(
     user = preconditioner if callable(preconditioner) else None
     checked_functions(apply, user, rhs, name)
     if symmetric is None:
-        symmetric = bool(definite) or _is_symmetric(A, Timed(f"{name}: the operator", apply, rhs), vectors, rhs)
+        product = Timed(f"{name}: the operator", apply, rhs)
+        symmetric = bool(definite) or (
+            A.symmetric if given.whole else vectors.seems_symmetric(product, len(rhs), rhs.dtype)
+        )
     if definite is None:
-        definite = isinstance(A, GlobalOperator) and symmetric and A.is_positive()
-    if isinstance(A, GlobalOperator) and A.symmetric:
+        definite = given.whole and symmetric and A.is_positive()
+    if given.whole and A.symmetric:
         check_solvable(A, rhs, vectors, default_tolerance(rhs.dtype) if tol is None else tol, name)
     phases["symmetry"] = perf_counter() - began
     precondition: Preconditioner | None
@@ -149,7 +152,7 @@ def solve(
         precondition, used = preconditioner, name_of_preconditioner(preconditioner)
     else:
         asked = checked_preconditioner("none" if preconditioner is None else preconditioner)
-        maker = make_preconditioner if isinstance(A, GlobalOperator) else partial(_of_matrix, vectors, rhs.dtype)
+        maker = make_preconditioner if given.whole else partial(_of_matrix, vectors, rhs.dtype)
         precondition, used = maker(asked, A, definite=definite)
 
     def make(name: str) -> None:
@@ -168,23 +171,8 @@ def solve(
 
 
 class _Given:
-    """A right-hand side as a vector on the operator's device, and solutions converted back to its kind.
-
-    Parameters
-    ----------
-    A, b : object
-        As `solve` was given them.
-    what : str
-        Name of b in messages.
-
-    Attributes
-    ----------
-    device : Device
-        Where to solve.
-    vector : array, [n]
-        b on the operator's device, in its type; scaled by a power of two if b has another type.
-    kind : dtype
-        Type of solutions: the more precise one of both.
+    """A right-hand side as a vector on the operator's device, in its type, scaled by a power of two if b has another;
+    [n]. Solutions are converted back to its kind.
     """
 
     def __init__(self, A: Any, b: Any, what: str) -> None:
@@ -279,13 +267,6 @@ def _function(A: Any, rhs: Any, name: str) -> Any:
     raise ArgumentError(
         f"the operator of {name} must be a GlobalOperator, a LinearOperator, a matrix or a function, got {shown(A)}"
     )
-
-
-def _is_symmetric(A: Any, apply: Timed, vectors: VectorSpace, rhs: Any) -> bool:
-    """Whether an operator is symmetric: by its form, else by random vectors, up to rounding."""
-    if isinstance(A, GlobalOperator):
-        return A.symmetric
-    return vectors.seems_symmetric(apply, len(rhs), rhs.dtype)
 
 
 def _of_matrix(

@@ -562,8 +562,8 @@ class Field(Printed):
         outside, asked = (int(n) for n in comm.sum(np.array([np.isnan(found[0]).sum(), found.shape[1]])))
         if outside and comm.rank == 0:
             warn(
-                f"{outside} of {asked} points are outside the mesh, where values are NaN; tolerance=0.01 takes the"
-                " closest cell up to 0.01 of its size away"
+                f"{outside} of {asked} points are outside the mesh, where values are NaN; a tolerance larger than"
+                f" {tolerance:g} takes the closest cell up to that part of its size away"
             )
         return found[0] if self.components == 1 else found
 

@@ -292,14 +292,7 @@ class _Iterate(NamedTuple):
 
 
 class _BlockMap:
-    """The map of the elements of one block, to be inverted.
-
-    Parameters
-    ----------
-    geometry : BlockGeometry
-    tolerance : float
-        Relative to the size of an element.
-    """
+    """The map of the elements of one block, to be inverted; the tolerance is relative to the size of an element."""
 
     def __init__(self, geometry: BlockGeometry, tolerance: float) -> None:
         self.geometry = geometry
