@@ -105,6 +105,7 @@ def test_what_abaqus_files_cannot_have_is_named(text: str, match: str, tmp_path:
         ("*TIE, NAME=T\na, b\n", r"\*TIE is not read; what it ties together is apart"),
         ("*ELEMENT, TYPE=MASS, ELSET=M\n7, 1\n", "elements of type MASS are no cells"),
         ("*ELSET, ELSET=X\n1, 7\n", "1 elements of set 'X' are not in the mesh"),
+        ("*SURFACE, NAME=S\n1, S1\n77, S1\n", "1 elements of set 'S' are not in the mesh"),
         ("*NSET, NSET=X, ELSET=PLATE\n", r"nodes that \*NSET, ELSET=PLATE names are not read"),
         ("*SURFACE, NAME=S\nPLATE\n", r"\*SURFACE 'S': 'PLATE' has no side"),
         ("*SURFACE, NAME=S, TYPE=CYLINDER\n1.,0.\n", r"\*SURFACE 'S' of type CYLINDER is not read"),

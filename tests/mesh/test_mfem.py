@@ -139,7 +139,7 @@ CURVE = (DATA / "mfem_flat_H1_2D_P2.mesh").read_text() if CURVED else ""
         ("H1_2D_P2", "H1_2D_P99", "nodes of 'H1_2D_P99' cannot be read"),
         ("VDim: 2", "VDim: 4", "section nodes has"),
         ("dimension\n2", "dimension\n3", "not of the dimension that the file states"),
-        ("dimension\n2", "dimension\n1", "needs cells of dimension 2 or 3, not b'1'"),
+        ("dimension\n2", "dimension\n1", "needs cells of dimension 2 or 3, not 1"),
         ("boundary", "frontier", "there is no section boundary"),
         ("elements\n", "elements\n1", "rows are announced"),
         ("vertices\n", "vertices\n-", "a vertex that does not exist"),

@@ -12,7 +12,7 @@ import pytest
 from hpfem.errors import ArgumentError, HpfemWarning, MeshError
 from hpfem.mesh import Mesh, from_meshio, read_mesh
 from hpfem.mesh.io import library_process, other_formats
-from hpfem.mesh.io.text_counts import check_counts
+from hpfem.mesh.io.text_counts import check_counts, text_of
 from hpfem.mesh.node_order import gmsh_nodes, permutation, serendipity_nodes, vtk_nodes
 from hpfem.shapes import SHAPES, equispaced_nodes
 from tests.mesh.examples import flux, sample
@@ -303,6 +303,10 @@ def test_counts_in_the_text_are_those_that_meshio_finds(name: str) -> None:
     if name not in ("x.stl", "x.wkt"):  # which write the points of each triangle
         with pytest.raises(MeshError, match=rf"meshio's reader of {kind} finds 5 points, but the file has 4"):
             check_counts(kind, text, 5, 2)
+
+
+def test_files_that_are_no_text_are_not_searched(tmp_path: Path) -> None:
+    assert text_of("med", tmp_path / "not there") == b""
 
 
 @pytest.mark.usefixtures("in_this_process")

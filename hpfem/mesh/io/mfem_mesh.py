@@ -70,7 +70,7 @@ def read_mfem(data: bytes) -> MeshFile:
         if name not in sections:
             raise MeshError(f"there is no section {name}")
     if sections["dimension"] not in (b"2", b"3"):
-        raise MeshError(f"a mesh needs cells of dimension 2 or 3, not {sections['dimension'][:20]!r}")
+        raise MeshError(f"a mesh needs cells of dimension 2 or 3, not {as_text(sections['dimension'][:20])}")
     dim = int(sections["dimension"])
     told = [f"section {name[:40]!r} is not known and left out" for name in sections if not _KNOWN.fullmatch(name)]
     blocks = {}

@@ -55,27 +55,28 @@ def numbered_mesh(
         return np.unique(rows[rows >= 0])
 
     members = {name: found("elements", name, find(ids)) for name, ids in sets.items()}
+    with_side = [(name, found("elements", name, find(ids)), side) for name, ids, side in sides]
     elements: list[Elements] = []
     start = 0
+
+    def of_block(rows: Indices) -> Indices:
+        low, high = np.searchsorted(rows, [start, start + len(ids)])
+        return rows[low:high] - start
+
     for dim, ids, numbers in blocks:
-        width, own, rows_of_nodes = numbers.shape[1], {}, row_of(numbers)
+        width, rows_of_nodes = numbers.shape[1], row_of(numbers)
         kind, order = KINDS[dim][width]
         reference = serendipity_nodes("vtk", kind) if order == 2 and width in _INCOMPLETE else vtk_nodes(kind, order)
-        for name, rows in members.items():
-            low, high = np.searchsorted(rows, [start, start + len(ids)])
-            if high > low:
-                own[name] = rows[low:high] - start
+        own = {name: here for name, rows in members.items() if len(here := of_block(rows))}
         elements.append(canonical(shape_named(kind), order, reference, rows_of_nodes, ids, own))
-        start += len(ids)
-        for name, with_side, side in sides:
-            rows = np.flatnonzero(np.isin(ids, with_side))
-            corners = _SIDES.get(kind, "").split()[side - 1 : side]
-            if len(rows) and not corners:
+        for name, side_rows, side in with_side:
+            if not len(rows := of_block(side_rows)):
+                continue
+            if not (corners := _SIDES.get(kind, "").split()[side - 1 : side]):
                 raise MeshError(f"element {ids[rows[0]]} of set {shown(name)} has no side {side}")
-            if len(rows):
-                columns, all_rows = [int(corner) for corner in corners[0]], {name: np.arange(len(rows))}
-                shape = shape_named(("segment", "tri", "quad")[len(columns) - 2])
-                ends = rows_of_nodes[rows][:, columns]
-                elements.append(canonical(shape, 1, vtk_nodes(shape, 1), ends, ids[rows], all_rows))
-    named = {name: found("nodes", name, row_of(ids)) for name, ids in point_sets.items()}
-    return MeshFile(points, elements, point_sets=named, warnings=told)
+            shape = shape_named(("segment", "tri", "quad")[len(corners[0]) - 2])
+            ends, named = rows_of_nodes[rows][:, list(map(int, corners[0]))], {name: np.arange(len(rows))}
+            elements.append(canonical(shape, 1, vtk_nodes(shape, 1), ends, ids[rows], named))
+        start += len(ids)
+    pins = {name: found("nodes", name, row_of(ids)) for name, ids in point_sets.items()}
+    return MeshFile(points, elements, point_sets=pins, warnings=told)

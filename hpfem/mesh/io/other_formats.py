@@ -22,7 +22,6 @@ import numpy as np
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
 
-from ...support.files import read_file
 from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
@@ -30,7 +29,7 @@ from ..symmetry import Indices
 from .library_process import plain
 from .mesh_file import ForLibrary, MeshFile, canonical, grouped, shape_named, tagged
 from .msh import read_msh
-from .text_counts import check_counts, check_kinds, names_in
+from .text_counts import check_counts, check_kinds, names_in, text_of
 from .vtk_xml import read_vtu
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
         raise MeshError(f"files that end in {file.suffix!r} cannot be read; {can}, and by meshio {theirs}")
     reasons = []
     for kind in kinds:
-        text = read_file(file)
+        text = text_of(kind, file)
         check_kinds(kind, text)
         content, reason = _run(kind, file)
         if content is not None:
@@ -129,7 +128,8 @@ def read_by_library(file: Path, error: ForLibrary) -> MeshFile:
         content = read_msh(data)
         told = [f"gmsh says: {sentence}" for sentence in warnings]
         known = {name for own in content.elements for name in own.sets}
-        if lost := [name for name in names_in(file.suffix.lower(), read_file(file)) if name not in known]:
+        suffix = file.suffix.lower()
+        if lost := [name for name in names_in(suffix, text_of(suffix, file)) if name not in known]:
             told.append(f"names that gmsh does not read: {', '.join(map(shown, lost))}")
         return replace(content, warnings=[*content.warnings, *told])
     data, parts, n_points = found

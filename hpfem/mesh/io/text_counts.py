@@ -6,10 +6,12 @@ None of: tetgen (two files, whose headers its reader checks), and formats that a
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
 
+from ...support.files import read_file
 from .mesh_file import as_text
 
 _START = rb"\A(?:\s*(?:OFF|#[^\n]*\n))*\s*"
@@ -50,6 +52,11 @@ _NOT_READ = {
     "permas": rb"(?im)^\$ELEMENT\s+TYPE\s*=\s*(\w*(?:TRIMS6|LOADA[689]|PLOTA[89]|QUAMS[89]|HEXE2[07]|TET10|PENTA15))",
     "tetgen": rb"\A\s*(?:#[^\n]*\n\s*)*\d+[ \t]+(10)[ \t]",
 }
+
+
+def text_of(kind: str, file: Path) -> bytes:
+    """The file, if there is something to look for in it; else nothing."""
+    return read_file(file) if kind in {*_COUNTS, *_NAMES, *_NOT_READ} else b""
 
 
 def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[str]:
