@@ -80,6 +80,7 @@ def test_sets_of_nodes() -> None:
             r"in \*PART and in \*ASSEMBLY",
         ),
         (PLATE.replace("CPS4", "CIN3D8"), "TYPE=CIN3D8 cannot be used"),
+        (PLATE.replace("CPS4", "\x07C"), r"line 6, \*ELEMENT: TYPE=C cannot be used"),
         (PLATE.replace("CPS4", "C3D27"), "TYPE=C3D27 cannot be used"),
         (PLATE.replace("1,1,2,3,4", "1,1,2,3"), "an element of TYPE=CPS4 does not have 4 nodes"),
         (PLATE + "2,1,2,3\n4,4,1,2,3\n3\n", "an element of TYPE=CPS4 does not have 4 nodes"),
@@ -106,9 +107,9 @@ def test_what_abaqus_files_cannot_have_is_named(text: str, match: str, tmp_path:
         ("*ELEMENT, TYPE=MASS, ELSET=M\n7, 1\n", "elements of type MASS are no cells"),
         ("*ELSET, ELSET=X\n1, 7\n", "1 elements of set 'X' are not in the mesh"),
         ("*SURFACE, NAME=S\n1, S1\n77, S1\n", "1 elements of set 'S' are not in the mesh"),
-        ("*NSET, NSET=X, ELSET=PLATE\n", r"nodes that \*NSET, ELSET=PLATE names are not read"),
+        ("*NSET, NSET=X, ELSET=PLATE\n", r"the nodes of \*NSET, ELSET='PLATE' are not read"),
         ("*SURFACE, NAME=S\nPLATE\n", r"\*SURFACE 'S': 'PLATE' has no side"),
-        ("*SURFACE, NAME=S, TYPE=CYLINDER\n1.,0.\n", r"\*SURFACE 'S' of type CYLINDER is not read"),
+        ("*SURFACE, NAME=S, TYPE=CYLINDER\n1.,0.\n", r"\*SURFACE 'S' of type 'CYLINDER' is not read"),
     ],
 )
 def test_what_is_left_out_of_abaqus_files_is_told(text: str, match: str, tmp_path: Path) -> None:

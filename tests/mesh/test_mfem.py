@@ -95,6 +95,7 @@ def test_attribute_sets_are_names(tmp_path):
     ("tail", "match"),
     [
         ('attribute_sets\n2\n"x" 1 9\n"y" foo\n', "section attribute_sets: 2 rows are announced, 1 found"),
+        ("attribute_sets\n", "section attribute_sets:  rows are announced, 0 found"),
         ('bdr_attribute_sets\n1\n"x" 2 9\n', "section bdr_attribute_sets: 'x' has 1 numbers instead of 2"),
     ],
 )
@@ -139,7 +140,7 @@ CURVE = (DATA / "mfem_flat_H1_2D_P2.mesh").read_text() if CURVED else ""
         ("H1_2D_P2", "H1_2D_P99", "nodes of 'H1_2D_P99' cannot be read"),
         ("VDim: 2", "VDim: 4", "section nodes has"),
         ("dimension\n2", "dimension\n3", "not of the dimension that the file states"),
-        ("dimension\n2", "dimension\n1", "needs cells of dimension 2 or 3, not 1"),
+        ("dimension\n2", "dimension\n1", "needs cells of dimension 2 or 3, not '1'"),
         ("boundary", "frontier", "there is no section boundary"),
         ("elements\n", "elements\n1", "rows are announced"),
         ("vertices\n", "vertices\n-", "a vertex that does not exist"),

@@ -95,7 +95,7 @@ def read_abaqus(data: bytes) -> MeshFile:
             elif keyword in ("NSET", "ELSET") and keyword in options:
                 own = _members("GENERATE" in options, body)
                 if {"NSET", "ELSET"} <= set(options):
-                    told[f"the nodes that *NSET, ELSET={options['ELSET']} names are not read"] = None
+                    told[f"the nodes of *NSET, ELSET={shown(options['ELSET'])} are not read"] = None
                 elif assembly and "INSTANCE" not in options and any(not isinstance(part, str) for part in own):
                     told[
                         f"*{keyword} {shown(options[keyword])} is of nodes or elements of *ASSEMBLY and is not read"
@@ -106,7 +106,7 @@ def read_abaqus(data: bytes) -> MeshFile:
                 lines = [line.upper().split(",") for line in as_text(body).splitlines() if line.strip()]
                 surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in lines]
             elif keyword == "SURFACE":
-                told[f"*SURFACE {shown(options.get('NAME', ''))} of type {kind} is not read"] = None
+                told[f"*SURFACE {shown(options.get('NAME', ''))} of type {shown(kind)} is not read"] = None
     if not nodes:
         raise MeshError("the file has no nodes (*NODE); is it an Abaqus file?")
     sides: dict[tuple[str, int], list[Indices]] = {}
@@ -143,7 +143,7 @@ def _elements(kind: str, body: bytes) -> tuple[int, Indices, Indices]:
     matches = ((dim, re.fullmatch(pattern, kind)) for dim, pattern in _TYPES.items())
     dim, match = next(((dim, match) for dim, match in matches if match), (0, None))
     if match is None:
-        raise MeshError(f"TYPE={kind} cannot be used; solid, plane, shell and truss elements can")
+        raise MeshError(f"TYPE={kind[:40]} cannot be used; solid, plane, shell and truss elements can")
     numbers, counts = numbers_by_line(body)
     width = int(match[match.lastindex]) if match.lastindex else int(counts.max(initial=3)) - 1
     ends = np.arange(width + 1, len(numbers), width + 1)

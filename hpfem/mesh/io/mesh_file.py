@@ -200,11 +200,11 @@ def _natural_numbers(text: bytes) -> Array | None:
 
 @contextmanager
 def within(place: str) -> Iterator[None]:
-    """Add a place in the file to errors."""
+    """Add a place in the file to errors, and leave out what cannot be printed of it."""
     try:
         yield
     except MeshError as error:
-        raise MeshError(f"{place}: {error}") from None
+        raise MeshError("".join(filter(str.isprintable, f"{place[:80]}: {error}"))) from None
 
 
 def sections_of(data: bytes, head: bytes, comment: bytes) -> Iterator[tuple[int, str, bytes]]:

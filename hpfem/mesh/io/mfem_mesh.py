@@ -70,7 +70,7 @@ def read_mfem(data: bytes) -> MeshFile:
         if name not in sections:
             raise MeshError(f"there is no section {name}")
     if sections["dimension"] not in (b"2", b"3"):
-        raise MeshError(f"a mesh needs cells of dimension 2 or 3, not {as_text(sections['dimension'][:20])}")
+        raise MeshError(f"a mesh needs cells of dimension 2 or 3, not {shown(as_text(sections['dimension'][:20]))}")
     dim = int(sections["dimension"])
     told = [f"section {name[:40]!r} is not known and left out" for name in sections if not _KNOWN.fullmatch(name)]
     blocks = {}
@@ -103,9 +103,9 @@ def read_mfem(data: bytes) -> MeshFile:
 
 def _attribute_sets(section: bytes) -> dict[str, Indices]:
     """Numbers of elements' attributes by name."""
-    count, found = section.split(None, 1)[0], re.findall(rb'"([^"\n]*)"((?:\s+\d{1,9}\b)+)', section)
+    count, found = section[:20].partition(b"\n")[0], re.findall(rb'"([^"\n]*)"((?:\s+\d{1,9}\b)+)', section)
     if count_in(as_text(count)) != len(found):
-        raise MeshError(f"{as_text(count)[:20]} rows are announced, {len(found)} found")
+        raise MeshError(f"{as_text(count)} rows are announced, {len(found)} found")
     result = {}
     for title, numbers in found:
         stated, *own = map(int, numbers.split())
