@@ -271,6 +271,7 @@ def _write_part(group: Any, part: Part) -> None:
         group[name] = getattr(part, name)
     group["hanging places"], group["hanging cells"] = part.hanging.places, part.hanging.cells
     group.attrs["hanging label"] = part.hanging.label
+    group["counts of cells"] = part.counts_of_cells
     for dim, shared in enumerate(part.shared):
         for rank, ids in shared.items():
             group[f"shared/{dim}/{rank}"] = ids
@@ -280,7 +281,8 @@ def _read_part(group: Any, dim: int, comm: Communicator) -> Part:
     hanging = Hanging(group["hanging places"][()], group["hanging cells"][()], str(group.attrs["hanging label"]))
     names = [f"shared/{d}" for d in range(dim)]
     shared = tuple({int(r): group[name][r][()] for r in group[name]} if name in group else {} for name in names)
-    return Part(comm, group["cells"][()], group["vertices"][()], group["ranks"][()], hanging, shared)
+    counts = tuple(group["counts of cells"][()].tolist())
+    return Part(comm, group["cells"][()], group["vertices"][()], group["ranks"][()], hanging, shared, counts)
 
 
 def _read_mesh(group: Any, comm: Communicator) -> Mesh:

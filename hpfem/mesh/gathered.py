@@ -85,7 +85,7 @@ class Cells:
         topology = topology.cut(between)
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
-        part = Part(comm, self.numbers, vertices, ranks, hanging, shared)
+        part = Part(comm, self.numbers, vertices, ranks, hanging, shared, tuple(comm.all(len(self.numbers))))
         return mesh_of_part(self.points, topology, self.regions, self.sides, part, record)
 
 

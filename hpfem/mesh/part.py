@@ -47,6 +47,8 @@ class Part:
     shared : tuple of {rank: ndarray of int}
         Per dimension below that of the mesh, local ids of the entities of each neighbour, which lists its own in the
         same order.
+    counts_of_cells : tuple of int
+        Cells of each process.
     """
 
     comm: Communicator
@@ -55,6 +57,7 @@ class Part:
     ranks: Indices
     hanging: Hanging
     shared: tuple[Shared, ...]
+    counts_of_cells: tuple[int, ...]
 
     @property
     def beyond(self) -> Indices:

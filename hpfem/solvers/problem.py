@@ -96,7 +96,10 @@ class Solution(Field):
         """Those that were solved for, where they are; None if its values were written since. Collective."""
         device = self.pair.home
         solved = self.c0.scatter(self.pair.read(device), device=device)
-        same = (bool((a.read(device) == b.read(device)).all()) for a, b in zip(self.data, solved.data, strict=True))
+        # Devices round differently, and the values may be on another one now.
+        close = 100 * np.finfo(self.space.dtype).eps
+        pairs = [(a.read(device), b.read(device)) for a, b in zip(self.data, solved.data, strict=True)]
+        same = (not b.size or bool(abs(a - b).max() <= close * abs(b).max()) for a, b in pairs)
         return self.pair.read(device) if self.space.comm.each(all(same)) else None
 
     def flux(self, boundary: str) -> float | Array:

@@ -225,18 +225,16 @@ def _by_cell(mesh: Mesh, values: NDArray[Any]) -> ByRegion:
 
 
 def regional(value: Any, mesh: Mesh, *numbers: tuple[int, ...]) -> Any:
-    """A mapping from regions, or an array with a value for each cell, as a coefficient; anything else as it is.
-
-    Collective if it is an array.
-    """
+    """A mapping from regions, or an array with a value for each cell, as a coefficient; anything else as it is."""
     if isinstance(value, np.ndarray) and value.ndim:
         fits, known = value.shape[:1] == (mesh.n_cells,), any(value is own for own in mesh.cell_data.values())
-        if numbers and not known:
-            fits, doubtful = mesh.comm.each(fits), mesh.comm.each(fits and value.shape in numbers)
-            if doubtful:
+        # What an array means on one process must not depend on how many cells that has.
+        counts = (mesh.n_cells,) if mesh.part is None else mesh.part.counts_of_cells
+        for size, *rest in () if known else numbers:
+            if size in counts and value.shape[1:] == tuple(rest) and (fits or len(value) == size):
                 raise ArgumentError(
-                    f"an array of shape {value.shape} on {mesh.n_cells} cells may be the same in all cells, or a value"
-                    " for each: give a list for the first, an entry of mesh.cell_data for the second"
+                    f"an array of shape {value.shape} may be the same in all cells, or a value for each, as a process"
+                    f" has {size} cells: give a list for the first, an entry of mesh.cell_data for the second"
                 )
         if not fits and not numbers:
             raise ArgumentError(f"an array of shape {value.shape} has no value for each of {mesh.n_cells} cells")

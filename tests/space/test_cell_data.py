@@ -93,7 +93,7 @@ def test_refusals():
             make(np.ones(5))
     two = with_data("quad", 2, k=lambda x, y: 1 + x)
     space = hp.Space(two, 2, backend="numpy")
-    with pytest.raises(hp.ArgumentError, match=r"shape \(2,\) on 2 cells may be the same in all cells, or a value for"):
+    with pytest.raises(hp.ArgumentError, match=r"shape \(2,\) may be the same in all cells, or a value for each"):
         hp.Helmholtz(space, diffusivity=np.array([1.0, 2.0]))
     by_cell = hp.Helmholtz(space, diffusivity=two.cell_data["k"])
     assert by_cell.fields["diffusivity"].components == 1
