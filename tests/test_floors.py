@@ -28,7 +28,6 @@ FLOORS = [
     {"operators"},
     {"assembly", "solvers"},
     {"benchmarks", "plots"},
-    {"reproduction"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}

@@ -10,7 +10,7 @@ from tests.test_floors import MODULES, PACKAGE, ROOT, imports
 
 BACKENDS = sorted(path.name for path in (PACKAGE / "backends").iterdir() if (path / "backend.py").exists())
 # Where texts for people may name what they choose from.
-FOR_PEOPLE = ("hpfem.cli", "hpfem.benchmarks", "hpfem.plots", "hpfem.reproduction")
+FOR_PEOPLE = ("hpfem.cli", "hpfem.benchmarks", "hpfem.plots")
 
 
 def parsed(module):
@@ -122,7 +122,8 @@ def test_a_condition_on_an_operator_is_found():
 def test_references_are_listed():
     listed = set(re.findall(r"^\| \[(\w+)\]", (ROOT / "REFERENCES.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
     cited = set()
-    for path in [*MODULES.values(), *PACKAGE.rglob("*.h"), *(ROOT / "examples").glob("*.py")]:
+    papers = (path for path in (ROOT / "benchmarks" / "papers").rglob("*") if path.suffix in (".py", ".h"))
+    for path in [*MODULES.values(), *PACKAGE.rglob("*.h"), *(ROOT / "examples").glob("*.py"), *papers]:
         text = path.read_text(encoding="utf-8")
         assert "DESIGN section" not in text, path
         cited |= set(re.findall(r"\[([A-Z]\w+)\](?= (?:eq|Alg|Fig|section|chapter)\b|[,:;.)]| [a-z]*$)", text))

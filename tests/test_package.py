@@ -43,8 +43,8 @@ def sdist(tmp_path_factory):
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, source)
-    for name in ("hpfem", "shapes", "tests"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("hpfem", "shapes", "tests", "benchmarks"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
     build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, str(out), cwd=source)
     [path] = out.glob("hpfem-*.tar.gz")

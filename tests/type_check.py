@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def lay_out(folder: Path) -> None:
-    """Make `folder`/hpfem, links to everything in hpfem/ and to shapes/, and `folder`/meshes."""
+    """Make `folder`/hpfem, links to everything in hpfem/ and to shapes/, and links to meshes/ and benchmarks/."""
     package = folder / "hpfem"
     package.mkdir(parents=True, exist_ok=True)
     sources, folder_of_shapes = (Path(found.__file__).resolve().parent for found in (hpfem, shapes))
@@ -23,7 +23,9 @@ def lay_out(folder: Path) -> None:
     for link in package.iterdir():
         if link.name not in wanted or not link.exists():
             link.unlink(missing_ok=True)
-    links = {package / name: target for name, target in wanted.items()} | {folder / "meshes": ROOT / "meshes"}
+    links = {package / name: target for name, target in wanted.items()} | {
+        folder / name: ROOT / name for name in ("meshes", "benchmarks")
+    }
     for link, target in links.items():
         with suppress(FileExistsError):  # of an earlier run, or another process
             link.symlink_to(target)
@@ -52,6 +54,9 @@ if __name__ == "__main__":
     folder = ROOT / "build" / "type_check"
     lay_out(folder)
     scripts = sorted(map(str, (ROOT / "benchmarks").glob("*.py")))
-    results = [mypy(folder, "-p", "hpfem", "-p", "meshes"), mypy(folder, *SCRIPTS, *scripts, cache="scripts")]
+    results = [
+        mypy(folder, "-p", "hpfem", "-p", "meshes", "-p", "benchmarks.papers"),
+        mypy(folder, *SCRIPTS, *scripts, cache="scripts"),
+    ]
     print(*(result.stdout + result.stderr for result in results), sep="", end="")
     sys.exit(max(result.returncode for result in results))

@@ -74,20 +74,7 @@ def earlier_results(
 
 
 def merge(arguments: argparse.Namespace, path: Path | None) -> None:
-    """Merge the results of several parts.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-    path : Path or None
-        File of the merged results.
-
-    Raises
-    ------
-    ArgumentError
-        If no file is given, or the parts do not belong together.
-    """
+    """Merge the results of several parts into a file."""
     if path is None:
         raise ArgumentError("--merge writes a file; say which with -o FILE.json")
     merged = merge_results([read_results(name) for name in arguments.merge])

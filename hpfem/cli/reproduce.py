@@ -1,8 +1,9 @@
-"""`hpfem reproduce`: experiments of the papers.
+"""`hpfem reproduce`: experiments of the papers, from a source checkout.
 
 Repeat the measurements of five papers with hpfem's kernels, and set the numbers beside those of the papers. Choose
 experiments by name (xing-mass), by paper (xing), or all; "list" prints their names. A row says so if it cannot be
-measured here, for example without a GPU.
+measured here, for example without a GPU. The experiments are in benchmarks/papers of the source checkout, where
+python benchmarks/papers is the same command.
 
 Examples
 --------
@@ -18,33 +19,16 @@ The folder of -o gets reproduce.json, REPRODUCTION.md and pictures. --merge also
 from __future__ import annotations
 
 import argparse
-import math
-import os
-import time
-from collections.abc import Mapping, Sequence
+import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from ..benchmarks import thread_limit
 from ..errors import ArgumentError
-from ..reproduction import (
-    EXPERIMENTS,
-    Experiment,
-    Reproduction,
-    done_of,
-    draw,
-    merge,
-    page,
-    read_reproduction,
-    reproduction_document,
-)
-from ..reproduction.report import DEVICES, HEADINGS, row, seen
-from ..support.files import atomic_path, output_path
-from ..support.machine import machine_description
-from ..support.progress import progress
-from . import options, output
-from .result_file import ResultFile
+from . import options
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+COMMAND = "benchmarks.papers.command"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="ID", help="experiments or papers; list, or all")
     parser.add_argument("--quick", action="store_true", help="few cases: less than a minute on a CPU")
     add = partial(options.add, parser)
-    add("--backend", lambda name: (name,), "NAME", f"{' or '.join(DEVICES)} alone (default both)", dest="backends")
+    add("--backend", lambda name: (name,), "NAME", "cuda or cpu alone (default both)", dest="backends")
     add("--budget", options.parse_seconds, "S", "start nothing new after so many seconds")
     parser.add_argument("--resume", metavar="FILE.json", help="keep the results of this file and measure the rest")
     parser.add_argument("--merge", nargs="+", metavar="FILE.json", help="measure nothing; merge several results")
@@ -61,120 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page", metavar="FILE.md", help="write the page to this file instead")
 
 
-def chosen(names: Sequence[str]) -> list[Experiment]:
-    """Find experiments by name."""
-    if not names:
-        raise ArgumentError("give an experiment, a paper, or all; hpfem reproduce list prints their names")
-    found: dict[str, Experiment] = {}
-    for name in names:
-        own = [e for e in EXPERIMENTS.values() if name in (e.paper.lower(), "all")] or [EXPERIMENTS[name]]
-        found |= {experiment.name: experiment for experiment in own}
-    return list(found.values())
-
-
 def run(arguments: argparse.Namespace) -> None:
-    """Run the command; see `hpfem.cli.make_parser`."""
-    if arguments.names == ["list"]:
-        listed = [
-            {"id": e.name, "paper": e.paper, "figures": e.figures, "title": e.title} for e in EXPERIMENTS.values()
-        ]
-        show = partial(output.print_table, "", ["id", "figures", "title"])
-        output.show(arguments, listed, lambda: show([[e["id"], e["figures"], e["title"]] for e in listed]))
-        return
-    backends = arguments.backends or tuple(DEVICES)
-    if unknown := [name for name in backends if name not in DEVICES]:
-        raise ArgumentError(f"unknown backend {unknown[0]!r}; valid: {', '.join(DEVICES)}")
-    folder = None if arguments.output is None else options.output_folder(arguments.output)
-    if arguments.page is not None:
-        if folder is None:
-            raise ArgumentError("--page needs -o: the page has links to the pictures")
-        output_path(arguments.page)
-    if arguments.merge:
-        if arguments.names or arguments.resume:
-            raise ArgumentError("--merge measures nothing; remove the names and --resume")
-        _finish(arguments, folder, merge([read_reproduction(path) for path in arguments.merge]))
-        return
-    experiments = chosen(arguments.names)
-    earlier = None if arguments.resume is None else read_reproduction(arguments.resume)
-    if earlier is not None and earlier["quick"] != arguments.quick:
-        raise ArgumentError(f"{arguments.resume} was made {'with' if earlier['quick'] else 'without'} --quick")
-    result = _measured(arguments, folder, experiments, backends, earlier)
-    _finish(arguments, folder, result)
-
-
-def _measured(
-    arguments: argparse.Namespace,
-    folder: Path | None,
-    experiments: Sequence[Experiment],
-    backends: Sequence[str],
-    earlier: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Measure the cases that are asked for and missing; returns all results."""
-    began, machine = time.monotonic(), machine_description()
-    budget = math.inf if arguments.budget is None else arguments.budget
-    done = set() if earlier is None else done_of(earlier)
-    with thread_limit(arguments.threads) as threads:
-        reproduction = Reproduction(experiments, backends, arguments.quick, done, budget)
-        total = sum(len(part[-1]) for part in reproduction.parts())
-        measured = 0
-
-        def result(complete: bool) -> dict[str, Any]:
-            about = {
-                "machine": machine,
-                "command": f"hpfem reproduce {' '.join(arguments.names)}{' --quick' if arguments.quick else ''}",
-                "rooflines": {name: limits.as_dict() for name, limits in reproduction.rooflines.items()},
-                "threads": threads,
-                "seconds": round(time.monotonic() - began, 1),
-            }
-            records = [{**record, "run": 0} for record in reproduction.records]
-            made = reproduction_document([about], records, arguments.quick, complete and measured == total)
-            return made if earlier is None else merge([{**earlier, "complete": True}, made])
-
-        path = None if folder is None else folder / "reproduce.json"
-        with ResultFile(path, result) as file, progress("reproducing", total=total) as step:
-            for _ in reproduction.run(step):
-                measured += 1
-                file.save_sometimes()
-        made = result(True)
-    if measured < total and not arguments.json:
-        output.say(f"{total - measured} of {total} cases are left; go on with --resume")
-    return made
-
-
-def _finish(arguments: argparse.Namespace, folder: Path | None, result: dict[str, Any]) -> None:
-    """Write a result, its page and its pictures, and print it."""
-    written: list[Path] = []
-    if folder is not None:
-        with ResultFile(folder / "reproduce.json", lambda _: result) as file:
-            file.finish(arguments, _print)
-        pictures = draw(result, folder)
-        target = folder / "REPRODUCTION.md" if arguments.page is None else Path(arguments.page)
-        links = {
-            name: [Path(os.path.relpath(file, target.parent)).as_posix() for file in files]
-            for name, files in pictures.items()
-        }
-        with atomic_path(target) as temporary:
-            temporary.write_text(page(result, links), encoding="utf-8")
-        written = [folder / "reproduce.json", target, *(file for files in pictures.values() for file in files)]
-    else:
-        output.show(arguments, result, lambda: _print(result))
-    for path in written:
-        if not arguments.json:
-            output.say(f"written {path}")
-
-
-def _print(result: Mapping[str, Any]) -> None:
-    named = {record["experiment"] for record in result["results"]}
-    for experiment in EXPERIMENTS.values():
-        if experiment.name not in named:
-            continue
-        own = [record for record in result["results"] if record["experiment"] == experiment.name]
-        rows = [row(experiment, published, result) for published in experiment.published]
-        output.print_table(f"{experiment.name}: {experiment.title}", HEADINGS, rows)
-        said = [(s, *seen(s, own)) for s in experiment.statements]
-        if said:
-            lines = [[s.says, DEVICES[s.backend], verdict, text] for s, verdict, text in said]
-            output.print_table("", ["the paper says", "ours on", "we see", "ratios"], lines)
-        count = sum("value" in record for record in own)
-        reasons = dict.fromkeys(record["status"] for record in own if "value" not in record)
-        output.say(f"{count} measurements{''.join(f'; {reason}' for reason in reasons)}")
+    """Run the command, which the checkout has; see `hpfem.cli.make_parser`."""
+    if (CHECKOUT / "benchmarks" / "papers").is_dir() and str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))
+    try:
+        command = import_module(COMMAND)
+    except ModuleNotFoundError as error:
+        if not f"{COMMAND}.".startswith(f"{error.name}."):
+            raise
+        raise ArgumentError(
+            "the papers' experiments are in the source checkout: git clone hpfem's repository, "
+            "then python benchmarks/papers with the same arguments"
+        ) from error
+    command.run(arguments)

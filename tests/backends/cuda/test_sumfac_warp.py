@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from benchmarks.papers.blocks import by_source
 from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import measured, nvrtc
@@ -20,7 +21,6 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import to_text
 from hpfem.backends.strategy import STORED, possible_sources
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.reproduction.blocks import by_source
 from hpfem.tuning import select
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import curved, norm_error, skewed, straight, tapered

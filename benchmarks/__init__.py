@@ -1,0 +1,1 @@
+"""Measurements: scripts, and the papers' experiments."""

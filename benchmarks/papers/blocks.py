@@ -1,0 +1,373 @@
+"""Problems for the papers, for the engine of the benchmarks: kernels on an exact number of elements, and waves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfem.assembly import BoundaryConditions, C0Space, GlobalOperator
+from hpfem.backends.base import BACKENDS, Backend
+from hpfem.backends.strategy import RECOMPUTED, Strategy, options_of_source
+from hpfem.backends.timer import Timing
+from hpfem.benchmarks.bake_off import GlobalSize, unknowns
+from hpfem.benchmarks.global_phases import MeasuredOperator
+from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh, random_field
+from hpfem.benchmarks.tiled import TiledProblem, few_elements
+from hpfem.errors import NotSuitable
+from hpfem.forms.cost import operator_bytes, operator_flops
+from hpfem.forms.form import BlockKernel, BlockProblem
+from hpfem.memory import HOST
+from hpfem.mesh import Mesh, box
+from hpfem.operators import Operator
+from hpfem.shapes import SHAPES
+from hpfem.solvers import AcousticWave, cg
+from hpfem.space import Space
+from hpfem.tuning import Choice, choose
+from hpfem.tuning.record import Config
+
+# Residual over right-hand side at which a solve ends.
+TOLERANCE = 1e-8
+# Operators of experiments only.
+Build = Callable[[BlockProblem], BlockKernel]
+
+
+def tapered(shape: str) -> Mesh:
+    """Mesh of straight-sided elements that are not affine where the shape allows that."""
+    return box(shape, (2,) * SHAPES[shape].dim).transformed(lambda x: x * (1 + 0.2 * np.roll(x, 1, axis=1)))
+
+
+def elements_mesh(shape: str, geometry: str) -> Mesh:
+    """Mesh of the elements that are copied."""
+    return tapered(shape) if geometry == "trilinear" else few_elements(shape, geometry)
+
+
+class Elements(TiledProblem):
+    """An operator on so many copies of a few elements.
+
+    Parameters
+    ----------
+    operator : callable
+        space -> operator.
+    shape : str
+    order : int
+    geometry : str
+        See `elements_mesh`.
+    backend : str
+    counts : sequence of int
+        Elements to measure.
+    components : int
+        Of the field.
+    **options
+        `basis` and `quadrature` of the `Space`.
+    """
+
+    def __init__(
+        self,
+        operator: Callable[[Space], Operator],
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        counts: Sequence[int],
+        components: int = 1,
+        **options: Any,
+    ) -> None:
+        space = Space(elements_mesh(shape, geometry), order, backend="numpy", **options)
+        super().__init__(operator(space).choices[0].kernel.problem, backend, components)
+        self.counts = counts
+
+    def sizes(self, dofs: Sequence[float]) -> list[int]:
+        """The numbers of elements up to so many degrees of freedom, or the smallest; see `TiledProblem.sizes`."""
+        most = max(dofs) / self.problem.n_modes
+        return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
+
+
+def by_source(
+    problem: BlockProblem, backend: Backend, source: str, algorithm: str = "auto"
+) -> tuple[Strategy, str | None, BlockKernel]:
+    """Build a kernel with a source of geometric factors."""
+    usual = choose(problem, "auto", algorithm, backend)
+    if usual.kernel.problem.source == source:
+        return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
+    for provider in backend.strategies:
+        with suppress(NotSuitable):
+            options = options_of_source(provider, problem, source)
+            return provider, options, provider.build(problem, options)
+    raise NotSuitable(f"no strategy offers factors that are {source} here before it has timed others")
+
+
+class Sourced(Elements):
+    """Elements whose strategies are sources of geometric factors; see `Elements` and `by_source`."""
+
+    def auto(self, n_elements: int) -> tuple[str, ...]:
+        """What "auto" takes is not among them; see `TiledProblem.auto`."""
+        return ()
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Build the kernel with a source; see `TiledProblem.choose`."""
+        # Coefficients in the factors are of all the few elements, also where one is enough to compile.
+        problem = self.tiled(max(n_elements, self.problem.n_elements))
+        provider, options, kernel = by_source(problem, self.backend, strategy, algorithm)
+        if kernel.problem.source != strategy:
+            raise NotSuitable(f"{provider.name} takes {kernel.problem.source} factors here, not {strategy}")
+        config = Config(strategy, kernel.problem.algorithm, f"{provider.name} {options or ''}".strip())
+        return Choice(config, self.backend.name, kernel, "asked for", ())
+
+
+class Sized(Elements):
+    """The same on so many copies as make about the wanted degrees of freedom.
+
+    Parameters
+    ----------
+    operator, shape, order, geometry, backend, **options
+        See `Elements`.
+    dofs : sequence of float
+        Elements x modes; odd numbers of elements, so that kernels that take several at a time have a tail.
+    """
+
+    def __init__(
+        self,
+        operator: Callable[[Space], Operator],
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        dofs: Sequence[float],
+        **options: Any,
+    ) -> None:
+        super().__init__(operator, shape, order, geometry, backend, (), **options)
+        self.counts = TiledProblem.sizes(self, dofs)
+
+
+class VariantElements(Elements):
+    """Elements whose kernel is one of those that only an experiment builds.
+
+    Parameters
+    ----------
+    name : str
+        Of the kernel, in place of the strategy's.
+    build : callable
+        problem -> kernel.
+    *what, **options
+        See `Elements`.
+    """
+
+    def __init__(self, name: str, build: Build, *what: Any, **options: Any) -> None:
+        super().__init__(*what, **options)
+        self.name, self._build = name, build
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`."""
+        kernel = self._build(self.tiled(n_elements, "collocated" if algorithm == "auto" else algorithm))
+        return Choice(Config(self.name, None), self.backend.name, kernel, "asked for", ())
+
+
+class Unbuilt(Elements):
+    """A roofline: the time of something else in place of a kernel's; see `Elements`."""
+
+    def auto(self, n_elements: int) -> tuple[str, ...]:
+        """There is nothing to choose; see `TiledProblem.auto`."""
+        return ()
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Name what is timed; see `TiledProblem.choose`."""
+        kernel = BlockKernel()
+        kernel.problem = self.tiled(n_elements)
+        return Choice(Config(strategy, None), self.backend.name, kernel, "asked for", ())
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Make ready what is timed; see `TiledProblem.build`."""
+        return _Timed(self.choose(strategy, algorithm, n_elements), partial(self.seconds, strategy))
+
+    def seconds(self, strategy: str, n_elements: int) -> Timing:
+        """Time it."""
+        raise AssertionError("a roofline overrides seconds")
+
+
+class _Timed(BuiltOperator):
+    def __init__(self, choice: Choice, seconds: Callable[[int], Timing]) -> None:
+        self.choice, self._seconds = choice, seconds
+
+    def on(self, n_elements: int) -> Application:
+        problem, n, timing = self.choice.kernel.problem, n_elements, self._seconds(n_elements)
+        work = float(operator_bytes(problem) * n), float(operator_flops(problem, "sumfac") * n)
+        return Application(lambda: None, *work, n * problem.n_modes, timing=timing)
+
+
+def mean_of(call: Callable[[], object], calls: int, timer: Any) -> Timing:
+    """Time calls in a row, after one more."""
+    timer.seconds(call, 1)
+    mean = timer.seconds(call, calls) / calls
+    return Timing(mean, mean, mean, 1, calls)
+
+
+class Copies(Unbuilt):
+    """Copying as many bytes as a kernel reads and writes at least, half of them there and half back; see `Elements`.
+
+    The mean of ten copies, as [Swirydowicz] section 5 has it.
+    """
+
+    def nbytes(self, strategy: str) -> int:
+        """Count the bytes of an element."""
+        return operator_bytes(self.problem)
+
+    def seconds(self, strategy: str, n_elements: int) -> Timing:
+        """Time ten copies in a row; see `Unbuilt.seconds`."""
+        source = self.xp.ones(self.nbytes(strategy) * n_elements // 2, np.uint8)
+        target, timer = self.xp.empty_like(source), self.backend.timer()
+        return mean_of(partial(self.xp.copyto, target, source), 10, timer)
+
+
+class GlobalElements(OneMesh):
+    """An operator on the unknowns of a box of hexes or quads, u = 0 on its boundary.
+
+    Parameters
+    ----------
+    operator : callable
+        (space, **options) -> operator.
+    shape : str
+    order : int
+    geometry : str
+        See `elements_mesh`: here of the whole box. Factors of "trilinear" elements are recomputed.
+    backend : str
+    counts : tuple of int
+        Elements along each direction.
+    components : int
+    **options
+        `basis` and `quadrature` of the `Space`.
+    """
+
+    def __init__(
+        self,
+        operator: Callable[..., Operator],
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        counts: tuple[int, ...],
+        components: int = 1,
+        **options: Any,
+    ) -> None:
+        self.size = box_size(shape, order, counts)
+        self._make, self._components = operator, components
+        self._options = {"order": order, "backend": backend, **options}
+        self._mesh, self._recomputed = partial(_whole_box, shape, counts, geometry), geometry == "trilinear"
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build the operator; see `hpfem.benchmarks.bake_off.GlobalBlock.build`."""
+        c0 = C0Space(Space(self._mesh(), **self._options))
+        bc = BoundaryConditions(c0, dirichlet=0.0)
+        made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
+        if self._recomputed:
+            problem = made.problem(0)
+            provider, options, kernel = by_source(problem, made.backend, RECOMPUTED, algorithm)
+            made.rebuild([(Config(provider.name, kernel.problem.algorithm, options), "asked for", ())])
+            if not made.choices[0].kernel.problem.recomputed:
+                raise NotSuitable(f"{provider.name} does not recompute the factors of this box")
+        return _Checked(GlobalOperator(made, c0, bc, components=self._components), "none", 0.0)
+
+
+class _Checked(MeasuredOperator):
+    reference = "NumPy's"
+
+    def error(self) -> float:
+        return difference(self.A.operator)
+
+    def iteration(self) -> Application | str:
+        """An iteration, with what a solve to `TOLERANCE` takes; see `MeasuredOperator.iteration`."""
+        made = super().iteration()
+        if isinstance(made, str):
+            return made
+        assert self.A.bc is not None  # `GlobalElements.build` gives it
+        rhs = self.A.vectors.from_host(self._given * np.tile(self.A.bc.free, self.A.components))
+        _, info = cg(self.A, rhs, tol=TOLERANCE, bar=False)
+        return replace(made, iterations=info.iterations, residual=float(info.residual))
+
+
+def box_size(shape: str, order: int, counts: tuple[int, ...]) -> GlobalSize:
+    """Size of a box of cells that are small boxes."""
+    return GlobalSize(counts, 1, int(np.prod(counts)), (order + 1) ** len(counts), unknowns(shape, order, counts))
+
+
+def _whole_box(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
+    mesh = box(shape, counts)
+    if geometry == "trilinear":
+        return mesh.transformed(lambda x: x * (1 + 0.2 * np.roll(x, 1, axis=1)))
+    return mesh if geometry == "affine" else mesh.elevated(2).transformed(lambda x: x + 0.02 * np.sin(np.roll(x, 1, 1)))
+
+
+# A step of the scheme by the backend's kernel, and by operations of the library of its arrays, one after the other.
+FUSED, SEPARATE = "fused", "vector operations"
+
+
+class Wave(OneMesh):
+    """Time steps of the acoustic wave equation on a box; the strategies are `FUSED` and `SEPARATE`.
+
+    Parameters
+    ----------
+    shape : str
+    order : int
+    backend : str
+    counts : tuple of int
+        Elements along each direction.
+    """
+
+    def __init__(self, shape: str, order: int, backend: str, counts: tuple[int, ...]) -> None:
+        self.size = box_size(shape, order, counts)
+        self._mesh = partial(box, shape, counts)
+        self._options: dict[str, Any] = {
+            "order": order,
+            "basis": "lagrange",
+            "quadrature": "collocated",
+            "backend": backend,
+        }
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Make the wave, whose stiffness has the kernel that "auto" chooses; see `GlobalElements.build`."""
+        wave = AcousticWave(C0Space(Space(self._mesh(), **self._options)), dt=1e-6)
+        if strategy == SEPARATE:
+            wave.advance = _separately
+        return _WaveSteps(wave, strategy)
+
+
+def _separately(weights: Any, force: Any, now: Any, before: Any) -> None:
+    before[...] = 2 * now - before + weights * force
+
+
+class _WaveSteps(BuiltOperator):
+    def __init__(self, wave: AcousticWave, name: str) -> None:
+        self.wave, self._stiffness = wave, MeasuredOperator(wave.K)
+        kernel = self._stiffness.choice
+        self.choice = replace(kernel, config=Config(name, kernel.algorithm, kernel.strategy))
+
+    def error(self) -> float:
+        """That of the stiffness, or of a step on random vectors beside NumPy's."""
+        vectors, given = self.wave.vectors, np.random.default_rng(0).standard_normal((4, self.wave.c0.size))
+        weights, force, now, before = given
+        arrays = [vectors.from_host(row) * 1 for row in given]  # on a host the first are the given ones
+        self.wave.advance(*arrays)
+        wanted = 2 * now - before + weights * force
+        of_step = np.abs(vectors.to_host(arrays[-1]) - wanted).max() / np.abs(wanted).max()
+        return max(difference(self.wave.K.operator), float(of_step))
+
+    def on(self, n_elements: int) -> Application:
+        """Steps: beside the stiffness a vector is written, and four are read; see `BuiltOperator.on`."""
+        size, stiffness = self.wave.c0.size, self._stiffness
+        self.wave.start(np.random.default_rng(0).standard_normal(size))
+        return Application(self.wave.step, stiffness.nbytes + 40.0 * size, stiffness.flops + 4.0 * size, size)
+
+
+def difference(operator: Operator) -> float:
+    """Apply an operator to a random field, element by element, beside NumPy's sum factorisation."""
+    given = random_field(operator.space, operator.input_state)
+    problem = operator.choices[0].kernel.problem
+    fields = {name: replace(field, device=HOST) for name, field in problem.fields.items()}
+    reference = BACKENDS["numpy"].strategy("sumfac").build(replace(problem, fields=fields))
+    wanted = np.empty_like(given.arrays[0])
+    reference.apply(given.arrays[0], wanted)
+    return float(np.abs(operator(given).arrays[0] - wanted).max() / np.abs(wanted).max())

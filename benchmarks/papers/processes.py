@@ -1,0 +1,154 @@
+"""Iterations of conjugate gradients by several processes, each with a GPU or a core of its own: one case of a series.
+
+    mpiexec -n 2 python -m benchmarks.papers.processes '{"series": ..., "case": ..., "backend": "cuda"}'
+
+prints seconds and error as JSON. `InProcesses` starts that for a case and takes the numbers over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from hpfem.backends.base import BACKENDS
+from hpfem.backends.timer import Timing
+from hpfem.benchmarks.bake_off import GlobalSize
+from hpfem.benchmarks.global_phases import OPERATIONS, VECTORS
+from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh
+from hpfem.errors import NotSuitable, SolverError
+from hpfem.forms.form import BlockKernel, BlockProblem
+from hpfem.memory import HOST
+from hpfem.solvers import cg
+from hpfem.support.communicator import world
+from hpfem.tuning import Choice
+from hpfem.tuning.record import Config
+
+from .experiment import EXPERIMENTS
+
+# Iterations of the two runs whose difference counts, and how many of each, the fastest of which counts.
+SHORT, LONG, RUNS = 12, 32, 3
+# Seconds after which a case is given up.
+LIMIT = 300.0
+# Where the processes find this module: the checkout.
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class InProcesses(OneMesh):
+    """A case of another series, run by several processes.
+
+    Parameters
+    ----------
+    series : (str, str)
+        Experiment and series, whose blocks are `GlobalElements`.
+    case : mapping
+        Of that series.
+    backend : str
+    size : GlobalSize
+        Of the whole box.
+    processes : int
+    problem : BlockProblem
+        The operator on a few elements, for the records.
+    """
+
+    def __init__(
+        self,
+        series: tuple[str, str],
+        case: Mapping[str, Any],
+        backend: str,
+        size: GlobalSize,
+        processes: int,
+        problem: BlockProblem,
+    ) -> None:
+        self.size, self.backend, self.processes, self.problem = size, BACKENDS[backend], processes, problem
+        self._given = {"series": series, "case": dict(case), "backend": backend}
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Run the processes, which choose their kernels; see `OneMesh`."""
+        beside = Path(sys.executable).with_name("mpiexec")
+        mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+        if mpiexec is None:
+            raise NotSuitable("mpiexec is not found; it comes with pip install 'hpfem[mpi]'")
+        command = [mpiexec, "-n", str(self.processes), sys.executable, "-m", __name__, json.dumps(self._given)]
+        try:
+            run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=LIMIT, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise NotSuitable(f"{self.processes} processes were not ready after {LIMIT:g} s") from error
+        if run.returncode:
+            said = [line for line in run.stderr.splitlines() if "Error" in line or "NotSuitable" in line]
+            raise NotSuitable(f"{self.processes} processes failed: {said[0] if said else run.stderr.strip()[-200:]}")
+        return _Found(self, json.loads(run.stdout.splitlines()[-1]))
+
+
+class _Found(BuiltOperator):
+    def __init__(self, block: InProcesses, found: Mapping[str, Any]) -> None:
+        self._block, self._found = block, found
+        kernel = BlockKernel()
+        kernel.problem = block.problem
+        about = f"{block.processes} processes; axhelm {100 * found['share']:.0f} % of an iteration"
+        config = Config(found["strategy"], None, about)
+        self.choice = Choice(config, block.backend.name, kernel, "chosen by each process", ())
+
+    def error(self) -> float:
+        return float(self._found["error"])
+
+    def on(self, n_elements: int) -> Application:
+        seconds = self._found["seconds"]
+        timing = Timing(seconds, seconds, seconds, RUNS, LONG - SHORT)
+        nbytes, flops, n_dofs = (self._found[name] for name in ("nbytes", "flops", "n_dofs"))
+        return Application(lambda: None, nbytes, flops, n_dofs, timing=timing)
+
+
+def measured(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a case in all processes of this run; collective."""
+    comm = world()
+    experiment, name = given["series"]
+    [series] = [one for one in EXPERIMENTS[experiment].series if one.name == name]
+    built = series.block(given["case"], given["backend"]).build("auto", "auto", 0)
+    A, kernel = built.A, built.choice.kernel
+    if A.device.name != HOST.name and len(set(comm.all(A.device.name))) < comm.size:
+        raise NotSuitable(f"{comm.size} processes need as many GPUs")
+    b = A.apply(A.vectors.from_host(np.ones(A.shape[0])), A.device)
+
+    def seconds(iterations: int) -> float:
+        comm.sum(0.0)
+        began = perf_counter()
+        with suppress(SolverError):  # it is not to converge
+            cg(A, b, tol=1e-300, max_iterations=iterations, bar=False)
+        A.vectors.norm(b)  # waits for the device
+        return float(comm.max(perf_counter() - began))
+
+    seconds(SHORT)
+    short, long = (min(seconds(count) for _ in range(RUNS)) for count in (SHORT, LONG))
+    iteration = (long - short) / (LONG - SHORT)
+    problem = kernel.problem
+    u = A.vectors.xp.ones((given["case"].get("d", 1), problem.n_elements, problem.n_modes))
+    out, timer = A.vectors.xp.empty_like(u), A.operator.backend.timer()
+    timer.seconds(lambda: kernel.apply(u, out), 1)
+    share = timer.seconds(lambda: kernel.apply(u, out), 10) / 10 / iteration
+    own = A.shape[0]
+    return {
+        "seconds": iteration,
+        "nbytes": float(comm.sum(built.nbytes + VECTORS["none"] * own * A.dtype.itemsize)),
+        "flops": float(comm.sum(built.flops + OPERATIONS["none"] * own)),
+        "share": float(comm.max(share)),
+        "error": float(comm.max(built.error())),
+        "strategy": kernel.strategy,
+        "n_dofs": A.components * A.c0.whole_size,
+    }
+
+
+if __name__ == "__main__":
+    from benchmarks.papers.processes import measured as imported
+
+    found = imported(json.loads(sys.argv[1]))
+    if world().rank == 0:
+        print(json.dumps(found))

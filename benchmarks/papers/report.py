@@ -1,0 +1,392 @@
+"""Reports of runs: pages in Markdown and pictures, the same for every experiment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from matplotlib.ticker import MaxNLocator
+
+from hpfem.benchmarks.results import markdown_table
+from hpfem.plots import style
+
+from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
+from .results import key_of
+
+HEADINGS = (
+    *("case", "paper", "device", "ours", "ratio", "ratio per bandwidth or FP64 peak", "error against NumPy", "status"),
+)
+DEVICES = {"cuda": "GPU", "cpu": "CPU"}
+# Their form in labels.
+_WORDS = {"d": "d = {}", "elements": "{} elements"}
+# Relative difference up to which we call two rates per bandwidth equally fast.
+TIE = 0.05
+# Slowest over fastest timing from which a case is called noisy.
+NOISY = 1.3
+# Entries, beside order and size, that label the rows of a table if they differ.
+_PARTS = ("benchmark", "equation", "d", "elements", "shape", "geometry", "strategy", "algorithm")
+INTRODUCTION = """\
+Our kernels beside the published results of the papers. `hpfem reproduce` made this page from the runs that are listed
+at the end. The papers show most results as figures. Published numbers here come from their texts, tables and formulas
+only, each with its place; without such a number a field is empty.
+
+- *ratio* is our rate over the paper's. *Ratio per bandwidth* (or *per FP64 peak*) divides each rate by the limit of its
+  device first: the paper's limit as printed there, ours as measured in the run. *device* is the paper's.
+- *error* is the largest difference from NumPy's result, over its largest entry; above 1e-12 nothing is timed.
+- *status* says whether the protocol is the paper's, and what binds if we are not faster per bandwidth."""
+
+
+def measured(records: Iterable[Record], **where: Any) -> list[Record]:
+    """Take the measurements among records."""
+    return [record for record in records if "value" in record and matches(record, where)]
+
+
+def number(value: float | None) -> str:
+    """Write a number with three digits."""
+    return "" if value is None else f"{value:.3g}"
+
+
+def row(experiment: Experiment, published: Published, document: Mapping[str, Any]) -> list[str]:
+    """Lay the best of our measurements beside a published number."""
+    own = [r for r in document["results"] if r["experiment"] == experiment.name and r["backend"] == published.backend]
+    rated = measured(own, unit=published.unit, **published.where)
+    paper = [published.what, f"{published.value:g} {published.unit} ({published.source})", published.device.name]
+    if not rated:
+        refused = (r["status"] for r in own if "value" not in r and matches(r, published.where))
+        anything = (r["status"] for r in own if "value" not in r and not measured(own))
+        status = next(refused, None) or next(anything, "not measured")
+        return [*paper, "", "", "", "", status if status.startswith("not") else f"not possible: {status}"]
+    best = max(rated, key=lambda record: record["value"])
+    ratio = best["value"] / published.value
+    scaled, limit = per_limit(published, best, document)
+    status = best["status"]
+    if scaled is not None and scaled < 1 + TIE:
+        word = "**slower**" if scaled < 1 - TIE else "**as fast**"
+        binds = f", {best['fraction']:.2f} of our roofline, bound by {best['bound']}" if "bound" in best else ""
+        status = f"{word} {limit}{binds}; {status}"
+    where = " ".join(str(best[part]) for part in (*_PARTS[4:], "order") if part in best)
+    ours = f"{number(best['value'])} ({where.replace('auto ', '')})"
+    per = "" if scaled is None else f"{number(scaled)} {limit}"
+    return [*paper, ours, number(ratio), per, number(best.get("error")), status]
+
+
+def per_limit(published: Published, best: Record, document: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Ratio of rates over the limits of the devices."""
+    limits = document["runs"][best["run"]].get("rooflines", {}).get(best["backend"], {})
+    theirs, ours = published.device, best.get("processes", 1)  # each has a device
+    for name, their, our in (
+        ("per bandwidth", theirs.bandwidth, limits.get("bandwidth")),
+        ("per FP64 peak", theirs.peak, limits.get("flops")),
+    ):
+        if their and our:
+            return (best["value"] / (ours * our)) / (published.value / their), name
+    return None, ""
+
+
+def ratios(statement: Statement, records: Sequence[Record]) -> dict[tuple[Any, ...], float]:
+    """Ratios that a statement is about."""
+    own = [r for r in measured(records, backend=statement.backend) if r["n_dofs"] >= statement.smallest]
+
+    def best(where: Where, largest: bool = False) -> dict[tuple[Any, ...], float]:
+        found: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+        for record in measured(own, **where):
+            group = tuple(record.get(name) for name in statement.by)
+            found.setdefault(group, []).append((record["n_dofs"] if largest else 0, record["value"]))
+        return {group: max(values)[1] for group, values in found.items()}
+
+    above, below = best(statement.above, statement.largest_above), best(statement.below)
+    return {group: value / below[group] for group, value in above.items() if group in below}
+
+
+def seen(statement: Statement, records: Sequence[Record]) -> tuple[str, str]:
+    """Say what we see of what a paper says."""
+    found = ratios(statement, records)
+    if not found:
+        return "not measured", ""
+    inside = sum(statement.low <= ratio <= statement.high for ratio in found.values())
+    verdict = {len(found): "yes", 0: "no"}.get(inside, f"in {inside} of {len(found)}")
+    if len(statement.by) == 1:
+        return verdict, " ".join(number(found[group]) for group in sorted(found, key=str))
+    parts: dict[Any, list[float]] = {}
+    for group, ratio in found.items():
+        parts.setdefault(group[0], []).append(ratio)
+    texts = [f"{part} {number(min(own))}–{number(max(own))}" for part, own in parts.items()]
+    return verdict, ", ".join(texts)
+
+
+def tables(experiment: Experiment, records: Sequence[Record]) -> Iterator[str]:
+    """Write all that was measured: the best of all sizes, by order."""
+    for series in experiment.series:
+        for backend in series.backends:
+            own = [r for r in records if (r["series"], r["backend"]) == (series.name, backend)]
+            rated = measured(own)
+            if rated:
+                errors = [record["error"] for record in rated if record.get("error") is not None]
+                error = f"; largest error {number(max(errors))}" if errors else ""
+                yield f"\n**{series.name}, {DEVICES[backend]}**, {series.unit}, the best of all sizes by order{error}."
+                yield f"Status: {series.status}. Counts: {series.counts.source}.\n"
+                yield _by_order(rated)
+                yield from _about(rated)
+            reasons: dict[str, int] = {}
+            for record in own:
+                if "value" not in record:
+                    reasons[record["status"]] = reasons.get(record["status"], 0) + 1
+            if reasons:
+                yield f"\n{series.name}, {DEVICES[backend]}:\n"
+                yield from (f"- {reason} ({count} ×)" for reason, count in reasons.items())
+
+
+def parts_of(rated: Sequence[Record]) -> list[str]:
+    """Find what tells the rows of a table apart beside order and size."""
+    algorithms: dict[tuple[Any, ...], set[str]] = {}
+    for record in rated:
+        way = (record["series"], record["case"], record["strategy"])
+        algorithms.setdefault(way, set()).add(record["algorithm"])
+    compared = any(len(own) > 1 for own in algorithms.values())
+    differ = [name for name in _PARTS if len({record.get(name) for record in rated}) > 1]
+    return [name for name in differ if compared or name != "algorithm"]
+
+
+def words_of(record: Record, names: Sequence[str]) -> Iterator[str]:
+    """Name the parts of a case that are there."""
+    for name in names:
+        if record.get(name) is not None:
+            yield _WORDS.get(name, "{}").format(record[name])
+
+
+def _about(rated: Sequence[Record]) -> Iterator[str]:
+    """What else is known of measurements: the product's share of iterations, solves, limits of rooflines."""
+    told = []
+    for name, text in (
+        ("share", "the product's share of an iteration {}"),
+        ("iterations", "a solve takes {} iterations"),
+        ("residual", "to residuals of {} of the right-hand side"),
+    ):
+        found = [record[name] for record in rated if record.get(name) is not None]
+        if found:
+            told.append(text.format("–".join(dict.fromkeys(number(own) for own in (min(found), max(found))))))
+    if rated[0]["series"].startswith("roofline"):
+        told += dict.fromkeys(record["variant"] for record in rated if record.get("variant"))
+    if told:
+        first, *rest = told
+        yield f"\n{'; '.join([first[0].upper() + first[1:], *rest])}."
+
+
+def _by_order(rated: Sequence[Record]) -> str:
+    names = parts_of(rated)
+    orders = sorted({record["order"] for record in rated})
+    best: dict[tuple[Any, ...], dict[int, float]] = {}
+    for record in rated:
+        line = best.setdefault(tuple(words_of(record, names)), {})
+        line[record["order"]] = max(line.get(record["order"], 0.0), record["value"])
+    lines = [
+        [", ".join(label) or "all", *(number(line.get(order)) for order in orders)] for label, line in best.items()
+    ]
+    return markdown_table(["case", *(f"P = {order}" for order in orders)], lines)
+
+
+def page(document: Mapping[str, Any], pictures: Mapping[str, Sequence[str]]) -> str:
+    """Write the page of a result file.
+
+    Parameters
+    ----------
+    document : mapping
+        From `read_reproduction`.
+    pictures : mapping
+        Experiment -> links to its pictures.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    lines = ["# The papers reproduced", "", INTRODUCTION]
+    named = {record["experiment"] for record in document["results"]}
+    for experiment in EXPERIMENTS.values():
+        if experiment.name not in named:
+            continue
+        records = [record for record in document["results"] if record["experiment"] == experiment.name]
+        lines += ["", f"## {experiment.name}: {experiment.title}", ""]
+        lines += [f"[{experiment.paper}] {experiment.figures}. {experiment.protocol}"]
+        if experiment.published:
+            rows = [row(experiment, published, document) for published in experiment.published]
+            lines += ["", markdown_table(HEADINGS, rows)]
+        if experiment.statements:
+            said = []
+            for statement in experiment.statements:
+                verdict, text = seen(statement, records)
+                said.append([statement.says, statement.source, DEVICES[statement.backend], verdict, text])
+            lines += ["", markdown_table(["the paper says", "where", "ours on", "we see", "ratios"], said)]
+        lines += tables(experiment, records)
+        lines += [f"\n![{experiment.title}]({link})" for link in pictures.get(experiment.name, ())]
+        if experiment.not_possible:
+            lines += ["", "Not here:", ""]
+            lines += [f"- {what}: not possible: {why}." for what, why in experiment.not_possible.items()]
+        if experiment.corrections:
+            lines += ["", "What the paper prints otherwise:", ""]
+            lines += [f"- {correction}" for correction in experiment.corrections]
+    lines += ["", "## Runs", ""]
+    lines += runs_of(document)
+    return "\n".join(lines) + "\n"
+
+
+def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
+    """Tell of the runs of a result file: what, where, and the limits that were measured."""
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    bandwidths: dict[str, list[float]] = {}
+    for run in document["runs"]:
+        machine, threads = run["machine"], (run.get("threads") or {}).get("limit", "?")
+        device = ", ".join([*(machine.get("gpu") or []), str(machine.get("cpu"))])
+        commit = str(machine.get("commit"))[:12]
+        what = f"- `{run.get('command', 'hpfem reproduce')}` on {device}, {threads} thread(s), commit {commit}"
+        alike.setdefault(what, []).append(run.get("rooflines", {}))
+        for name, limit in run.get("rooflines", {}).items():
+            bandwidths.setdefault(f"{DEVICES[name]} ({device})", []).append(limit["bandwidth"] / 1e9)
+    for what, limits in alike.items():
+        texts = []
+        for name, device in DEVICES.items():
+            own = [limit[name] for limit in limits if name in limit]
+            if own:
+                rates = (sorted(limit[part] / 1e9 for limit in own) for part in ("bandwidth", "flops"))
+                read, compute = (" – ".join(dict.fromkeys(f"{r[k]:.4g}" for k in (0, -1))) for r in rates)
+                texts.append(f": {device} {read} GB/s, {compute} GFLOP/s")
+        yield f"{what}{f', {len(limits)} runs' if len(limits) > 1 else ''}{''.join(texts)}"
+    for device, found in bandwidths.items():
+        if max(found) > 1.3 * min(found):
+            yield (
+                f"\nThe bandwidth of the {device} was {min(found):.3g} to {max(found):.3g} GB/s in these runs: others"
+                " used the machine. What exceeds its caches is a lower bound there; ratios of single cases are noisy."
+            )
+    for name, device in DEVICES.items():
+        spreads = [r["worst"] / r["best"] for r in measured(document["results"], backend=name) if "worst" in r]
+        if spreads and median(spreads) > NOISY:
+            yield (
+                f"\nOn the {device} the slowest of a case's timings took {median(spreads):.2g} times as long as the"
+                " fastest, in the median of all cases: others used the machine; the median timing is given."
+            )
+
+
+def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """Draw every experiment that was measured: the best of all sizes over order, and over size where there are many.
+
+    Where there is one order alone, each case has a bar.
+
+    Parameters
+    ----------
+    document : mapping
+        From `read_reproduction`.
+    folder : path
+
+    Returns
+    -------
+    dict
+        Experiment -> files.
+    """
+    made: dict[str, list[Path]] = {}
+    for experiment in EXPERIMENTS.values():
+        for backend, device in DEVICES.items():
+            rated = measured(document["results"], experiment=experiment.name, backend=backend)
+            for number, unit in enumerate(dict.fromkeys(record["unit"] for record in rated)):
+                own, title = measured(rated, unit=unit), f"{experiment.title}, {device}"
+                name = f"{experiment.name}_{device.lower()}{'' if number == 0 else f'_{number + 1}'}"
+                files = made.setdefault(experiment.name, [])
+                if len({record["order"] for record in own}) == 1:
+                    files.append(_bars(own, title, unit, Path(folder) / f"{name}.png"))
+                    continue
+                files.append(_drawn(own, "order", title, unit, Path(folder) / f"{name}.png"))
+                if (
+                    len({record["n_dofs"] for record in measured(own, order=own[0]["order"], shape=own[0]["shape"])})
+                    > 3
+                ):
+                    some = _of_several_sizes(measured(own, geometry="deformed", algorithm="collocated"))
+                    if some:
+                        title = f"{title}, deformed"
+                        files.append(_drawn(some, "n_dofs", title, unit, Path(folder) / f"{name}_by_size.png"))
+    return made
+
+
+def _of_several_sizes(records: Sequence[Record]) -> list[Record]:
+    """Those of lines that have more than one size."""
+    sizes: dict[Any, set[float]] = {}
+    lines = [(key_of(record), record.get("strategy")) for record in records]
+    for line, record in zip(lines, records, strict=True):
+        sizes.setdefault(line, set()).add(record["n_dofs"])
+    return [record for line, record in zip(lines, records, strict=True) if len(sizes[line]) > 1]
+
+
+def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:
+    """A picture: a row of panels for each equation, a column for each number of components; bars, black for limits."""
+    rows, columns = ([*dict.fromkeys(record.get(name) for record in rated)] for name in ("equation", "d"))
+    parts = [name for name in parts_of(rated) if name not in ("equation", "d")]
+    for name, other in (("geometry", "strategy"), ("strategy", "geometry")):
+        if {name, other} <= {*parts} and _follows(name, other, rated):
+            parts.remove(name)
+    names = {tuple(words_of(record, parts)) for record in measured(rated, equation=rows[0])}
+    left, gap, height = 0.4 + 0.065 * max(len(", ".join(own)) for own in names), 0.45, 0.19 * len(names)
+    size = left + 2.6 * len(columns) + 0.15, 0.65 + len(rows) * (height + gap)
+    figure, axes = style.panels((len(rows), len(columns)), size, (left, 0.65, gap), (0.07, gap / height))
+    for (row, equation), (column, d) in product(enumerate(rows), enumerate(columns)):
+        axis = axes[row][column]
+        for record in measured(rated, equation=equation, d=d):
+            colour = "black" if record["series"].startswith("roofline") else "#2166ac"
+            axis.barh(", ".join(words_of(record, parts)) or "ours", record["value"], color=colour)
+        axis.set_title(", ".join(words_of({"equation": equation, "d": d}, ("equation", "d"))), fontsize=9)
+        axis.grid(visible=False, axis="y")
+        axis.margins(y=0.02)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        if row == len(rows) - 1:
+            axis.set_xlabel(unit, fontsize=9)
+    for first, *_ in axes:
+        first.invert_yaxis()  # shared along a row
+    style.heading(figure, title)
+    return style.save(figure, path)
+
+
+def _follows(name: str, other: str, records: Sequence[Record]) -> bool:
+    """Whether what one part of a case is follows from another part."""
+    pairs = {(record.get(other), record.get(name)) for record in records}
+    return len(pairs) == len({of for of, _ in pairs})
+
+
+def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:
+    """A picture: a panel for each shape, or size or geometry; a line for each way (and order, over size)."""
+    parts = parts_of(rated)
+    panel = next((name for name in ("shape", "elements", "geometry") if name in parts), "shape")
+    panels = sorted({r[panel] for r in rated}) if panel != "shape" else style.in_order(r["shape"] for r in rated)
+    parts = [name for name in parts if name != panel]
+    lines: dict[tuple[str, ...], dict[Any, dict[float, float]]] = {}
+    for record in rated:
+        label = tuple(words_of(record, parts))
+        label = (*label, f"P = {record['order']}") if over == "n_dofs" else label
+        line = lines.setdefault(label, {}).setdefault(record[panel], {})
+        line[record[over]] = max(line.get(record[over], 0.0), record["value"])
+    limits = {str(record["strategy"]): "black" for record in rated if record["series"].startswith("roofline")}
+    strategies = style.strategy_colours(str(r["strategy"]) for r in rated if r["strategy"] not in limits) | limits
+    styles = {}
+    for place, label in enumerate(lines):
+        chosen = next((strategies[word] for word in label if word in strategies), f"C{place % 10}")
+        order = int(label[-1][4:]) if over == "n_dofs" else place + 1
+        styles[label] = style.order_line(order, chosen, style.order_dash(order))
+    legend = [[style.handle(", ".join(label) or "ours", **styles[label]) for label in lines]]
+    # Long names take the room of several.
+    longest = max(len(str(entry.get_label())) for entry in legend[0])
+    most = max(1, int((max(2.9 * len(panels) + 0.9, 6.4)) / (0.075 * longest + 0.55)))
+    legend = [legend[0][i : i + most] for i in range(0, len(legend[0]), most)]
+    titles = [next(words_of({panel: value}, [panel])).capitalize() for value in panels]
+    figure, axes = style.columns(titles, legend)
+    for axis, value in zip(axes, panels, strict=True):
+        for label, by_panel in lines.items():
+            points = sorted(by_panel.get(value, {}).items())
+            axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
+        axis.set_xlabel("Order P", fontsize=9)
+        axis.set_xticks(sorted({record["order"] for record in rated}))
+    axes[0].set_ylim(bottom=0)  # shared: set before all is drawn it would fix the top
+    if over == "n_dofs":
+        style.log_dofs(axes)
+    axes[0].set_ylabel(unit, fontsize=9)
+    style.heading(figure, title)
+    return style.save(figure, path)

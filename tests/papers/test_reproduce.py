@@ -1,0 +1,297 @@
+"""`hpfem reproduce` and `python benchmarks/papers`: quick runs, parts, pages, and what is refused in one line."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.papers import EXPERIMENTS, draw, merge, page, read_reproduction, reproduction_document
+from benchmarks.papers.experiment import Device, Published, Statement
+from benchmarks.papers.report import per_limit, row, seen
+from hpfem.backends.base import BACKENDS
+from hpfem.benchmarks.results import rounded
+from hpfem.cli import main, reproduce
+from tests.test_floors import ROOT
+
+PAPERS = sorted({experiment.paper.lower() for experiment in EXPERIMENTS.values()})
+NO_GPU = BACKENDS["cuda"].missing() is not None
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_quick(paper, tmp_path, capsys):
+    assert main(["reproduce", paper, "--quick", "--backend", "cpu", "-o", str(tmp_path)]) == 0
+    made = read(tmp_path / "reproduce.json")
+    assert made["complete"]
+    own = [experiment for experiment in EXPERIMENTS.values() if experiment.paper.lower() == paper]
+    text = (tmp_path / "REPRODUCTION.md").read_text(encoding="utf-8")
+    for experiment in own:
+        if any("cpu" in series.backends for series in experiment.series):
+            rated = [r for r in made["results"] if r["experiment"] == experiment.name and "value" in r]
+            assert rated, experiment.name
+            assert all(r["error"] < 1e-12 for r in rated if not r["series"].startswith("roofline"))
+            assert f"## {experiment.name}" in text
+            assert (tmp_path / f"{experiment.name}_cpu.png").exists()
+    for record in made["results"]:
+        if record["experiment"] == "cao-nekbone":
+            assert record["share"] > 0 and record["iterations"] > 10 and record["residual"] < 1e-8
+            assert "The product's share of an iteration" in text and "a solve takes" in text
+        nodal = paper in ("cao", "roget", "swirydowicz") and record["shape"] == "hex"
+        assert "value" not in record or record["basis"] == ("lagrange" if nodal else "modified"), record
+    written = [line for line in capsys.readouterr().out.splitlines() if line.startswith("written")]
+    assert len(written) == len(set(written)) >= 3
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
+def test_without_a_gpu_rows_say_so(tmp_path):
+    assert main(["reproduce", "xing", "eichstaedt", "--quick", "--backend", "cuda", "-o", str(tmp_path)]) == 0
+    statuses = {record["status"] for record in read(tmp_path / "reproduce.json")["results"]}
+    assert statuses == {"not possible: no GPU"}
+    assert "| not possible: no GPU |" in (tmp_path / "REPRODUCTION.md").read_text(encoding="utf-8")
+
+
+def test_without_a_checkout_one_line_says_so(capsys, monkeypatch):
+    monkeypatch.setattr(reproduce, "CHECKOUT", ROOT / "absent")
+    for package in ("benchmarks.papers.command", "benchmarks.papers", "benchmarks"):
+        monkeypatch.setitem(sys.modules, package, None)  # import finds nothing
+        assert main(["reproduce", "all", "--quick"]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert "are in the source checkout" in line and "python benchmarks/papers" in line
+
+
+def test_what_an_experiment_fails_to_import_is_named(monkeypatch):
+    def absent(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name="hpfem.absent")
+
+    monkeypatch.setattr(reproduce, "import_module", absent)
+    with pytest.raises(ModuleNotFoundError, match="No module"):
+        main(["reproduce", "list"])
+
+
+@pytest.mark.parametrize("command", [("benchmarks/papers",), ("-m", "hpfem", "reproduce")])
+def test_from_a_checkout(command):
+    listed = subprocess.run(
+        [sys.executable, *command, "list", "--json"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [entry["id"] for entry in json.loads(listed.stdout)] == list(EXPERIMENTS)
+
+
+def test_list(capsys):
+    assert main(["reproduce", "list"]) == 0
+    assert all(name in capsys.readouterr().out for name in ["xing-mass"])
+    assert main(["reproduce", "list", "--json"]) == 0
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
+
+
+def test_a_run_goes_on(tmp_path, capsys):
+    command = ["reproduce", "eichstaedt", "--quick", "--backend", "cpu", "-o", str(tmp_path)]
+    assert main([*command, "--budget", "0.000001"]) == 0
+    assert "1 of 1 cases are left" in capsys.readouterr().out
+    assert main(command) == 0
+    first = read(tmp_path / "reproduce.json")
+    assert main([*command, "--resume", str(tmp_path / "reproduce.json")]) == 0
+    assert read(tmp_path / "reproduce.json")["results"] == first["results"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "unknown experiment 'nothing'"),
+        ([], "give an experiment, a paper, or all"),
+        (["all", "--backend", "numpy"], "unknown backend 'numpy'; valid: cuda, cpu"),
+        (["all", "--budget", "x"], "--budget"),
+        (["all", "--quick", "--page", "x.md"], "--page needs -o"),
+        (["all", "--merge", "x.json"], "--merge measures nothing"),
+        (["all", "--quick", "--resume", "absent.json"], "cannot read absent.json"),
+        (["--merge", "absent.json"], "cannot read absent.json"),
+    ],
+)
+def test_wrong_arguments(arguments, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["reproduce", *arguments])
+    except SystemExit as left:
+        code = left.code
+    error = capsys.readouterr().err
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("folder", ["file", "/proc/hpfem"])
+def test_a_folder_that_cannot_be_written(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert main(["reproduce", "all", "--quick", "-o", str(tmp_path / folder)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+RECORD = {
+    **{"experiment": "xing-mass", "series": "mass", "backend": "cuda", "case": "bk1 hex P=3 deformed"},
+    **{"status": "equivalent: x", "value": 40.0, "unit": "GDoF/s", "seconds": 1e-3, "n_dofs": 100, "order": 3},
+    **{"n_cells": 10, "dofs_per_second": 1e5, "shape": "hex", "geometry": "deformed", "strategy": "sumfac-top"},
+    **{"algorithm": "collocated", "error": 1e-15, "fraction": 0.5, "bound": "bandwidth", "run": 0},
+}
+RUN = {"machine": {"cpu": "x"}, "rooflines": {"cuda": {"bandwidth": 4e12, "flops": 3e13}}}
+
+
+def document(*records, quick=False):
+    return reproduction_document([RUN], records, quick, True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"format": "hpfem-bench", "version": 1, "results": []}',
+        json.dumps({**document(RECORD), "version": 9}),
+        json.dumps({**document(RECORD), "runs": [1]}),
+        json.dumps({**document(RECORD), "results": 3}),
+        json.dumps({**document(RECORD), "results": [3]}),
+        *(
+            json.dumps(document({**RECORD, **wrong}))
+            for wrong in ({"value": -1}, {"run": 7}, {"case": 3}, {"order": "x"})
+        ),
+    ],
+)
+def test_damaged_files(content, tmp_path, capsys):
+    file = tmp_path / "damaged.json"
+    file.write_text(content, encoding="utf-8")
+    assert main(["reproduce", "all", "--quick", "--resume", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert "damaged.json" in error
+    assert error.count("\n") == 1
+
+
+def test_quick_results_do_not_mix(tmp_path, capsys):
+    for name, quick in (("a.json", True), ("b.json", False)):
+        (tmp_path / name).write_text(json.dumps(document(RECORD, quick=quick)), encoding="utf-8")
+    assert main(["reproduce", "--merge", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
+    assert main(["reproduce", "all", "--resume", str(tmp_path / "a.json")]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_merge_takes_measurements_before_refusals():
+    refused = {name: RECORD[name] for name in ("experiment", "series", "backend", "case", "run")}
+    refused["status"] = "not possible: no GPU"
+    later, other = {**RECORD, "value": 50.0}, {**refused, "case": "another"}
+    for parts in ([document(RECORD), document(refused, other)], [document(refused, other), document(RECORD)]):
+        made = merge(parts)
+        assert {r["case"]: r.get("value") for r in made["results"]} == {RECORD["case"]: 40.0, "another": None}
+        assert all(0 <= r["run"] < len(made["runs"]) for r in made["results"])
+    assert [r["value"] for r in merge([document(RECORD), document(later)])["results"]] == [50.0]
+
+
+def test_results_of_bench_are_taken_over():
+    made = read_reproduction(ROOT / "benchmarks" / "results" / "bk_h200.json")
+    peak = max(r["value"] for r in made["results"] if r["experiment"] == "xing-mass" and r["shape"] == "hex")
+    assert peak > 35
+    assert {r["experiment"] for r in made["results"]} == {"xing-mass", "xing-helmholtz", "eichstaedt-quads"}
+    for record in made["results"][:200]:
+        assert record["value"] > 0
+    assert not any({"recomputed", "scaled"} & set((r.get("variant") or "").split()) for r in made["results"])
+    lanes = {"experiment": "xing-helmholtz", "shape": "tet", "geometry": "deformed", "order": 1, "strategy": "sumfac"}
+    (lane,) = (r for r in made["results"] if all(r[key] == value for key, value in lanes.items()))
+    assert lane["source"] == "stored"  # the strategy's own are recomputed
+
+
+def test_a_row():
+    result = document(RECORD)
+    experiment = EXPERIMENTS["xing-mass"]
+    cells = row(experiment, experiment.published[0], result)
+    assert cells[0] == "hex, SumFacTOP, peak"
+    assert cells[4] == "1.14"
+    assert cells[6] == "1e-15"
+    theirs = Published("x", 20.0, "GDoF/s", "Table 1", Device("d", bandwidth=1e12), "cuda", {})
+    assert per_limit(theirs, result["results"][0], result) == (pytest.approx(0.5), "per bandwidth")
+    assert "**slower** per bandwidth, 0.50 of our roofline, bound by bandwidth" in row(experiment, theirs, result)[-1]
+
+
+def test_verdicts_on_a_statement():
+    says = Statement("x", "Table 1", "cuda", {"strategy": "a"}, {"strategy": "b"}, 1.0, 2.0, by=("order",))
+    records = [
+        rounded({**RECORD, "strategy": s, "order": p, "value": v})
+        for s, p, v in (("a", 1, 3.0), ("b", 1, 2.0), ("a", 2, 5.0), ("b", 2, 1.0), ("a", 3, 1.0))
+    ]
+    assert seen(says, records) == ("in 1 of 2", "1.5 5")
+    assert seen(says, records[:2]) == ("yes", "1.5")
+    assert seen(says, records[2:]) == ("no", "5")
+    assert seen(says, []) == ("not measured", "")
+
+
+def test_pictures_cut_nothing(monkeypatch, tmp_path):
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    shapes = ("hex", 1.0), ("tet", 9.0)
+    records = [
+        {**RECORD, "shape": shape, "value": value, "order": order} for shape, value in shapes for order in (1, 2)
+    ]
+    draw(document(*records), tmp_path)
+    for axis in figures[0].axes:
+        low, high = axis.get_ylim()
+        assert low == 0 and high > 9
+
+
+def test_over_size_there_are_lines_only(monkeypatch, tmp_path):
+    figures = {}
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.update({path.name: figure}) or path)
+    case = {**RECORD, "geometry": "deformed", "algorithm": "collocated"}
+    at_sizes = [{**case, "case": "a", "order": 7, "n_dofs": 10**n} for n in range(4, 8)]
+    draw(document(*at_sizes, {**case, "case": "b", "order": 8}), tmp_path)
+    (axis,) = next(own for name, own in figures.items() if name.endswith("_by_size.png")).axes
+    assert [len(line.get_xdata()) for line in axis.lines] == [4]
+
+
+def test_cases_of_one_order_have_bars(monkeypatch, tmp_path):
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    case = {**RECORD, "equation": "Poisson", "strategy": "plain"}
+    limit = {**case, "series": "roofline of Poisson", "strategy": "copying", "value": 9.0}
+    draw(document(case, limit, {**case, "equation": "Helmholtz", "value": 3.0}), tmp_path)
+    [[first, second]] = [figure.axes for figure in figures]
+    assert [axis.get_title() for axis in (first, second)] == ["Poisson", "Helmholtz"]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["plain", "copying"]
+    assert [bar.get_width() for bar in first.patches] == [case["value"], 9.0]
+    assert [bar.get_facecolor()[:3] == (0, 0, 0) for bar in first.patches] == [False, True]
+    assert [bar.get_width() for bar in second.patches] == [3.0] and first.get_xlim()[1] > 9
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [("warp", ["deformed, plain", "affine, warp", "affine, plain"]), ("plain", ["deformed", "affine"])],
+)
+def test_bars_name_what_does_not_follow(other, words, monkeypatch, tmp_path):
+    """A strategy that each kind of elements has alone is not named beside it."""
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    case = {**RECORD, "equation": "Poisson", "strategy": "plain", "geometry": "deformed"}
+    records = [case, {**case, "geometry": "affine", "strategy": other}, {**case, "geometry": "affine"}]
+    draw(document(*records), tmp_path)
+    [axis] = figures[0].axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == words
+
+
+def test_noisy_machines_are_told():
+    slow = {**RUN, "rooflines": {"cuda": {"bandwidth": 2e12, "flops": 3e13}}}
+    text = page({**document(RECORD), "runs": [RUN, slow]}, {})
+    assert "2 runs: GPU 2000 – 4000 GB/s, 3e+04 GFLOP/s" in text
+    assert "The bandwidth of the GPU (x) was 2e+03 to 4e+03 GB/s in these runs" in text
+    assert "others used" not in page(document({**RECORD, "best": 1e-3, "worst": 1.1e-3}), {})
+    assert "took 2.5 times as long" in page(document({**RECORD, "best": 1e-3, "worst": 2.5e-3}), {})
+
+
+def test_the_page_is_of_the_committed_results():
+    """`hpfem reproduce --merge` of these files, as benchmarks/README.md has it, writes the page."""
+    folder = ROOT / "benchmarks" / "results"
+    files = [folder / "bk_h200.json", *sorted(folder.glob("reproduce_*.json"))]
+    result = merge([read_reproduction(file) for file in files])
+    text = (ROOT / "benchmarks" / "REPRODUCTION.md").read_text(encoding="utf-8")
+    links = {name: re.findall(rf"\((results/reproduce/{name}_\w+\.png)\)", text) for name in EXPERIMENTS}
+    assert all((ROOT / "benchmarks" / link).exists() for own in links.values() for link in own)
+    assert page(result, links) == text
