@@ -131,6 +131,19 @@ def test_references_are_listed():
     assert not {key for key in cited if key in {"X", "S", "C", "R"}}
 
 
+def test_committed_results_are_cited_and_small():
+    """`benchmarks/results` was most of the checkout; what no page or script names is not kept."""
+    ignored = "reproduce.json"  # by git
+    files = [path for path in (ROOT / "benchmarks" / "results").rglob("*.*") if path.name != ignored]
+    assert sum(path.stat().st_size for path in files) < 20e6
+    citing = [path for folder in ("", "benchmarks", "docs") for path in (ROOT / folder).glob("*.md")]
+    citing += (ROOT / "benchmarks").rglob("*.py")
+    texts = "".join(path.read_text(encoding="utf-8") for path in citing)
+    # Of these a page or a test takes all that there are.
+    groups = ("cycle_", "flow_", "reproduce_", "scaling_")
+    assert [path.name for path in files if path.name not in texts and not path.name.startswith(groups)] == []
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_examples_use_what_is_public(example):
     modules = {
