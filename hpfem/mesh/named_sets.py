@@ -106,7 +106,7 @@ def lower_sets_of(
         ends[dim, name] = [looked_up(vertex_of, rows_of_integers(block, what, [dim + 1])) for block in blocks]
     for name, rows in nodes.items():
         vertices = looked_up(vertex_of, rows)
-        every = len(np.setdiff1d(np.arange(topology.n_vertices), vertices)) == 0
+        every = len(rows) >= topology.n_vertices and len(unique(vertices[vertices >= 0])) == topology.n_vertices
         facets, edges = _covered(topology, vertices[:0] if every else vertices)
         if len(edges):
             ends.setdefault((1, name), []).append(edges)
@@ -152,11 +152,15 @@ def _covered(topology: Topology, vertices: Indices) -> tuple[Indices, Indices]:
     beside, left = topology.facets, marked.copy()
     whole = np.zeros(sum(map(len, topology.cells)) + 2, dtype=bool)  # with the cells -1 and -2
     inside = np.zeros(len(beside), dtype=bool)
+    near, vertices_near = [], []  # of the cells that may have a covered edge
     for array, own in zip(topology.cells, topology.vertices, strict=True):
-        whole[array.indices] = marked[own].all(axis=1)
-        left[own[whole[array.indices]]] = False
+        count = marked[own].sum(axis=1)
+        whole[array.indices] = count == own.shape[1]
+        left[own[count == own.shape[1]]] = False
+        near.append(np.flatnonzero(count > 1))
+        vertices_near.append(own[near[-1]])
     facets = [
-        (topology.vertices[position][:, list(facet.vertices)], topology.sides.ids[position][:, number])
+        (vertices_near[position][:, list(facet.vertices)], topology.sides.ids[position][near[position], number])
         for position, number, facet in topology.local_entities(topology.dim - 1)
     ]
     for corners, ids in facets:
@@ -166,7 +170,7 @@ def _covered(topology: Topology, vertices: Indices) -> tuple[Indices, Indices]:
         left[corners[inside[ids]]] = False
     edges = [np.empty((0, 2), dtype=np.int64)]
     for position, _, edge in topology.local_entities(1) if topology.dim == 3 else ():
-        own = topology.vertices[position][:, list(edge.vertices)]
+        own = vertices_near[position][:, list(edge.vertices)]
         edges.append(own[left[own].all(axis=1)])
     return np.column_stack([beside.cells[inside, 0], beside.local[inside, 0]]), np.concatenate(edges)
 

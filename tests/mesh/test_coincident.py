@@ -339,6 +339,24 @@ def test_all_cell_data_are_kept(suffix, tmp_path):
         assert np.abs(found - values).max() < 1e-6
 
 
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk"])
+def test_cell_data_of_other_kinds_are_told_and_names_have_any_characters(suffix, tmp_path, recwarn):
+    mesh, path = hp.box("quad", (2, 1)), tmp_path / f"data{suffix}"
+    write_vtk(path, mesh.points, in_vtk(mesh), of_cells=[('k of "%20" é', np.array([1.5, 2.0]))])
+    assert hp.read_mesh(path).cell_data['k of "%20" é'].tolist() == [1.5, 2.0]
+    assert not recwarn.list
+    if suffix == ".vtu":
+        text = path.read_text().replace(
+            "<CellData",
+            "<CellData><DataArray type='Bit' Name='on' format='ascii'>1 0</DataArray>"
+            "<Array type='String' Name='word' format='ascii'>0 0</Array></CellData><CellData",
+            1,
+        )
+        path.write_text(text)
+        with pytest.warns(hp.HpfemWarning, match="cell data that are no numbers are left out: 'on', 'word'"):
+            assert hp.read_mesh(path).n_cells == 2
+
+
 def write_pieces(path: Path, mesh: hp.Mesh, n: int, numbers=None, serendipity=False) -> None:
     """A .pvtu file with n pieces, each with the cells of the next one as copies, and their points for themselves."""
     ((name, order, cells),) = in_vtk(mesh)

@@ -84,6 +84,7 @@ def cell_blocks(
     seen = _seen(data, point_data or {}, connectivity, sizes)
     left_out = _NO_DATA | ({"cell", "process", *CELL_FACTS} if data.keys() >= set(CELL_FACTS) else set())
     data = {name: own[:, 0] if own.shape[1:] == (1,) else own for name, own in data.items() if name not in left_out}
+    numbers = np.arange(len(types)) + first_number
     breaks = np.flatnonzero((np.diff(types) != 0) | (np.diff(sizes) != 0)) + 1
     blocks = []
     for start, stop in zip([0, *breaks], [*breaks, len(types)], strict=True):
@@ -94,10 +95,9 @@ def cell_blocks(
         shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
         rows = np.flatnonzero(seen[start:stop])
         nodes, at = (nodes, slice(start, stop)) if len(rows) == len(nodes) else (nodes[rows], start + rows)
-        own, numbers = tags[at], np.arange(len(types))[at] + first_number
-        sets = {str(tag): members for tag, members in grouped(own).items()}
+        sets = {str(tag): members for tag, members in grouped(tags[at]).items()}
         values = {name: array[at] for name, array in data.items()}
-        blocks.append(canonical(shape, order, reference, nodes, numbers, sets, values))
+        blocks.append(canonical(shape, order, reference, nodes, numbers[at], sets, values))
     return blocks
 
 

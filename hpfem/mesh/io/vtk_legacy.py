@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +114,7 @@ def read_vtk(data: bytes) -> MeshFile:
     types = found["CELL_TYPES"]
     points, (connectivity, offsets) = found["POINTS"], found["CELLS"]
     of_cells, of_points = (
-        {name: values for name, values in attributes[kind].items() if len(values) == count}
+        {unquote(name): values for name, values in attributes[kind].items() if len(values) == count}
         for kind, count in (("CELL_DATA", len(types)), ("POINT_DATA", len(points)))
     )
     cells = cell_blocks(connectivity, offsets, types, of_cells, before_2_1=version < (5, 1), point_data=of_points)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
+from hpfem.shapes.arguments import shown
 
 from ...support.machine import available_memory
 from ..symmetry import Indices
@@ -202,6 +203,9 @@ def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
 def _read(data: bytes) -> MeshFile:
     root, arrays, before_2_1 = _opened(data)
     points, blocks, ids, n_points, n_cells = [], [], [], 0, 0
+    data = root.findall("./UnstructuredGrid/Piece/CellData/*")
+    left = sorted({shown(array.get("Name", "")) for array in data if array.get("type") not in NUMBER_TYPES})
+    warnings = [f"cell data that are no numbers are left out: {', '.join(left)}"] if left else []
     for piece in root.findall("./UnstructuredGrid/Piece"):
         own = _points(piece, arrays)
         nodes, offsets, types = _cells(piece, arrays)
@@ -227,7 +231,7 @@ def _read(data: bytes) -> MeshFile:
     if not points:
         raise MeshError("there is no Piece of an UnstructuredGrid")
     known = np.concatenate(ids) if [*map(len, ids)] == [*map(len, points)] else None
-    return MeshFile(np.concatenate(points), blocks, by_piece=True, ids=known)
+    return MeshFile(np.concatenate(points), blocks, by_piece=True, ids=known, warnings=warnings)
 
 
 def _parsed(markup: bytes) -> ElementTree.Element:
@@ -302,7 +306,7 @@ def _data(
     result: dict[str, NDArray[np.generic]] = {}
     for array in piece.findall(f"./{section}/DataArray"):
         name, columns = array.get("Name", ""), count_in(array.get("NumberOfComponents", "1"))
-        if wanted(name) and columns is not None and array.get("type") != "String":
+        if wanted(name) and columns is not None and array.get("type") in NUMBER_TYPES:
             values = arrays.read(array, count * max(columns, 3))
             if len(values) % max(count, 1) or len(values) < count:
                 raise MeshError(f"array {name[:40]!r} has {len(values)} numbers for {count} {section[:-4].lower()}s")
