@@ -16,6 +16,7 @@ import numpy as np
 from ..support.communicator import ALONE, Communicator
 from .cells import Array, CellArray
 from .hanging import near, open_sides
+from .named_sets import looked_up
 from .sorting import unique
 from .symmetry import Indices
 from .topology import Topology, classes
@@ -48,9 +49,9 @@ def first_points(
     tolerance = _tolerance_of_points(points, topology, loose, comm)
     nodes = np.flatnonzero(np.isfinite(tolerance))
     result, places = ids.copy(), points.copy()
-    keys = np.empty(0, dtype=np.int64) if keys is None else keys
-    keys = np.pad(keys, (0, len(points) - len(keys)), constant_values=-1)
-    result[nodes], places[nodes] = _lowest(points[nodes], tolerance[nodes], ids[nodes], keys[nodes], comm)
+    # Nodes that serendipity cells lack, behind the others, have no key.
+    own = np.full(len(nodes), -1) if keys is None else looked_up(keys, nodes)
+    result[nodes], places[nodes] = _lowest(points[nodes], tolerance[nodes], ids[nodes], own, comm)
     return result, places
 
 

@@ -16,7 +16,7 @@ from hpfem.shapes.arguments import as_array, reals, shown
 from ..support.communicator import Communicator, communicator
 from .aligned import vertex_ranks
 from .cells import Array, CellArray
-from .gathered import mesh_of_part, moved, record_of
+from .gathered import mesh_of_part, moved, record_of, sides_of
 from .hanging import Hanging
 from .mesh import Mesh
 from .named_sets import Sets
@@ -215,16 +215,12 @@ def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
     ]
     global_cells = np.flatnonzero(mine)
     numbers = global_cells + 1 if mesh.numbers is None else mesh.numbers[global_cells]
-    sides: dict[tuple[int, str], Indices] = {}
-    for name, pairs in mesh.entity_sets.items():
-        own = pairs[mine[pairs[:, 0]]]
-        sides[name] = np.column_stack([number[own[:, 0]], own[:, 1]])
     return _Piece(
         mesh.points[new_point >= 0],
         cells,
         [new_vertex[own] for own in old],
         {name: number[own[mine[own]]] for name, own in mesh.regions.items()},
-        sides,
+        sides_of(mesh.entity_sets, number),
         record_of(mesh, global_cells, numbers),
         global_cells,
         vertices,

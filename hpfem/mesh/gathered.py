@@ -227,28 +227,32 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
         arrays.append((shape, geometry_order, indices[by_number]))
     flat = np.concatenate([own.reshape(-1, own.shape[-1]) for own in nodes])
     points, number = np.unique(flat, axis=0, return_inverse=True)
-    ends = np.cumsum([own.shape[0] * own.shape[1] for own in nodes])
+    split = np.split(number.ravel(), np.cumsum([own.shape[0] * own.shape[1] for own in nodes]))
     cells = [
-        CellArray(shape, order_, number.ravel()[end - own.shape[0] * own.shape[1] : end].reshape(own.shape[:2]), at)
-        for (shape, order_, at), own, end in zip(arrays, nodes, ends, strict=True)
+        CellArray(shape, order_, rows.reshape(own.shape[:2]), at)
+        for (shape, order_, at), own, rows in zip(arrays, nodes, split, strict=False)
     ]
     regions = {
         name: np.sort(place[np.concatenate([own["regions"][name] + s for own, s in zip(given, starts, strict=False)])])
         for name in given[0]["regions"]
     }
-    sides: dict[tuple[int, str], Indices] = {}
-    for name in given[0]["sides"]:
-        rows = np.concatenate(
-            [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
-        )
-        sides[name] = np.column_stack([place[rows[:, 0]], rows[:, 1]])
+    sides = {
+        name: np.concatenate([own["sides"][name] + [[s, 0]] for own, s in zip(given, starts, strict=False)])
+        for name in given[0]["sides"]
+    }
     ids, vertex = np.unique(np.concatenate([own.ravel() for own in vertices]), return_inverse=True)
     ends = np.cumsum([own.size for own in vertices])
     vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex.ravel(), ends), vertices, strict=False)]
     parts = [own["record"]["cell_data"] for own in given]
     data = {name: np.concatenate([own[name] for own in parts])[order] for name in parts[0]}
     record = {**given[0]["record"], "numbers": frozen(file), "cell_data": data}
-    return Cells(points, cells, vertices, ids, numbers[order], regions, sides, record)
+    return Cells(points, cells, vertices, ids, numbers[order], regions, sides_of(sides, place), record)
+
+
+def sides_of(given: Sets, number: Indices) -> dict[tuple[int, str], Indices]:
+    """Named entities of the cells that have a new number, which is -1 for others; number [n_cells]."""
+    turned = {name: np.column_stack([number[own[:, 0]], own[:, 1]]) for name, own in given.items()}
+    return {name: own[own[:, 0] >= 0] for name, own in turned.items()}
 
 
 def numbers_of(mesh: Mesh) -> Indices:
@@ -269,10 +273,6 @@ def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         places.append(mesh.points[group.nodes[rows]])
         own = group.vertices[rows]
         vertices.append(own if mesh.part is None else mesh.part.vertices[own])
-    sides = {}
-    for name, own in mesh.entity_sets.items():
-        going = own[new[own[:, 0]] >= 0]
-        sides[name] = np.column_stack([new[going[:, 0]], going[:, 1]])
     numbers = numbers_of(mesh)[chosen]
     return {
         "kinds": [(group.shape, group.order) for group in mesh.cells],
@@ -281,6 +281,6 @@ def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         "vertices": vertices,
         "numbers": numbers,
         "regions": {name: new[own[new[own] >= 0]] for name, own in mesh.regions.items()},
-        "sides": sides,
+        "sides": sides_of(mesh.entity_sets, new),
         "record": record_of(mesh, chosen, numbers + 1 if mesh.numbers is None else mesh.numbers[chosen]),
     }

@@ -894,7 +894,7 @@ def _joined(
     row[loose] = len(points) + np.arange(len(loose))
     others = [own[(own >= 0).all(axis=1)] for own in (looked_up(row, rows) for rows in corners)]
     if keys is not None:
-        keys = np.append(keys, np.zeros(len(given) - len(keys), dtype=np.int64))[np.argsort(row)]
+        keys = looked_up(keys, np.argsort(row))
     first, _ = first_points(every, topology, others, np.arange(len(every)), keys)
     first[first >= len(points)] = -1
     return first[: len(points)], first[row]

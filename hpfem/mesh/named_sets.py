@@ -25,8 +25,7 @@ def looked_up(table: Indices, rows: Indices) -> Indices:
     """Look numbers up in a table; table [n]."""
     if not rows.size or (rows.min() >= 0 and rows.max() < len(table)):
         return table.take(rows)
-    inside = (rows >= 0) & (rows < len(table))
-    return np.where(inside, table[np.where(inside, rows, 0)], -1)
+    return np.append(table, -1)[np.where((rows >= 0) & (rows < len(table)), rows, -1)]
 
 
 def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indices:

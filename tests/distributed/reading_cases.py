@@ -150,11 +150,11 @@ def pieces(comm):
 def named_beside(comm):
     """Pieces with named sides, edges and points of cells in other pieces: names and warnings are those of one process.
 
-    Each has points of its own. One side and one edge are of no cell; the last piece has none.
+    Each has points of its own. One side and one edge are of no cell; one piece has cells only, and one has none.
     """
     mesh = hp.box("hex", (6, 3, 3), comm=hp.ALONE)
     ((_, _, cells),) = in_vtk(mesh)
-    owners = (3 * mesh.points[cells, 0].mean(axis=1)).astype(int)
+    owners = 2 * (mesh.points[cells, 0].mean(axis=1) > 0.5)
     sides = np.arange(len(mesh.facets))
     ends = np.stack([mesh.facets.cells[sides, 0], mesh.facets.local[sides, 0]], axis=1)
     quads = [(mesh.cells[0].corners[c][list(SHAPES["hex"].facets[f].vertices)][[0, 1, 3, 2]], c, f) for c, f in ends]
@@ -165,8 +165,9 @@ def named_beside(comm):
     with folder(comm) as place:
         if comm.rank == 0:
             for k in range(3):
-                own = [row for row, cell, _ in elements if (1, 0, 0)[owners[cell]] == k]
-                tags = np.array([0] * 18 + [tag for _, cell, tag in elements if (1, 0, 0)[owners[cell]] == k])
+                own = [row for row, cell, _ in elements if k == (1, 0, 0)[owners[cell]]]
+                tags = [tag for _, cell, tag in elements if k == (1, 0, 0)[owners[cell]]]
+                tags = np.array([0] * sum(owners == k) + tags)
                 kinds = {4: "quad", 2: "segment", 1: "point"}
                 blocks, start = [("hex", 1, cells[owners == k])], len(mesh.points)
                 for row in own:

@@ -221,9 +221,7 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
         found, where = own, points
         if join is not False:
             corners = [rows for blocks in sides.values() for rows in blocks]
-            # Nodes that serendipity cells lack have no number.
-            all_keys = None if keys is None else np.append(keys, np.zeros(len(points) - len(keys), np.int64))
-            found, where = first_points(points, numbered(arrays, len(points))[0], corners, own, all_keys, comm)
+            found, where = first_points(points, numbered(arrays, len(points))[0], corners, own, keys, comm)
             n_joined = int(comm.sum(np.count_nonzero(found[used] != own[used])))
             if n_joined and comm.rank == 0:
                 warn(f"{path}: {n_joined} {JOINED}")

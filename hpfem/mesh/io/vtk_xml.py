@@ -203,8 +203,8 @@ def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
 def _read(data: bytes) -> MeshFile:
     root, arrays, before_2_1 = _opened(data)
     points, blocks, ids, n_points, n_cells = [], [], [], 0, 0
-    data = root.findall("./UnstructuredGrid/Piece/CellData/*")
-    left = sorted({shown(array.get("Name", "")) for array in data if array.get("type") not in NUMBER_TYPES})
+    of_cells = root.findall("./UnstructuredGrid/Piece/CellData/*")
+    left = sorted({shown(array.get("Name", "")) for array in of_cells if array.get("type") not in NUMBER_TYPES})
     warnings = [f"cell data that are no numbers are left out: {', '.join(left)}"] if left else []
     for piece in root.findall("./UnstructuredGrid/Piece"):
         own = _points(piece, arrays)
