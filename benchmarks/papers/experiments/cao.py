@@ -257,7 +257,7 @@ EXPERIMENTS.add(
             "iterations and error of Table 6 (48 to 75, 1.4E-08 to 4.4E-08)": "tolerance, right-hand side and sizes are"
             " not printed; ours are to 1e-8 of a random right-hand side",
             "share of axhelm alone": "that of the product with the assembled operator is given; see cao-nekbone-2, and"
-            " benchmarks/nekbone_parts.py, which measures an iteration kernel by kernel",
+            " benchmarks/CUDA.md for an iteration kernel by kernel",
         },
     ),
 )
