@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from types import MappingProxyType
 from typing import Any
-from warnings import warn
+from warnings import catch_warnings, warn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -791,7 +791,7 @@ class Mesh(Immutable, Printed):
 def fitting_order(made: Callable[[str], Mesh], given: str = "") -> str | None:
     """Find another order of the nodes in which a mesh is usable."""
     for other in ORDERINGS:
-        with suppress(HpfemError):
+        with suppress(HpfemError), catch_warnings(action="ignore", category=HpfemWarning):
             if other != given and made(other):
                 return other
     return None

@@ -240,6 +240,21 @@ def test_points_and_edges_with_points_of_their_own_keep_their_names(tmp_path):
     assert found.n_stray == 0 and (len(found.edge_sets["e"]), len(found.point_sets["p"])) == (1, 2)
 
 
+def test_cells_of_several_points_or_lines_keep_their_names():
+    """Two hexes, a line through three points, and three points."""
+    connectivity = np.concatenate([np.arange(16), [0, 1, 5], [4, 6, 7]])
+    offsets, types = np.array([0, 8, 16, 19, 22]), np.array([12, 12, 4, 2])
+    data = {"material": np.array([[1], [1], [5], [6]])}
+    found = cell_blocks(connectivity, offsets, types, data, before_2_1=False)
+    assert [own.shape.name for own in found] == ["hex", "segment", "point"]
+    assert [own.nodes.tolist() for own in found[1:]] == [[[0, 1], [1, 5]], [[4], [6], [7]]]
+    assert [{name: len(own) for name, own in each.sets.items()} for each in found] == [{"1": 2}, {"5": 2}, {"6": 3}]
+    assert [own.indices.tolist() for own in found[1:]] == [[3, 3], [4, 4, 4]]
+    data["vtkGhostType"] = np.array([[0], [0], [1], [1]])
+    found = cell_blocks(connectivity, offsets, types, data, before_2_1=False)
+    assert [len(own) for own in found] == [2, 0, 0]
+
+
 def test_a_missing_corner_keeps_no_other_side_apart():
     points = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0], [1, 0.0]])
     sides = {"a": [[[4, 5], [4, 99]]]}
@@ -269,6 +284,14 @@ def test_cells_with_a_number_of_their_own_are_grouped_at_once():
     (found,) = cell_blocks(np.arange(3 * n), np.arange(0, 3 * n + 1, 3), np.full(n, 5), data, before_2_1=False)
     assert time.process_time() - began < 1
     assert len(found.sets) == n and found.sets["0"].tolist() == [n - 1]
+
+
+def test_a_refused_order_of_nodes_does_not_tell_of_joined_points(tmp_path, recwarn):
+    points, ((_, _, nodes),) = taken_apart(hp.box("hex", (2, 1, 1)))
+    write_vtk(tmp_path / "tensor.vtu", points, [("hex", 1, nodes[:, [0, 4, 3, 7, 1, 5, 2, 6]])])
+    with pytest.raises(hp.MeshError, match="it is fine if its nodes are in the order 'tensor'"):
+        hp.read_mesh(tmp_path / "tensor.vtu")
+    assert not recwarn.list
 
 
 def test_cells_that_cannot_be_joined_are_refused(tmp_path):

@@ -7,6 +7,7 @@ version 2 and Lagrange cells in legacy files; hence readers of our own.
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
@@ -31,7 +32,8 @@ _FIXED = {
 _LAGRANGE = {number: name for name, number in LAGRANGE_TYPES.items()} | {74: "pyramid"}
 # Linear cells whose corners come in our tensor order.
 _TENSOR_ORDER = {8: "quad", 11: "hex"}
-_NO_SIDES = {0, 2, 4}  # empty, several points, several lines: never a cell or a side of one
+# Several points, several lines: the type of one, and its dimension.
+_EMPTY, _SEVERAL = 0, {2: (1, 0), 4: (3, 1)}
 _REFUSED = {
     6: "triangle strip",
     7: "polygon",
@@ -89,12 +91,16 @@ def cell_blocks(
     blocks = []
     for start, stop in zip([0, *breaks], [*breaks, len(types)], strict=True):
         kind, size = int(types[start]), int(sizes[start])
-        if kind in _NO_SIDES:
+        if kind == _EMPTY or (kind in _SEVERAL and size <= _SEVERAL[kind][1]):
             continue
         nodes = connectivity[offsets[start] : offsets[stop]].reshape(stop - start, size)
-        shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
         rows = np.flatnonzero(seen[start:stop])
         nodes, at = (nodes, slice(start, stop)) if len(rows) == len(nodes) else (nodes[rows], start + rows)
+        if kind in _SEVERAL:
+            kind, dim = _SEVERAL[kind]
+            nodes = sliding_window_view(nodes, dim + 1, axis=1).reshape(-1, dim + 1)
+            at, size = np.repeat(start + rows, size - dim), dim + 1
+        shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
         sets = {str(tag): members for tag, members in grouped(tags[at]).items()}
         values = {name: array[at] for name, array in data.items()}
         blocks.append(canonical(shape, order, reference, nodes, numbers[at], sets, values))
