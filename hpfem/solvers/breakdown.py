@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..backends.vectors import VectorSpace
 from ..errors import SolverError
 from ..support.log import warn
 
 # A true residual up to this many times the rounding error of A x is attributed to rounding: measured up to 8.
 ROUNDING = 20
+
+
+def mixed_signs(vectors: VectorSpace, x: Any) -> Any:
+    """A vector with other signs of half of its entries, the same every time: its product shows rounding; x [n]."""
+    xp, some = vectors.xp, np.frombuffer(np.random.default_rng(0).bytes(len(x) // 8 + 1), np.uint8)
+    return vectors.agreed(x * (1 - 2 * xp.unpackbits(xp.asarray(some))[: len(x)].astype(x.dtype)))
 
 
 class OutOfIterations(SolverError):

@@ -31,7 +31,7 @@ from ..errors import SolverError
 from ..memory import HOST
 from ..mesh.sorting import unique
 from ..support.log import warn
-from .breakdown import ROUNDING, bad_operator
+from .breakdown import ROUNDING, bad_operator, mixed_signs
 from .norms import load
 
 Array = NDArray[np.float64]
@@ -198,8 +198,7 @@ def check_solvable(
         return _sums(c0, image.reshape(n, -1) ** 2).sum(axis=0)
 
     host = c0.vectors_on(HOST)
-    mixed = host.agreed(np.copysign(one.ravel(), host.random_pair(one.size, np.float64)[0]))
-    lost = (ROUNDING * np.finfo(A.dtype).eps) ** 2 * sizes(mixed)
+    lost = (ROUNDING * np.finfo(A.dtype).eps) ** 2 * sizes(mixed_signs(host, one.ravel()))
     unseen = ~held & [sizes(own[:, None] * one) <= lost for own in np.eye(n)]
     if not unseen.any():
         return

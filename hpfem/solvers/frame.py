@@ -27,7 +27,7 @@ from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..support.progress import progress
 from .arguments import Doubted, Iteration, checked_functions, checked_limits, checked_vector, name_of_preconditioner
-from .breakdown import ROUNDING, limited_by_rounding, not_symmetric, untrue_residual
+from .breakdown import ROUNDING, limited_by_rounding, mixed_signs, not_symmetric, untrue_residual
 from .constants import check_solvable
 from .info import SolveInfo
 from .scaling import default_tolerance, unscaled
@@ -108,7 +108,7 @@ def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
     [n].
     """
     # Random: alternating signs would leave out the couplings of unknowns whose numbers differ by 2.
-    mixed = vectors.agreed(vectors.xp.copysign(x, vectors.random_pair(len(x), x.dtype)[0]))
+    mixed = mixed_signs(vectors, x)
     return float(np.finfo(x.dtype).eps) * vectors.norm(A(mixed))
 
 
