@@ -27,7 +27,7 @@ from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..support.progress import progress
 from .arguments import Doubted, Iteration, checked_functions, checked_limits, checked_vector, name_of_preconditioner
-from .breakdown import ROUNDING, limited_by_rounding, mixed_signs, not_symmetric, untrue_residual
+from .breakdown import ROUNDING, OutOfIterations, limited_by_rounding, mixed_signs, not_symmetric, untrue_residual
 from .constants import check_solvable
 from .info import SolveInfo
 from .scaling import default_tolerance, unscaled
@@ -197,7 +197,9 @@ def iterated(
             residual = vectors.norm(r) / scale
             if residual <= wanted:
                 break
-            if operator is not None:
+            # A few iterations that the user has asked for end without a solution, and that is no sign.
+            few = isinstance(failure, OutOfIterations) and max_iterations is not None and residual < 1e3
+            if operator is not None and not few:
                 check_solvable(operator, b, vectors, wanted, name, failure)
             lost = rounding(vectors, A, x) / scale
             # After a breakdown, or far from a solution, x and its rounding errors may be arbitrarily large.

@@ -234,7 +234,7 @@ def regional(value: Any, mesh: Mesh, *numbers: tuple[int, ...]) -> Any:
             if size in counts and value.shape[1:] == tuple(rest) and (fits or len(value) == size):
                 raise ArgumentError(
                     f"an array of shape {value.shape} may be the same in all cells, or a value for each, as a process"
-                    f" has {size} cells: give a list for the first, an entry of mesh.cell_data for the second"
+                    f" has {size} cells: give a list for the first, space.evaluate(array) for the second"
                 )
         if not fits and not numbers:
             raise ArgumentError(f"an array of shape {value.shape} has no value for each of {mesh.n_cells} cells")

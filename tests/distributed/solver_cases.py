@@ -352,7 +352,9 @@ def lower_sets(comm):
     given = {"preconditioner": "jacobi", "bar": False}
     for own in (mesh, part, again):
         space, k = hp.Space(own, 2, backend="numpy"), own.cell_data["k"]
-        one = hp.Problem(space, 0.0, {"xmin": 0.0}, {"middle": 3.0, "ends": 1.0}, diffusivity=1 + k, **given)
+        one = hp.Problem(
+            space, 0.0, {"xmin": 0.0}, {"middle": 3.0, "ends": 1.0}, diffusivity=space.evaluate(1 + k), **given
+        )
         line = {"line": lambda x, *y: x, "ends": 2.0}
         two = hp.Problem(space, 1.0, line, c0=one.c0, diffusivity=own.cell_data["t"], **given)
         assert own.comm.sum(float((two.conditions.constrained & two.c0.owned).sum())) == 5
