@@ -339,7 +339,7 @@ def pulse(x, y):
         ({"diffusivity": -1.0}, "^diffusivity must be > 0, got -1$"),
         ({"diffusivity": pulse, "lam": 0.0}, r"diffusivity must be > 0 everywhere, it is 0 at \(.*\) in element \d+"),
         ({"f": lambda x, y: [x, y]}, "f has 2 components, one is wanted"),
-        ({"f": np.arange(4.0)}, "function"),
+        ({"f": np.arange(5.0)}, "give a finite number, a function or a field"),
         ({"tol": "a"}, "tolerance of Helmholtz must be a finite number > 0 and < 1, got 'a'"),
         ({"max_iterations": -5}, "iterations of Helmholtz must be an integer >= 0, got -5"),
         ({"preconditioner": None}, "unknown preconditioner None; valid: auto, none, jacobi, multigrid"),
