@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -129,12 +130,18 @@ def canonical(
     Elements
     """
     if shape is not POINT:
-        ours = equispaced_nodes(shape, order)
-        if order == 2 and len(file_nodes) < len(ours):
-            ours = ours[serendipity_positions(shape)]
-        columns = permutation(file_nodes, ours, order)
+        columns = _columns(shape, order, np.ascontiguousarray(file_nodes, np.float64).tobytes())
         return Elements(shape, order, nodes[:, columns], numbers, sets, data or {}, columns)
     return Elements(shape, order, nodes, numbers, sets, data or {})
+
+
+@cache
+def _columns(shape: Shape, order: int, file_nodes: bytes) -> Indices:
+    """Where our nodes stand in the file's order; files may have a block for every few elements."""
+    ours, theirs = equispaced_nodes(shape, order), np.frombuffer(file_nodes).reshape(-1, shape.dim)
+    if order == 2 and len(theirs) < len(ours):
+        ours = ours[serendipity_positions(shape)]
+    return permutation(theirs, ours, order)
 
 
 def shape_named(name: str) -> Shape:
