@@ -1,4 +1,5 @@
-# `make demo` shows what hpfem does, `make test` runs everything that CI runs. Both need Python >= 3.11 and nothing else;
+# `make demo` shows what hpfem does, `make test` runs what CI runs, and
+# `make test-all` everything. All need Python >= 3.11 and nothing else;
 # the README says how much they download.
 PYTHON ?= python3
 VENV   := .venv
@@ -6,7 +7,7 @@ BIN    := $(VENV)/bin
 OUT    := demo-output
 JOBS   ?= $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
 
-.PHONY: demo test lint types docs package tutorial clean
+.PHONY: demo test test-all lint types docs package tutorial clean
 
 # One thread, so that throughput is that of a core.
 demo: export OMP_NUM_THREADS = 1
@@ -15,8 +16,14 @@ demo: $(VENV)/installed
 
 # One thread per process: the tests run in JOBS processes. They start many more, which read bytecode instead of making it
 # again, also where the environment says that Python writes none.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+
 test: $(VENV)/installed-test lint types
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+	$(PYTEST) -n $(JOBS) --durations=20
+
+# With the tests marked long, and all cases of those of which `make test` runs some (tests/covering.py, tests/long.txt).
+test-all: $(VENV)/installed-test lint types
+	$(PYTEST) -n $(JOBS) --durations=20 -m ""
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -30,10 +37,11 @@ docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/build/html
 	@echo "$(CURDIR)/docs/build/html/index.html"
 
-# The wheel in a fresh environment, outside the checkout: all tests, or the pages that newcomers follow.
+# The wheel: what it holds, and the tests in a fresh environment, outside the checkout; or the pages that newcomers follow.
 package: export OMP_NUM_THREADS = 1
 package: export OPENBLAS_NUM_THREADS = 1
-package:
+package: $(VENV)/installed-test
+	$(PYTEST) -m "" tests/test_package.py
 	$(PYTHON) tests/installed.py tests
 
 tutorial: export OMP_NUM_THREADS = 1

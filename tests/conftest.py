@@ -10,6 +10,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.covering import left_out
+
 CACHE = "HPFEM_CACHE_DIR"
 # Protecting pages of memory takes POSIX.
 collect_ignore = [] if os.name == "posix" else ["backends/test_guarded.py"]
@@ -114,12 +116,15 @@ def pytest_report_header():
     return f"hpfem from {Path(hpfem.__file__).parent}"
 
 
-def pytest_collection_modifyitems(items):
-    """Skip the tests marked `cuda` on a machine without a GPU."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests marked `cuda` on a machine without a GPU; mark what only `make test-all` runs as long."""
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if marked and not has_gpu():
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with CuPy"))
+        config.hook.pytest_deselected(items=marked)
+        items[:] = [item for item in items if not item.get_closest_marker("cuda")]
+    for item in left_out(items):
+        item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)

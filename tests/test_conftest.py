@@ -1,8 +1,15 @@
-"""Which skips `tests/conftest.py` lets pass."""
+"""Which skips `tests/conftest.py` lets pass, and which tests it leaves to `make test-all`."""
 
+import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+
+from tests.conftest import has_gpu
+from tests.covering import covering, listed, pairs
+
+ROOT = Path(__file__).resolve().parent.parent
 
 MODULE = """
 import pytest
@@ -29,16 +36,18 @@ def test_fails():
 def report(folder, **modules):
     """What pytest says about test modules under the project's conftest."""
     (folder / "conftest.py").write_text(Path(__file__).with_name("conftest.py").read_text())
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = cuda: needs a GPU\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n cuda: needs a GPU\n long: by test-all\n")
     for name, source in modules.items():
         (folder / f"test_{name}.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run(command, cwd=folder, env=paths, capture_output=True, text=True, check=False).stdout
 
 
 def test_an_unexpected_skip_is_a_failure(tmp_path):
     text = report(tmp_path, cases=MODULE)
-    assert "1 failed, 2 skipped, 1 xfailed, 1 error" in text, text
+    left = "2 skipped" if has_gpu() else "1 skipped, 1 deselected"
+    assert f"1 failed, {left}, 1 xfailed, 1 error" in text, text
     assert "ERROR test_cases.py::test_skipped - unexpected skip: some reason" in text
     assert "FAILED test_cases.py::test_skips - unexpected skip: some reason" in text
 
@@ -51,3 +60,18 @@ def test_an_unexpectedly_skipped_module_is_a_failure(tmp_path):
 def test_a_module_without_shared_is_skipped(tmp_path):
     text = report(tmp_path, away="import pytest\npytest.skip('../shared', allow_module_level=True)\n")
     assert "1 skipped" in text, text
+
+
+def test_a_covering_has_all_pairs_and_is_small():
+    names = ("shape", "order", "kind")
+    cases = [dict(zip(names, values, strict=True)) for values in product(range(6), range(8), range(3))]
+    chosen = covering(cases, [str(case) for case in cases])
+    assert set().union(*(pairs(cases[position]) for position in chosen)) == set().union(*map(pairs, cases))
+    assert 48 <= len(chosen) < 60
+
+
+def test_what_is_listed_as_long_is_there():
+    for line in listed():
+        path, _, rest = line.partition("::")
+        name = rest.rpartition("::")[2].partition("[")[0]
+        assert f"def {name}" in (ROOT / path).read_text(encoding="utf-8"), line
