@@ -92,6 +92,7 @@ def _by_gmsh(file: str) -> tuple[bytes, list[str]]:
 
 def _blocks(file: str) -> dict[str, tuple[int, int]]:
     """Sizes of the tables of elements of an Exodus file, by name; none if it needs a package that is missing."""
+    sizes: dict[str, tuple[int, ...]] = {}
     with suppress(ModuleNotFoundError):
         if Path(file).read_bytes()[:3] == b"CDF":
             from scipy.io import netcdf_file
@@ -103,8 +104,9 @@ def _blocks(file: str) -> dict[str, tuple[int, int]]:
 
             with File(file) as data:
                 sizes = {name: own.shape for name, own in data.items()}
-        return {name: size for name, size in sizes.items() if re.fullmatch(r"connect\d+", name) and len(size) == 2}
-    return {}
+    return {
+        name: (size[0], size[1]) for name, size in sizes.items() if re.fullmatch(r"connect\d+", name) and len(size) == 2
+    }
 
 
 def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
