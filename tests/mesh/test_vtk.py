@@ -373,3 +373,16 @@ def test_cells_of_different_degrees_are_refused(tmp_path: Path) -> None:
         else:
             with pytest.raises(MeshError, match="element 1 has degrees"):
                 read_mesh(tmp_path / "x.vtu")
+
+
+@pytest.mark.parametrize("ghosts", [(), (0, 1)])
+def test_lines_and_copies_of_cells_without_data(tmp_path, ghosts):
+    """A polyline beside two quads, of which one may be marked as a copy; nothing says what groups the cells."""
+    mark = f"CELL_DATA 3\nSCALARS vtkGhostType unsigned_char\nLOOKUP_TABLE default\n0 {' '.join(map(str, ghosts))}\n"
+    (tmp_path / "x.vtk").write_text(
+        "# vtk DataFile Version 3.0\nx\nASCII\nDATASET UNSTRUCTURED_GRID\nPOINTS 6 double\n"
+        "0 0 0 1 0 0 2 0 0 0 1 0 1 1 0 2 1 0\nCELLS 3 14\n3 0 1 2\n4 0 1 4 3\n4 1 2 5 4\nCELL_TYPES 3\n4 9 9\n"
+        + (mark if ghosts else "")
+    )
+    mesh = read_mesh(tmp_path / "x.vtk")
+    assert mesh.n_cells == 2 - len(ghosts[1:]) and mesh.summary().volume == pytest.approx(mesh.n_cells)

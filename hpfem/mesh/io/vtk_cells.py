@@ -101,7 +101,7 @@ def cell_blocks(
             nodes = sliding_window_view(nodes, dim + 1, axis=1).reshape(-1, dim + 1)
             at, size = np.repeat(start + rows, size - dim), dim + 1
         shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
-        sets = {str(tag): members for tag, members in grouped(tags[at]).items()}
+        sets = {str(tag): members for tag, members in grouped(tags[at] if len(tags) else tags).items()}
         values = {name: array[at] for name, array in data.items()}
         blocks.append(canonical(shape, order, reference, nodes, numbers[at], sets, values))
     return blocks
