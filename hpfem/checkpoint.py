@@ -43,7 +43,7 @@ from .support.immutable import frozen
 from .support.optional import needed
 from .version import __version__
 
-_FORMAT = "hpfem checkpoint 2"
+_FORMAT = "hpfem checkpoint 3"
 # Options of a space and the attributes that hold them; attributes of a mesh that are numbers or texts.
 _OPTIONS = {"order": "orders", "basis": "basis", "quadrature": "quadrature", "dtype": "dtype"}
 _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic", "apart")
@@ -296,7 +296,7 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
     sets: dict[str, dict[tuple[int, str], NDArray[Any]]] = {}
     for kind in ("regions", "sides", "data"):
         members = [group[f"{kind}/{i}"] for i in range(len(group[kind]))] if kind in group else []
-        key = [(int(own.attrs.get("dim", topology.dim - 1)), str(own.attrs["name"])) for own in members]
+        key = [(int(own.attrs["dim"]), str(own.attrs["name"])) for own in members]
         sets[kind] = {key: frozen(own[()]) for key, own in zip(key, members, strict=True)}
     part = _read_part(group["part"], topology.dim, comm) if "part" in group else None
     return Mesh(
@@ -310,7 +310,7 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
         n_stray=int(group.attrs["n_stray"]),
         periodic=bool(group.attrs["periodic"]),
         part=part,
-        apart=bool(group.attrs.get("apart", False)),
+        apart=bool(group.attrs["apart"]),
         cell_data=MappingProxyType({name: own for (_, name), own in sets["data"].items()}),
         **named_entities(topology.dim, sets["sides"]),
     )
