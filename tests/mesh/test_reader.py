@@ -12,7 +12,8 @@ from hpfem.errors import MeshError
 from hpfem.mesh import gmsh_nodes, read_mesh
 from hpfem.mesh.io import formats
 from hpfem.mesh.io.formats import Format
-from hpfem.mesh.io.mesh_file import MeshFile, canonical, parsed_numbers
+from hpfem.mesh.io.mesh_file import MeshFile, canonical
+from hpfem.mesh.io.text import parsed_numbers
 from hpfem.shapes import TRI
 from tests.mesh.examples import flux
 from tests.mesh.test_msh import TEXT_22

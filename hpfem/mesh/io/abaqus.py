@@ -15,8 +15,9 @@ from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
 
 from ..symmetry import Indices
-from .mesh_file import MeshFile, as_integers, as_text, joined, sections_of, within
+from .mesh_file import MeshFile, joined
 from .numbered import numbered_mesh, numbers_by_line
+from .text import as_integers, as_text, sections_of, within
 
 # Names of element types by dimension; the group is the number of nodes, which lines show by themselves.
 _TYPES = {

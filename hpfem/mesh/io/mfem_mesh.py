@@ -19,20 +19,8 @@ from ..cells import Array
 from ..node_order import FILE_VERTICES, gmsh_nodes
 from ..sorting import TupleIndex
 from ..symmetry import Indices
-from .mesh_file import (
-    Elements,
-    MeshFile,
-    as_integers,
-    as_text,
-    canonical,
-    count_in,
-    counted_rows,
-    parsed_numbers,
-    sections_by_keyword,
-    shape_named,
-    tagged,
-    within,
-)
+from .mesh_file import Elements, MeshFile, canonical, shape_named, tagged
+from .text import as_integers, as_text, count_in, counted_rows, parsed_numbers, sections_by_keyword, within
 
 _GEOMETRIES = ("point", "segment", "tri", "quad", "tet", "hex", "prism", "pyramid")
 # Edges and faces of cells, in corners of the file's order.

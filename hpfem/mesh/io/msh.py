@@ -29,19 +29,8 @@ from ..cells import Array
 from ..node_order import gmsh_nodes, serendipity_nodes
 from ..sorting import unique
 from ..symmetry import Indices
-from .mesh_file import (
-    Elements,
-    ForLibrary,
-    MeshFile,
-    as_integers,
-    canonical,
-    count_in,
-    joined,
-    parsed_numbers,
-    positions,
-    shape_named,
-    tagged,
-)
+from .mesh_file import Elements, ForLibrary, MeshFile, canonical, joined, positions, shape_named, tagged
+from .text import as_integers, count_in, parsed_numbers
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
 _TYPES_BY_ORDER = {

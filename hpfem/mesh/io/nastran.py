@@ -17,8 +17,9 @@ from hpfem.shapes.arguments import shown
 
 from ..cells import Array
 from ..symmetry import Indices
-from .mesh_file import MeshFile, as_integers, grouped, joined
+from .mesh_file import MeshFile, grouped, joined
 from .numbered import numbered_mesh
+from .text import as_integers
 
 # Dimension and possible numbers of nodes of element cards.
 _CELLS = {

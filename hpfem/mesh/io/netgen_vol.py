@@ -13,20 +13,8 @@ from hpfem.errors import MeshError
 from ..cells import Array
 from ..named_sets import looked_up
 from ..node_order import gmsh_nodes, serendipity_nodes
-from .mesh_file import (
-    KINDS,
-    Elements,
-    MeshFile,
-    as_integers,
-    canonical,
-    count_in,
-    counted_rows,
-    parsed_numbers,
-    sections_by_keyword,
-    shape_named,
-    tagged,
-    within,
-)
+from .mesh_file import KINDS, Elements, MeshFile, canonical, shape_named, tagged
+from .text import as_integers, count_in, counted_rows, parsed_numbers, sections_by_keyword, within
 
 _NOT_HERE = (9, 15)  # numbers of nodes that its cells do not have
 # Sections of elements: their dimension, columns of the tag and of the first node, number of columns of an element

@@ -13,7 +13,8 @@ from hpfem.shapes.arguments import shown
 from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import KINDS, Elements, MeshFile, canonical, joined, parsed_numbers, positions, shape_named
+from .mesh_file import KINDS, Elements, MeshFile, canonical, joined, positions, shape_named
+from .text import parsed_numbers
 
 _INCOMPLETE = (8, 13, 15, 20)
 # Corners of the sides S1, S2, ... of Abaqus's elements, in the files' order of corners.

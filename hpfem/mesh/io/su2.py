@@ -13,8 +13,9 @@ from hpfem.errors import MeshError
 
 from ..cells import Array
 from ..symmetry import Indices
-from .mesh_file import Elements, MeshFile, as_integers, count_in, sections_of, within
+from .mesh_file import Elements, MeshFile
 from .numbered import numbers_by_line
+from .text import as_integers, count_in, sections_of, within
 from .vtk_cells import cell_blocks
 
 # Number of nodes by VTK's type; -1 for other types.

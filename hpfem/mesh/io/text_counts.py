@@ -12,7 +12,7 @@ from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
 
 from ...support.files import read_file
-from .mesh_file import as_text
+from .text import as_text
 
 _START = rb"\A(?:\s*(?:OFF|#[^\n]*\n))*\s*"
 _DOLFIN = rb"<(?:interval|triangle|quadrilateral|tetrahedron|hexahedron)\s"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from hpfem.errors import MeshError
 
 from ..symmetry import Indices
-from .mesh_file import ForLibrary, MeshFile, as_integers, count_in, parsed_numbers
+from .mesh_file import ForLibrary, MeshFile
+from .text import as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, cell_blocks
 
 # By lower-case name; binary data are big-endian.

@@ -22,7 +22,8 @@ from hpfem.shapes.arguments import shown
 
 from ...support.machine import available_memory
 from ..symmetry import Indices
-from .mesh_file import ForLibrary, MeshFile, as_integers, count_in, parsed_numbers
+from .mesh_file import ForLibrary, MeshFile
+from .text import as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, cell_blocks
 
 # Bytes of XML that are read at a time until the first element begins.
