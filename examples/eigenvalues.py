@@ -31,7 +31,7 @@ def on_free(operator, c0, free):
     def apply(x):
         full = np.zeros(free.size)
         full[free] = x.ravel()
-        return c0.collected(operator(c0.own(full)))[free]
+        return c0.allgather(operator(c0.local(full)))[free]
 
     n = int(free.sum())
     return LinearOperator((n, n), matvec=apply, dtype=float)
@@ -63,7 +63,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     def inverse(b):
         return K.vectors.to_host(hp.cg(K, K.vectors.from_host(b), on_device, tol=1e-12, bar=False)[0])
 
-    free = c0.collected(bc.free)
+    free = c0.allgather(bc.free)
     space.comm.print(f"{int(free.sum()):,} free unknowns, preconditioner {used}")
     stiffness, mass = on_free(K.matvec, c0, free), on_free(M.matvec, c0, free)
     if method == "lobpcg":
@@ -87,7 +87,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     if output is not None:
         full = np.zeros((count, free.size))
         full[:, free] = vectors.T
-        write_vtu(output, {f"mode_{k}": c0.scatter(row) for k, row in enumerate(c0.own(full))})
+        write_vtu(output, {f"mode_{k}": c0.scatter(row) for k, row in enumerate(c0.local(full))})
         print("written", output)
     return {"values": values / np.pi**2, "errors": errors}
 

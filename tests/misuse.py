@@ -325,8 +325,8 @@ class World:
             Call("C0Space.scatter", c0.scatter, {"vector": self.b, "out": None}),
             Call("C0Space.gather", c0.gather, {"field": self.dual}),
             Call("C0Space.average", c0.average, {"field": u}),
-            Call("C0Space.collected", c0.collected, {"vector": self.b}),
-            Call("C0Space.own", c0.own, {"vector": self.b}),
+            Call("C0Space.allgather", c0.allgather, {"vector": self.b}),
+            Call("C0Space.local", c0.local, {"vector": self.b}),
         ]
 
     def _operators(self) -> list[Call]:

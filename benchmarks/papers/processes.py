@@ -114,7 +114,7 @@ def measured(given: Mapping[str, Any]) -> dict[str, Any]:
     [series] = [one for one in EXPERIMENTS[experiment].series if one.name == name]
     built = series.block(given["case"], given["backend"]).build("auto", "auto", 0)
     A, kernel = built.A, built.choice.kernel
-    if A.device.name != HOST.name and len(set(comm.all(A.device.name))) < comm.size:
+    if A.device.name != HOST.name and len(set(comm.allgather(A.device.name))) < comm.size:
         raise NotSuitable(f"{comm.size} processes need as many GPUs")
     b = A.apply(A.vectors.from_host(np.ones(A.shape[0])), A.device)
 

@@ -175,7 +175,7 @@ class BoundaryConditions(Printed):
             for name, pairs, g in sources:
                 self._add_source(name, pairs, g)
         self.load = c0.vectors_on(HOST).summed(self.load)
-        self.positive = comm.each(self.positive)
+        self.positive = comm.all(self.positive)
 
     def __repr__(self) -> str:
         size, given = self.constrained.size, int(self.constrained.sum())
@@ -304,7 +304,7 @@ class BoundaryConditions(Printed):
         named = self._named(dirichlet, "dirichlet", self._taken)
         given = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in named.items()}
         constrained, values = self._dirichlet(given)
-        if not self.c0.space.comm.each(np.array_equal(constrained, self.constrained)):
+        if not self.c0.space.comm.all(np.array_equal(constrained, self.constrained)):
             raise ArgumentError("dirichlet names other boundaries than the problem; make another problem")
         return values
 
@@ -329,7 +329,7 @@ class BoundaryConditions(Printed):
         mesh = self.c0.space.mesh
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
         comm, given = mesh.comm, np.isin(own, self.dirichlet_facets).all()
-        if not comm.each(bool(given)) or not comm.any(len(own) > 0):
+        if not comm.all(bool(given)) or not comm.any(len(own) > 0):
             raise ArgumentError(f"boundary {name!r} has Dirichlet values on a part of it only, or none")
         numbering = self.c0.numbering
 
@@ -428,7 +428,7 @@ class BoundaryConditions(Printed):
             constrained, values = self._interpolated(own, 1)
             found.append((constrained, values[0]))
         masks = np.stack([constrained for constrained, _ in found])
-        alike = self.c0.space.comm.each(bool((masks == masks[:1]).all()))
+        alike = self.c0.space.comm.all(bool((masks == masks[:1]).all()))
         return masks[0] if alike else masks, np.stack([values for _, values in found])
 
     def _interpolated(self, fixed: Named, components: int) -> tuple[Mask, Array]:

@@ -141,14 +141,14 @@ class C0Space(Immutable):
         Returns
         -------
         ndarray of int, [size]
-            Their places in what `collected` makes.
+            Their places in what `allgather` makes.
         """
         owned, comm = self.owned, self.space.comm
-        first = sum(comm.all(int(owned.sum()))[: comm.rank])
+        first = sum(comm.allgather(int(owned.sum()))[: comm.rank])
         numbers = np.where(owned, first + np.cumsum(owned) - 1.0, 0.0)
         return self.vectors_on(HOST).agreed(numbers).astype(np.int64)
 
-    def collected(self, vector: NDArray[Any]) -> NDArray[Any]:
+    def allgather(self, vector: NDArray[Any]) -> NDArray[Any]:
         """Vector of the unknowns of all processes, for methods that run in one process only; collective.
 
         Parameters
@@ -169,15 +169,15 @@ class C0Space(Immutable):
         own = self._sized(vector, self.size)
         if self.space.comm.size == 1:
             return own
-        return np.concatenate(self.space.comm.all(own[..., self.owned]), axis=-1)
+        return np.concatenate(self.space.comm.allgather(own[..., self.owned]), axis=-1)
 
-    def own(self, vector: NDArray[Any]) -> NDArray[Any]:
+    def local(self, vector: NDArray[Any]) -> NDArray[Any]:
         """Part of a vector of all unknowns that belongs to this process; collective when first called.
 
         Parameters
         ----------
         vector : ndarray, [..., whole_size]
-            As `collected` makes it.
+            As `allgather` makes it.
 
         Returns
         -------

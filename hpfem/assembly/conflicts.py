@@ -42,7 +42,7 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
             at = np.unravel_index(int(np.argmax(apart)), apart.shape)
             worst, where = float(apart[at]), ", ".join(f"{c:.6g}" for c in mesh.points[place[shared[at[1]]]])
             text = f"{names[i]} and {names[j]} meet at ({where}) with the values {a[at]:.6g} and {b[at]:.6g}"
-    worst, text, count = max(mesh.comm.all((worst, text, count)))
+    worst, text, count = max(mesh.comm.allgather((worst, text, count)))
     if count and mesh.comm.rank == 0:
         others = f" ({count} such vertices, there they differ most)" if count > 1 else ""
         warn(

@@ -40,12 +40,12 @@ class Parts:
         if self.count == 1:
             return "the mesh"
         chosen = self.of_cells == number
-        inside = mesh.comm.all({name for name, cells in mesh.regions.items() if chosen[cells].any()})
+        inside = mesh.comm.allgather({name for name, cells in mesh.regions.items() if chosen[cells].any()})
         regions = [name for name in mesh.regions if name in set().union(*inside)]
         nodes = [cells.nodes[chosen[cells.indices]].ravel() for cells in mesh.cells]
         points = mesh.points[unique(np.concatenate(nodes))]
         ends = [points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)]
-        lower, upper = np.min(mesh.comm.all(np.array(ends)), axis=0)
+        lower, upper = np.min(mesh.comm.allgather(np.array(ends)), axis=0)
         middle = ", ".join(f"{x:.3g}" for x in (lower - upper) / 2)
         named = f"{', '.join(regions)}, " if regions else ""
         count = int(mesh.comm.sum(np.count_nonzero(chosen)))
@@ -78,11 +78,11 @@ def _joined(mesh: Mesh, count: int, of_vertices: Indices) -> tuple[int, Indices]
     """Number of parts of the whole mesh, and which of them each part here belongs to; collective."""
     if mesh.part is None:
         return count, np.arange(count)
-    comm, counts = mesh.comm, mesh.comm.all(count)
+    comm, counts = mesh.comm, mesh.comm.allgather(count)
     first = sum(counts[: comm.rank])
     here = {rank: first + of_vertices[ids] for rank, ids in mesh.part.shared[0].items()}
-    theirs = comm.swapped(here)
+    theirs = comm.alltoall(here)
     pairs = [np.column_stack([own, theirs[rank]]) for rank, own in here.items()]
-    links = comm.all(np.unique(np.concatenate([np.empty((0, 2), dtype=np.int64), *pairs]), axis=0))
+    links = comm.allgather(np.unique(np.concatenate([np.empty((0, 2), dtype=np.int64), *pairs]), axis=0))
     total, of_all = classes(sum(counts), np.concatenate(links))
     return total, of_all[first : first + count]

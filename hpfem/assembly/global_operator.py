@@ -186,7 +186,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     @cached_property
     def symmetric(self) -> bool:
         """Whether it is symmetric: by its form, else on random vectors (`VectorSpace.seems_symmetric`); collective."""
-        by_form = self.c0.space.comm.each(is_symmetric(self.operator.form.trace))  # tensors may differ by process
+        by_form = self.c0.space.comm.all(is_symmetric(self.operator.form.trace))  # tensors may differ by process
         return by_form or self.vectors.seems_symmetric(self.product_on(self.device), self.shape[0], self.dtype)
 
     def is_positive(self) -> bool:
@@ -199,7 +199,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             form is not linear, or it has terms of first order whose effect is unknown.
         """
         here = (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
-        return self.vectors.comm.each(here)
+        return self.vectors.comm.all(here)
 
     def elliptic_part(self) -> GlobalOperator:
         """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).

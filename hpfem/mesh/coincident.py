@@ -66,7 +66,7 @@ def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: C
     nodes = np.flatnonzero(np.isfinite(tolerance) & (vertex >= 0))
     own = ids[vertex[nodes]]
     found = _lowest(points[nodes], tolerance[nodes], own, np.zeros_like(own), comm)[0]
-    return len(unique(np.concatenate(comm.all(own[found != own]))))
+    return len(unique(np.concatenate(comm.allgather(own[found != own]))))
 
 
 def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) -> tuple[int, str]:
@@ -92,7 +92,7 @@ def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) 
     # Two processes count the same pair.
     count = comm.sum(np.where((one[same] < n) & (other[same] < n), 1.0, 0.5).sum())
     place = ", ".join(f"{c:.6g}" for c in middles[one[same[0]]]) if len(same) else ""
-    return round(float(count)), next(filter(None, comm.all(place)), "")
+    return round(float(count)), next(filter(None, comm.allgather(place)), "")
 
 
 def _rounding(points: Array) -> float:

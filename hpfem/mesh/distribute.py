@@ -195,7 +195,7 @@ class _Piece:
         """The part, once the processes have found the edges and faces that they share; collective."""
         topology = Topology(self.cells, self.vertices_of, len(self.vertices))
         shared = shared_entities(topology, self.vertices, self.shared, comm)
-        counts = tuple(comm.all(len(self.global_cells)))
+        counts = tuple(comm.allgather(len(self.global_cells)))
         part = Part(comm, self.global_cells, self.vertices, self.ranks, self.hanging, shared, counts)
         return mesh_of_part(self.points, topology.cut(part.beyond), self.regions, self.sides, part, self.record)
 

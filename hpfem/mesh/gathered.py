@@ -85,7 +85,7 @@ class Cells:
         topology = topology.cut(between)
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
-        part = Part(comm, self.numbers, vertices, ranks, hanging, shared, tuple(comm.all(len(self.numbers))))
+        part = Part(comm, self.numbers, vertices, ranks, hanging, shared, tuple(comm.allgather(len(self.numbers))))
         return mesh_of_part(self.points, topology, self.regions, self.sides, part, record)
 
 
@@ -120,9 +120,9 @@ def record_of(mesh: Mesh, chosen: Indices, numbers: Indices) -> dict[str, Any]:
 def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
     """Complete the arrays: one for every shape and order of which any process has cells; collective."""
     own = {(array.shape.name, array.order): array for array in arrays}
-    kinds = dict.fromkeys(kind for kinds in comm.all([*own]) for kind in kinds)
+    kinds = dict.fromkeys(kind for kinds in comm.allgather([*own]) for kind in kinds)
     nodes = {(array.shape.name, array.order): array.nodes.shape[1] for array in arrays}
-    known = {kind: n for others in comm.all(nodes) for kind, n in others.items()}
+    known = {kind: n for others in comm.allgather(nodes) for kind, n in others.items()}
     none = np.empty(0, dtype=np.int64)
     return [
         own[kind] if kind in own else CellArray(SHAPES[kind[0]], kind[1], none.reshape(0, known[kind]), none)
@@ -132,14 +132,14 @@ def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellAr
 
 def common_names(sets: Mapping[Any, Indices], comm: Communicator, width: int = 0) -> dict[Any, Indices]:
     """Complete the sets: one for every name that any process has; collective."""
-    names = dict.fromkeys(name for names in comm.all([*sets]) for name in names)
+    names = dict.fromkeys(name for names in comm.allgather([*sets]) for name in names)
     nothing = np.empty((0, width) if width else 0, dtype=np.int64)
     return {name: sets.get(name, nothing) for name in names}
 
 
 def _common_data(mesh: Mesh, comm: Communicator) -> dict[str, NDArray[Any]]:
     """The cell data that any process has; not a number where this one has none."""
-    shapes = comm.all({name: own.shape[1:] for name, own in mesh.cell_data.items()})
+    shapes = comm.allgather({name: own.shape[1:] for name, own in mesh.cell_data.items()})
     known = {name: shape for own in shapes for name, shape in own.items()}
     nothing = {name: np.full((mesh.n_cells, *shape), np.nan) for name, shape in known.items()}
     return {name: mesh.cell_data.get(name, nothing[name]) for name in known}
@@ -160,14 +160,14 @@ def part_of(
     kinds = common_kinds(arrays, comm)
     dims = {array.shape.dim for array in kinds}
     ends = np.concatenate([points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)])
-    extent = -np.min(comm.all(ends), axis=0).reshape(2, -1).sum(axis=0)
+    extent = -np.min(comm.allgather(ends), axis=0).reshape(2, -1).sum(axis=0)
     flat = dims == {2} and len(extent) == 3 and is_flat(extent, labels.name if comm.rank == 0 else "")
     with comm.together():
         if len(dims) != 1:
             raise labels.error("there are no cells, or cells of several dimensions")
         sets: dict[str, Any] = {"regions": regions, "boundaries": boundaries, "lower": lower, "cell_data": cell_data}
         found = mesh_of(points, kinds, labels, periodic=(), flat=flat, **sets)
-    first = sum(comm.all(found.n_cells)[: comm.rank])
+    first = sum(comm.allgather(found.n_cells)[: comm.rank])
     return _sides_once(
         Cells(
             found.points,
@@ -205,7 +205,7 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
     part = mesh.part
     assert part is not None
     comm = part.comm
-    given = comm.swapped({rank: packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
+    given = comm.alltoall({rank: packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
     return unpacked(list(given.values())).mesh(comm, part.hanging)
 
 

@@ -95,7 +95,7 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
     result = Hanging(points[point], cells, labels.cell(topology.cells, int(cells[0])) if len(cells) else "")
     if comm.size == 1:
         return result
-    parts = comm.all(result)
+    parts = comm.allgather(result)
     places, first = np.unique(np.concatenate([own.places for own in parts]), axis=0, return_index=True)
     label = next((own.label for own in parts if len(own)), "")
     return Hanging(places, np.concatenate([own.cells for own in parts])[first], label)
@@ -107,10 +107,10 @@ def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> l
     """
     low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
     margin = 0.1 * np.maximum(high - low, 0).max()
-    boxes = comm.all((low - margin, high + margin))
+    boxes = comm.allgather((low - margin, high + margin))
     inside = {rank: ((points >= a) & (points <= b)).all(axis=1) for rank, (a, b) in enumerate(boxes)}
     del inside[comm.rank]
-    found = comm.swapped({rank: [own[rows] for own in values] for rank, rows in inside.items()})
+    found = comm.alltoall({rank: [own[rows] for own in values] for rank, rows in inside.items()})
     return [np.concatenate([own, *others]) for own, *others in zip(values, *found.values(), strict=True)]
 
 

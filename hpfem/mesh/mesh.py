@@ -533,12 +533,12 @@ class Mesh(Immutable, Printed):
         if self.part is None:
             return found
         n_vertices, n_points = self.part.counts(self.points, self.topology)
-        return together(self.comm.all(replace(found, n_vertices=n_vertices, n_points=n_points)))
+        return together(self.comm.allgather(replace(found, n_vertices=n_vertices, n_points=n_points)))
 
     def _plane(self) -> str:
         """Where a mesh of 2-D cells in space is in a coordinate plane: "y = 0"; collective."""
         ends = np.array([self.points.min(axis=0, initial=np.inf), -self.points.max(axis=0, initial=-np.inf)])
-        low, high = np.min(self.comm.all(ends), axis=0) * [[1], [-1]]
+        low, high = np.min(self.comm.allgather(ends), axis=0) * [[1], [-1]]
         names = [name for d, name in enumerate("xyz"[: len(low)]) if is_flat(np.append(high - low, (high - low)[d]))]
         return f"{names[0]} = {low['xyz'.index(names[0])]:.6g}" if names and len(low) > self.dim else ""
 

@@ -78,7 +78,7 @@ class Part:
                 where = np.rint(points[at[own]] / step).astype(np.int64)
                 found[rank].append(np.column_stack([at[own], np.full(len(own), dim), place[owners[own]], where]))
         here = {rank: np.concatenate(rows) for rank, rows in found.items()}
-        theirs = self.comm.swapped({rank: rows[:, 1:] for rank, rows in here.items()})
+        theirs = self.comm.alltoall({rank: rows[:, 1:] for rank, rows in here.items()})
         none = np.empty(0, dtype=np.int64)
         lower = [rank for rank in here if rank < self.comm.rank]
         vertices = unique(np.concatenate([none, *(self.shared[0][rank] for rank in lower)]))
@@ -117,7 +117,7 @@ def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -
         chosen = is_open[topology.sides.ids[position][:, number]]
         on_open[topology.vertices[position][chosen][:, list(facet.vertices)].ravel()] = True
     asked = vertices[on_open]
-    given = comm.swapped({rank: asked[asked % comm.size == rank] for rank in range(comm.size)})
+    given = comm.alltoall({rank: asked[asked % comm.size == rank] for rank in range(comm.size)})
     ids = np.concatenate(list(given.values()))
     ranks = np.repeat(list(given), [len(own) for own in given.values()])
     order = np.lexsort((ranks, ids))
@@ -128,7 +128,7 @@ def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -
         here, there = ranks[same], ranks[same + step]
         pairs += [np.column_stack([here, there, ids[same]]), np.column_stack([there, here, ids[same]])]
     known = np.concatenate(pairs)
-    told = comm.swapped({rank: known[known[:, 0] == rank, 1:] for rank in range(comm.size)})
+    told = comm.alltoall({rank: known[known[:, 0] == rank, 1:] for rank in range(comm.size)})
     found = np.concatenate(list(told.values()))
     others = {rank: np.sort(found[found[:, 0] == rank, 1]) for rank in np.unique(found[:, 0]).tolist()}
     return {rank: np.searchsorted(vertices, own) for rank, own in others.items()}
@@ -140,7 +140,7 @@ def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm:
     for dim in range(1, topology.dim):
         corners = _corners(topology, dim)
         here = {rank: _candidates(corners, own, vertices) for rank, own in shared.items()}
-        theirs = comm.swapped({rank: rows for rank, (_, rows) in here.items()})
+        theirs = comm.alltoall({rank: rows for rank, (_, rows) in here.items()})
         found = {rank: ids[_common(rows, theirs[rank])] for rank, (ids, rows) in here.items()}
         result.append({rank: ids for rank, ids in found.items() if len(ids)})
     return tuple(result)

@@ -408,7 +408,7 @@ class Operator(FieldMap):
         mesh, blocks = self.space.mesh, self.space.blocks
         found = [cell_times(*asked) for asked in self._asked()]
         tuned = [time is not None for block, (time, _) in zip(blocks, found, strict=True) if block.n_elements]
-        which = 0 if mesh.comm.each(all(tuned)) else 1
+        which = 0 if mesh.comm.all(all(tuned)) else 1
         weights = np.empty(mesh.n_cells)
         for block, times in zip(blocks, found, strict=True):
             weights[block.elements] = times[which]

@@ -111,7 +111,7 @@ class _Squares:
 
     def root(self, comm: Communicator) -> float:
         """The root of the sum over processes."""
-        return hypot(*comm.all(float(scaled(self._sum**0.5, self._k))))
+        return hypot(*comm.allgather(float(scaled(self._sum**0.5, self._k))))
 
 
 class _Cell:

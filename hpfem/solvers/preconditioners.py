@@ -47,14 +47,14 @@ class Jacobi:
 def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     """Division by the diagonal, which is made without assembling."""
     diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
-    if not A.vectors.comm.each(bool((diagonal > 0).all())):
+    if not A.vectors.comm.all(bool((diagonal > 0).all())):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
     return Jacobi((1.0 / diagonal).astype(A.dtype, copy=False), A.vectors)
 
 
 def _positive_diagonal(A: GlobalOperator) -> Any:
     diagonal, xp = A.diagonal_on_device(elliptic=True), A.vectors.xp
-    if A.vectors.comm.each(bool((diagonal > 0).all())):
+    if A.vectors.comm.all(bool((diagonal > 0).all())):
         return diagonal
     return without_zeros(xp.where(diagonal > 0, diagonal, A.diagonal_on_device()), xp)
 

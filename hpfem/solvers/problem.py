@@ -100,7 +100,7 @@ class Solution(Field):
         close = 100 * np.finfo(self.space.dtype).eps
         pairs = [(a.read(device), b.read(device)) for a, b in zip(self.data, solved.data, strict=True)]
         same = (not b.size or bool(abs(a - b).max() <= close * abs(b).max()) for a, b in pairs)
-        return self.pair.read(device) if self.space.comm.each(all(same)) else None
+        return self.pair.read(device) if self.space.comm.all(all(same)) else None
 
     def flux(self, boundary: str) -> float | Array:
         """Flux of k du/dn out through a boundary, with the f, coefficients and conditions that it was solved with.
@@ -537,7 +537,7 @@ class Problem:
             found = vectors.from_host(reals(given, what), np.float64)
         wanted = self.conditions.load.shape
         fits = found.shape == wanted and bool(vectors.xp.isfinite(found).all())
-        if not self.space.comm.each(fits):
+        if not self.space.comm.all(fits):
             raise ArgumentError(
                 f"{what} is {shown(given)} of shape {found.shape}; give a finite vector of"
                 f" {' x '.join(map(str, wanted))} unknowns"

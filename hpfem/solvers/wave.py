@@ -294,7 +294,7 @@ def point_source(c0: C0Space, point: Any) -> Array:
     """
     space = instance(c0, C0Space, "c0").space
     block, element, xi = space.locator.find(reals(point, "a point")[None])
-    found = space.comm.all(bool(block[0] >= 0))
+    found = space.comm.allgather(bool(block[0] >= 0))
     if not any(found):
         raise ArgumentError(f"the point {shown(point)} is in no cell of the mesh")
     load = space.zeros("dual")

@@ -154,16 +154,16 @@ class Locator:
             x = self._checked(points)
         lower, upper = self._tree.bounds()
         asked = {}
-        for rank, (low, high) in enumerate(comm.all((lower, upper))):
+        for rank, (low, high) in enumerate(comm.allgather((lower, upper))):
             near = np.flatnonzero(((x >= low) & (x <= high)).all(axis=1))
             if len(near):
                 asked[rank] = near
-        others = comm.swapped({rank: x[near] for rank, near in asked.items()})
+        others = comm.alltoall({rank: x[near] for rank, near in asked.items()})
         with comm.together():
             answers = {rank: self._evaluated(arrays, own) for rank, own in others.items()}
         found = np.full((len(arrays[0]) + 1, len(x)), np.nan)
         found[-1] = np.inf
-        for rank, values in sorted(comm.swapped(answers).items()):
+        for rank, values in sorted(comm.alltoall(answers).items()):
             near = asked[rank]
             found[:, near] = np.where(values[-1] < found[-1, near], values, found[:, near])
         return found[:-1]

@@ -4,7 +4,7 @@ All processes run the same script. A collective function is called by all of the
 each other is in `waiting`, how they end in `ending`.
 
 Decisions that change the sequence of calls rest on facts that all processes have, also those without cells, facets,
-regions or shapes (`any`, `each`); an error on one process is raised on all (`together`). Otherwise processes would wait
+regions or shapes (`any`, `all`); an error on one process is raised on all (`together`). Otherwise processes would wait
 for ever.
 """
 
@@ -66,7 +66,7 @@ class Communicator:
         self._meetings: Meetings = meetings(mpi)
         self.rank, self.size = (0, 1) if mpi is None else (int(mpi.rank), int(mpi.size))
         self.host = gethostname()
-        self.local_rank = self.all(self.host)[: self.rank].count(self.host)
+        self.local_rank = self.allgather(self.host)[: self.rank].count(self.host)
 
     def __repr__(self) -> str:
         return f"Communicator({self.rank} of {self.size})"
@@ -98,8 +98,8 @@ class Communicator:
         if self.rank == 0:
             print(*values, flush=self.size > 1)
 
-    def all(self, value: T) -> list[T]:
-        """Gather the values of all processes on every process (allgather); collective.
+    def allgather(self, value: T) -> list[T]:
+        """Gather the values of all processes on every process; collective.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Communicator:
         """
         if self.size == 1:
             return
-        given = self.all(repr(value))
+        given = self.allgather(repr(value))
         for rank, other in enumerate(given):
             if other != given[0]:
                 raise ArgumentError(
@@ -214,13 +214,13 @@ class Communicator:
         self._meetings.wait([(rank, mpi.Isend(made[rank], rank)) for rank in others])
         return made[0]
 
-    def swapped(self, values: Mapping[int, T]) -> dict[int, T]:
-        """Swap values with other processes; collective.
+    def alltoall(self, values: Mapping[int, T]) -> dict[int, T]:
+        """Send a value to each other process, and receive one from each; collective.
 
         Parameters
         ----------
         values : {rank: object}
-            Values for other processes.
+            A process that is left out gets nothing.
 
         Returns
         -------
@@ -289,8 +289,8 @@ class Communicator:
         """
         return condition if self.size == 1 else bool(self.sum(bool(condition)) > 0)
 
-    def each(self, condition: bool) -> bool:
-        """Whether a condition holds on every process; collective; see `any`."""
+    def all(self, condition: bool) -> bool:
+        """Tell whether a condition holds on every process; collective; see `any`."""
         return not self.any(not condition)
 
     def exchanged(self, given: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
@@ -360,7 +360,7 @@ class Communicator:
         except HpfemError as error:
             failure = error
         if self.any(failure is not None):
-            found = [error for error in self.all(failure) if error is not None]
+            found = [error for error in self.allgather(failure) if error is not None]
             raise found[0] if failure is None else failure
 
 

@@ -13,7 +13,7 @@ from tests.mesh.test_box import MIXES, PERIODIC
 
 def common(comm, values):
     """The set of all processes, which have nothing in common."""
-    found = [value for own in comm.all(list(map(tuple, values))) for value in own]
+    found = [value for own in comm.allgather(list(map(tuple, values))) for value in own]
     assert len(set(found)) == len(found)
     return set(found)
 
@@ -97,6 +97,6 @@ def memory(comm):
     for names, n in (("hex", 16), ("tet", 8), (("hex", "prism", "pyramid", "tet"), 8)):
         hp.box(names, n, comm=comm)  # fills caches
         alone = made(hp.ALONE, names, (n, n, n))
-        points, most = np.max(comm.all(made(comm, names, (n, n, n * comm.size))), axis=0)
+        points, most = np.max(comm.allgather(made(comm, names, (n, n, n * comm.size))), axis=0)
         assert points == alone[0]
         assert most < 1.3 * alone[1], (names, most, alone)

@@ -86,7 +86,7 @@ def waiting():
     if comm.rank == 0:
         comm.exchanged({1: np.zeros(1)})
     else:
-        comm.all(None)
+        comm.allgather(None)
 
 
 # Where something goes wrong: module, function, process.
@@ -109,7 +109,7 @@ def phases(name, bad):
         path = Path(world().bcast(folder))
         hp.write_vtu(path / "u.vtu", u)
         hp.save(path / "u.h5", u)
-        world().all(None)
+        world().allgather(None)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def read(comm):
         if not given:
             return
         yield given
-        comm.all(None)
+        comm.allgather(None)
         comm.print(DONE)
 
 

@@ -44,7 +44,7 @@ def partitions(comm, check, examples=8):
     @given(name, st.integers(0, 2**30), order, st.sets(ranks, min_size=1), st.booleans())
     def same(name, seed, order, ranks, curved):
         # All processes take the same examples, so that none goes on alone.
-        assert len(set(comm.all((name, seed, order, curved)))) == 1
+        assert len(set(comm.allgather((name, seed, order, curved)))) == 1
         mesh = whole(name).elevated(2).transformed(bent) if curved else whole(name)
         check(mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, seed, sorted(ranks))), order)
 
@@ -72,7 +72,7 @@ def by_cell(field, comm):
         own |= dict(zip(numbers[block.elements].tolist(), array.swapaxes(0, 1), strict=True))
     if mesh.part is None:
         return own
-    return {cell: array for part in comm.all(own) for cell, array in part.items()}
+    return {cell: array for part in comm.allgather(own) for cell, array in part.items()}
 
 
 def difference(one, other):

@@ -156,7 +156,7 @@ def generated(comm):
     for name, cells in alone.regions.items():
         assert comm.sum(len(read.regions[name])) == len(cells)
     assert comm.sum(len(read.facets.boundary)) == len(alone.facets.boundary)
-    work = comm.all(hp.Space(read, 4).n_dofs)
+    work = comm.allgather(hp.Space(read, 4).n_dofs)
     assert max(work) <= 1.1 * np.mean(work)
 
 
@@ -165,7 +165,7 @@ def summaries(comm):
     for name in ("meshes/cube_mixed.msh", "meshes/curved_mixed.msh"):
         alone, part = (hp.read_mesh(name, comm=own) for own in (hp.ALONE, comm))
         one, other = alone.summary(), part.summary()
-        assert all(str(other) == text for text in comm.all(str(other)))
+        assert all(str(other) == text for text in comm.allgather(str(other)))
         assert str(one).split("worst")[0] == str(other).split("worst")[0] or "curved" in name
         assert abs(other.volume / one.volume - 1) < CLOSE
         assert other.n_vertices == one.n_vertices and other.counts == one.counts and other.n_unnamed == one.n_unnamed

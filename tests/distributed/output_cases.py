@@ -21,7 +21,7 @@ def folder(comm):
     """One for all processes."""
     with tempfile.TemporaryDirectory() as own:
         yield Path(comm.bcast(own))
-        comm.all(None)  # all are done with it
+        comm.allgather(None)  # all are done with it
 
 
 def parts(comm, seed=0):
@@ -104,7 +104,7 @@ def any_partition_in_checkpoints(comm):
                 found = by_cell(hp.load(place / "u.h5", comm=readers)[key], readers)
                 assert found.keys() == rows.keys() == set(range(mesh.n_cells))
                 assert all(np.array_equal(rows[cell], found[cell]) for cell in rows)
-        comm.all(None)
+        comm.allgather(None)
 
     with folder(comm) as place:
         partitions(comm, same)
@@ -135,7 +135,7 @@ def checkpoints(comm):
             pieces[1].write_bytes(old)
         with pytest.raises(hp.ArgumentError, match=r"u_1\.h5 belongs to another save than"):
             hp.load(path, comm=comm)
-        comm.all(None)
+        comm.allgather(None)
         if comm.rank == 0:
             pieces[1].unlink()
         with pytest.raises(hp.ArgumentError, match=r"u_1\.h5 cannot be loaded: No such file"):
@@ -182,7 +182,7 @@ def checkpoints_of_others(comm):
                     if m > 1:
                         check(mesh, u.space.mesh, readers)
                     assert abs(hp.l2_error(u, exact) / hp.l2_error(hp.Space(mesh, 3).project(exact), exact) - 1) < CLOSE
-                comm.all(None)
+                comm.allgather(None)
         hp.save(place / "all.h5", {"u": u_of(hp.distribute(mesh, comm)), "v": u_of(mesh)})
         if comm.rank == 0:
             with pytest.raises(hp.ArgumentError, match="on a mesh that each has alone, and cannot be loaded by 1"):
@@ -211,9 +211,9 @@ def failing(comm):
     with folder(comm) as place:
         for write, name in ((hp.write_vtu, "u.vtu"), (hp.save, "u.h5")):
             write(place / name, u)
-            comm.all(None)
+            comm.allgather(None)
             old = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
-            comm.all(None)
+            comm.allgather(None)
             bad = u.copy()
             if comm.rank == comm.size - 1:
                 bad.arrays[0][:] = np.nan
@@ -223,13 +223,13 @@ def failing(comm):
             taken = Path(name).with_stem(f"{Path(name).stem}x_{comm.size - 1}").name
             if comm.rank == 0:
                 (place / taken).mkdir()
-            comm.all(None)
+            comm.allgather(None)
             with pytest.raises(hp.ArgumentError, match="it is a folder; give a file name"):
                 write(place / name.replace("u.", "ux."), u)
-            comm.all(None)
+            comm.allgather(None)
             found = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
             assert found == old
-            comm.all(None)
+            comm.allgather(None)
         with pytest.raises(hp.ArgumentError, match="there is no folder"):
             hp.write_vtu(place / "absent" / "u.vtu", u)
 
@@ -241,7 +241,7 @@ def points(comm):
         one, own = (hp.Space(given, 3).project(exact) for given in (mesh, part))
         same = np.random.default_rng(1).random((30, dim)) * 1.1
         found = own(same)
-        assert all(np.array_equal(found, other, equal_nan=True) for other in comm.all(found))
+        assert all(np.array_equal(found, other, equal_nan=True) for other in comm.allgather(found))
         for x in (same, np.random.default_rng(comm.rank).random((10 * comm.rank, dim))):
             assert np.allclose(one(x), own(x), rtol=0, atol=CLOSE, equal_nan=True)
         assert np.allclose(one(*x.T), own(*x.T), rtol=0, atol=CLOSE, equal_nan=True)
@@ -279,7 +279,7 @@ def alone(comm):
             assert own.counts and own.matrix.shape == (space.n_dofs, own.size)
         assert mesh.boundaries and mesh.facets.boundary.size and repr(mesh) and str(mesh) and len(mesh.hanging) == 0
         assert str(space) and space.memory_report() and str(u) and u.copy().size
-    comm.all(None)
+    comm.allgather(None)
 
 
 def disagreeing(comm):
@@ -320,6 +320,6 @@ def numbers(comm):
     """What is summed over the mesh, on all shapes: as on one process."""
     for name, mesh, part in parts(comm, 30):
         one, found = by_first(comm, partial(numbers_of, mesh)), numbers_of(part)
-        assert all(np.array_equal(found, other) for other in comm.all(found))
+        assert all(np.array_equal(found, other) for other in comm.allgather(found))
         apart = np.abs(found - one) / np.maximum(1, np.abs(one))
         assert apart.max() < CLOSE, (name, apart)

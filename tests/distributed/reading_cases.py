@@ -51,7 +51,7 @@ def partitions(comm):
             part = hp.read_mesh(DATA / f"{name}_{kind}.msh", comm=comm)
             assert part.part is not None and comm.sum(part.n_cells) == alone.n_cells
             assert 0 < part.n_cells < alone.n_cells
-            assert sorted(n for own in comm.all(part.numbers) for n in own) == list(range(1, alone.n_cells + 1))
+            assert sorted(n for own in comm.allgather(part.numbers) for n in own) == list(range(1, alone.n_cells + 1))
             assert part.dim == alone.dim and part.points.shape[1] == alone.points.shape[1]
             for names in ("regions", "boundaries"):
                 sizes = {key: comm.sum(len(own)) for key, own in getattr(part, names).items()}
@@ -72,7 +72,7 @@ def partitions(comm):
             (place / "data.msh").write_bytes(
                 with_data(DATA / f"{name}_single.msh", [("k", 0, values)], name == "curved")
             )
-        comm.all(None)
+        comm.allgather(None)
         part = hp.read_mesh(place / "data.msh", comm=comm)
         assert part.cell_data["k"].tolist() == (part.numbers**2.0).tolist()
         with pytest.raises(hp.MeshError, match="regions='k' of partitioned files are not read"):
@@ -90,7 +90,7 @@ def partitions(comm):
     with folder(comm) as place:
         if comm.rank == 0:
             shutil.copy(DATA / "flat_split_1.msh", place)
-        comm.all(None)
+        comm.allgather(None)
         with pytest.raises(hp.MeshError, match=r"flat_split_2\.msh: the file cannot be read: No such file"):
             hp.read_mesh(place / "flat_split.msh", comm=comm)
 
@@ -111,7 +111,7 @@ def pieces(comm):
         one, two = alone.summary(), part.summary()
         assert (one.n_vertices, one.counts, one.regions) == (two.n_vertices, two.counts, two.regions)
         assert one.n_vertices == mesh.n_vertices and two.n_coincident == one.n_coincident == 0
-        assert sorted(n for own in comm.all(part.numbers) for n in own) == list(range(1, mesh.n_cells + 1))
+        assert sorted(n for own in comm.allgather(part.numbers) for n in own) == list(range(1, mesh.n_cells + 1))
         norms = []
         for own in (mesh, part):
             space = hp.Space(own, 2, quadrature=5)  # the default depends on the order of vertices
@@ -128,7 +128,7 @@ def pieces(comm):
         plate = hp.box("quad", (3, 2), comm=hp.ALONE).elevated(2)
         if comm.rank == 0:
             write_pieces(place / "plate.pvtu", plate, 3, lambda k, used: used, serendipity=True)
-        comm.all(None)
+        comm.allgather(None)
         part = hp.read_mesh(place / "plate.pvtu", comm=comm, regions="owner")
         assert {name: comm.sum(len(own)) for name, own in part.regions.items()} == {"0": 2, "1": 2, "2": 2}
         found, whole_plate = part.summary(), plate.summary()
@@ -176,7 +176,7 @@ def named_beside(comm):
                 where = np.concatenate([mesh.points, *(mesh.points[row] for row in own)])
                 write_vtk(place / f"beside_{k}.vtu", where, blocks, of_cells=[("tag", tags), ("piece", 0 * tags + k)])
             index_of_pieces(place / "beside.pvtu", 3)
-        comm.all(None)
+        comm.allgather(None)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             alone, part = (hp.read_mesh(place / "beside.pvtu", comm=own, regions="tag") for own in (hp.ALONE, comm))
@@ -213,14 +213,14 @@ def again(comm):
         new = hp.distribute(part, comm, owners=owners[part.part.cells] if number < 5 else None)
         check(mesh, new, comm, order=2)
         for key, own in mesh.regions.items():
-            assert sorted(c for at in comm.all(new.part.cells[new.regions[key]]) for c in at) == sorted(own)
+            assert sorted(c for at in comm.allgather(new.part.cells[new.regions[key]]) for c in at) == sorted(own)
         for key, own in mesh.boundaries.items():
             assert comm.sum(len(new.boundaries[key])) == len(own)
     part = hp.distribute(whole("mixed"), comm, owners=random_owners(whole("mixed"), comm, 3, [0, comm.size - 1]))
     weights = hp.Helmholtz(hp.Space(part, 3), lam=1.0).cell_weights()
     new = hp.distribute(part, comm, weights=weights)
     check(whole("mixed"), new, comm, order=2)
-    work = comm.all(hp.Helmholtz(hp.Space(new, 3), lam=1.0).cell_weights().sum())
+    work = comm.allgather(hp.Helmholtz(hp.Space(new, 3), lam=1.0).cell_weights().sum())
     assert max(work) < 1.2 * np.mean(work), work
     mesh = hp.box("prism", 3, periodic=("x", "z"), comm=hp.ALONE)
     part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3))

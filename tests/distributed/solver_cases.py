@@ -114,7 +114,7 @@ def classes(comm):
             return np.concatenate([np.empty((0, 11)), *(part for parts in of_shape.values() for part in parts)])
 
         wanted = by_first(comm, lambda mesh=mesh, found=found: found(mesh))
-        rows = np.concatenate(comm.all(found(part)))
+        rows = np.concatenate(comm.allgather(found(part)))
         wanted, rows = (own[np.argsort(own[:, 0])] for own in (wanted, rows))
         assert len(np.unique(wanted[:, 1:].round(9), axis=0)) > 6
         assert np.abs(rows - wanted)[:, 1:10].max() < 1e-9 * np.abs(wanted).max()
@@ -160,8 +160,8 @@ def vertices_everywhere(comm):
 
 def on_nodes(comm):
     """Processes on two nodes: kernels are compiled, and the vertices of multigrid solved on the first."""
-    assert len(set(comm.all(comm.host))) == 2
-    assert sorted(comm.all(comm.local_rank)) == [0, 0, 1, 1]
+    assert len(set(comm.allgather(comm.host))) == 2
+    assert sorted(comm.allgather(comm.local_rank)) == [0, 0, 1, 1]
     mesh = whole("mixed")
     part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 11))
     both(mesh, part, comm, 1e-6, backend="cpu", f=1.0, dirichlet=exact, preconditioner="multigrid")
@@ -255,7 +255,7 @@ def sums(comm):
         numbers += [problem.c0.whole_size, hp.l2_project(problem.c0, exact)[:0].sum()]
         found.append(np.array(numbers))
     assert np.abs(found[0] - found[1]).max() < 1e-10, np.abs(found[0] - found[1])
-    assert all(np.array_equal(found[1], other) for other in comm.all(found[1]))
+    assert all(np.array_equal(found[1], other) for other in comm.allgather(found[1]))
 
 
 def other_methods(comm):
@@ -302,7 +302,7 @@ def found_by_all(comm):
     assert info.preconditioner == u.info.preconditioner == "jacobi"
     assert np.abs(u.vector - x).max(initial=0.0) < 1e-6 * A.vectors.max_norm(x)
     tiny = hp.solve_helmholtz(hp.Space(part, 2, backend="numpy"), 1e-12, lambda x, y: 1 + x, bar=False)
-    assert 1e-8 < tiny.info.residual < 1e-1 and len(set(comm.all(tiny.info.residual))) == 1
+    assert 1e-8 < tiny.info.residual < 1e-1 and len(set(comm.allgather(tiny.info.residual))) == 1
 
 
 def failing(comm):

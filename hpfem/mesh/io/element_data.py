@@ -19,8 +19,8 @@ def regions_by_number(content: MeshFile, name: str | None, comm: Communicator = 
     dim = int(comm.max(max((own.shape.dim for own in content.elements), default=0)))
     groups = [{key: rows for key in own.data if (rows := _groups(own, key)) is not None} for own in content.elements]
     able = [(own, found) for own, found in zip(content.elements, groups, strict=True) if own.shape.dim >= dim - 1]
-    mixed = set().union(*comm.all({key for own, found in able for key in own.data.keys() - found}))
-    known = sorted(set().union(*comm.all({key for _, found in able for key in found})) - mixed)
+    mixed = set().union(*comm.allgather({key for own, found in able for key in own.data.keys() - found}))
+    known = sorted(set().union(*comm.allgather({key for _, found in able for key in found})) - mixed)
     if name is not None:
         if name not in known:
             there = f"there are {', '.join(map(shown, known))}" if known else "there are none"
@@ -50,10 +50,10 @@ def _unused(
 ) -> bool:
     """Whether data group the elements of a dimension as no sets do: neither all in one group, nor each in its own."""
     parts = [(own, found.get(name, {})) for own, found in able if own.shape.dim == dim]
-    numbers: set[int] = set().union(*comm.all({number for _, rows in parts for number in rows}))
+    numbers: set[int] = set().union(*comm.allgather({number for _, rows in parts for number in rows}))
     if not 1 < len(numbers) < comm.sum(sum(len(own) for own, _ in parts)):
         return False
-    return not comm.each(
+    return not comm.all(
         all(
             any(np.array_equal(rows, other) for other in own.sets.values())
             for own, found in parts

@@ -193,9 +193,9 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
             if number * comm.size // len(files) == comm.rank:
                 with _naming(file):
                     parts.append(_content(file))
-    known = join is None and comm.each(all(part.ids is not None for part in parts))
+    known = join is None and comm.all(all(part.ids is not None for part in parts))
     n_cells = [max((int(own.indices.max(initial=0)) for own in part.elements), default=0) for part in parts]
-    first, n_points, elements = sum(comm.all(sum(n_cells))[: comm.rank]), 0, []
+    first, n_points, elements = sum(comm.allgather(sum(n_cells))[: comm.rank]), 0, []
     for part, n in zip(parts, n_cells, strict=True):
         elements += [replace(own, nodes=own.nodes + n_points, indices=own.indices + first) for own in part.elements]
         first, n_points = first + n, n_points + len(part.points)
@@ -213,7 +213,7 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
 
     def met(points: Array, arrays: list[CellArray], sides: dict[Any, list[Indices]]) -> tuple[Any, ...]:
         nonlocal n_given
-        used, counts = np.zeros(len(points), dtype=bool), comm.all(len(points))
+        used, counts = np.zeros(len(points), dtype=bool), comm.allgather(len(points))
         for array in arrays:
             used[array.nodes] = True
         # Points of cells come before those that only elements of sides have.
@@ -227,7 +227,7 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
                 warn(f"{path}: {n_joined} {JOINED}")
         # Any process may have the cells of a side.
         given: dict[Any, list[Indices]] = {}
-        for each in comm.all({name: [found[rows] for rows in blocks] for name, blocks in sides.items()}):
+        for each in comm.allgather({name: [found[rows] for rows in blocks] for name, blocks in sides.items()}):
             for name, blocks in each.items():
                 given.setdefault(name, []).extend(blocks)
         for blocks in given.values():
@@ -294,7 +294,7 @@ def _read(file: Path, periodic: bool, join: bool | None, regions: str | None) ->
 
 def _tell(path: Path | str, sentences: Sequence[str], comm: Communicator = ALONE) -> None:
     """Give the warnings of all processes, once each, on the first one; collective."""
-    told = dict.fromkeys(sentence for own in comm.all(list(sentences)) for sentence in own)
+    told = dict.fromkeys(sentence for own in comm.allgather(list(sentences)) for sentence in own)
     for sentence in told if comm.rank == 0 else ():
         warn(f"{path_text(path)}: {sentence}")
 

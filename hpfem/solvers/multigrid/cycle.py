@@ -70,7 +70,7 @@ class Level:
         """Take the unknowns that the next coarser level has."""
         vectors = self.A.vectors
         found = self._product.restricted(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
-        self.apply_at_kept = found if vectors.comm.each(found is not None) else None  # all processes exchange the same
+        self.apply_at_kept = found if vectors.comm.all(found is not None) else None  # all processes exchange the same
 
     def apply(self, x: Any) -> Any:
         """Apply the operator; x [components * size] -> [components * size]."""
@@ -100,7 +100,7 @@ class Level:
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
         start = irregular(self.A, numbers) * free
-        alike = vectors.comm.each(all(len(part.classes) == 1 for own in energies for part in own))
+        alike = vectors.comm.all(all(len(part.classes) == 1 for own in energies for part in own))
         for one_class, lines in ((False, True), (False, False), (True, False)):
             with_lines = vectors.comm.any(any(bool(own.lines) for own in self.smoothers))
             if found and (alike if one_class else not with_lines):
@@ -188,7 +188,7 @@ class Multigrid:
             if space.basis != "modified":
                 first, self._change = _in_modes(A, top)
             else:
-                kept = dtype == space.dtype and vectors.comm.each(top is same)
+                kept = dtype == space.dtype and vectors.comm.all(top is same)
                 first = A if kept else _truncated(A, top)[0]
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature

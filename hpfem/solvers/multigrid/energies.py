@@ -118,7 +118,7 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
         xp.minimum(distance, nearest, out=nearest)
         farthest = int(nearest.argmax()) if n else 0
         here = (float(nearest[farthest]), as_numpy(given[:, farthest])) if n else (-1.0, None)
-        most, centre = max(comm.all(here), key=lambda cell: cell[0])
+        most, centre = max(comm.allgather(here), key=lambda cell: cell[0])
         if centre is None or most <= far or len(centres) == MOST_CLASSES:
             break
         centres.append(centre)
@@ -157,7 +157,7 @@ def _median(values: Any, comm: Communicator, xp: Any) -> float:
     if comm.size == 1:
         return float(xp.partition(values, (n - 1) // 2)[(n - 1) // 2]) if n else 1.0
     own = as_numpy(xp.sort(values))[np.linspace(0, n - 1, _QUANTILES).astype(int)] if n else np.empty(0)
-    found = comm.all((own, np.full(len(own), float(n))))
+    found = comm.allgather((own, np.full(len(own), float(n))))
     quantiles, weights = (np.concatenate([part[i] for part in found]) for i in (0, 1))
     if not len(quantiles):
         return 1.0

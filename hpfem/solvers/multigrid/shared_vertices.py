@@ -116,5 +116,5 @@ class SharedVertices:
 
 def solved_everywhere(vectors: VectorSpace) -> bool:
     """Tell whether all processes solve for all vertices; collective."""
-    kinds = vectors.comm.all(BACKENDS[vectors.device.backend].processor())
+    kinds = vectors.comm.allgather(BACKENDS[vectors.device.backend].processor())
     return vectors.iteration is not None and len(set(kinds)) == 1

@@ -61,8 +61,8 @@ class Nccl:
 def nccl_of(comm: Communicator) -> Nccl | None:
     """NCCL between processes, made at its first use, which is collective."""
     if comm not in _MADE:
-        reason = next((own for own in comm.all(_missing()) if own), None)
-        places = comm.all(_place(comm))
+        reason = next((own for own in comm.allgather(_missing()) if own), None)
+        places = comm.allgather(_place(comm))
         if reason is None and len(set(places)) < len(places):
             reason = f"{len(places)} processes share {len(set(places))} GPU(s); start one for each"
         if reason is not None and comm.rank == 0:

@@ -138,7 +138,7 @@ class CudaConjugateVectors:
             low, high = _MODERATE
             moderate = not inverse.size or bool(float(inverse.min()) > low and float(inverse.max()) < high)
             # All processes divide what they share by the same numbers.
-            if moderate if sharing is None else sharing.comm.each(moderate):
+            if moderate if sharing is None else sharing.comm.all(moderate):
                 kind = np.dtype(np.float32)
             self._inverse = cupy.ascontiguousarray(inverse, kind)
         self._sharing = sharing

@@ -112,7 +112,7 @@ class CudaIteration(DeviceIteration):
     def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
         """Capture steps on a stream of their own, all processes or none; see `DeviceIteration.capture`."""
         found = self._captured(step, count, what)
-        if self._sharing is None or self._sharing.comm.each(found is not None):
+        if self._sharing is None or self._sharing.comm.all(found is not None):
             return found
         if found is not None:
             found.release()
