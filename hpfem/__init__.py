@@ -28,20 +28,9 @@ from .errors import (
 from .forms import Gradient, Pointwise, Vector
 from .memory import OutOfMemory
 from .mesh import Mesh, box, distribute, from_meshio, read_mesh
-from .operators import (
-    AdvectionDiffusionReaction,
-    AtPoints,
-    BwdTrans,
-    FwdTrans,
-    Helmholtz,
-    IProductWRTBase,
-    IProductWRTDerivBase,
-    Laplacian,
-    Mass,
-    PhysDeriv,
-    WeakForm,
-    tune,
-)
+from .operators import OPERATORS as _OPERATORS
+from .operators import AtPoints, WeakForm, tune
+from .operators.table import *  # noqa: F403
 from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.communicator import ALONE, Communicator
@@ -54,32 +43,23 @@ from .vtu import write_vtu
 __all__ = [
     "ALONE",
     "BACKENDS",
-    "AdvectionDiffusionReaction",
     "ArgumentError",
     "AtPoints",
     "Backend",
     "Block",
     "BoundaryConditions",
-    "BwdTrans",
     "C0Space",
     "Communicator",
     "DeviceError",
     "Field",
-    "FwdTrans",
     "GlobalOperator",
     "Gradient",
-    "Helmholtz",
     "HpfemError",
     "HpfemWarning",
-    "IProductWRTBase",
-    "IProductWRTDerivBase",
-    "Laplacian",
-    "Mass",
     "Mesh",
     "MeshError",
     "NotSuitable",
     "OutOfMemory",
-    "PhysDeriv",
     "Picture",
     "Pointwise",
     "Problem",
@@ -107,6 +87,7 @@ __all__ = [
     "tune",
     "write_vtu",
 ]
+__all__ += _OPERATORS
 
 for _name in __all__:
     _name_near_keywords(globals()[_name])

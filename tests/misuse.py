@@ -12,6 +12,7 @@ import hpfem as hp
 from hpfem import shapes, solvers
 from hpfem.forms import Pointwise
 from hpfem.mesh import box
+from hpfem.operators import OPERATORS
 from hpfem.shapes.arguments import is_real
 from hpfem.shapes.refinement import refinements
 from hpfem.space.locate import Locator
@@ -333,7 +334,7 @@ class World:
         space, u, values = self.space, self.u, self.values
         options = {"strategy": "auto", "algorithm": "auto", "backend": "numpy"}
         transform, options = options, {**options, "precision": "full"}
-        plain = ("BwdTrans", "IProductWRTBase", "IProductWRTDerivBase", "Laplacian", "Mass", "PhysDeriv")
+        plain = [name for name in OPERATORS if name not in ("AdvectionDiffusionReaction", "FwdTrans", "Helmholtz")]
 
         def weak(u: Any, du: Any, k: Any) -> Any:
             return k * u, du

@@ -30,6 +30,24 @@ from . import Trace
 ALGORITHMS = ("collocated", "noncollocated")
 
 
+class Term(NamedTuple):
+    """What a form takes of a trial or test function.
+
+    Attributes
+    ----------
+    what : str
+        "value" or "grad".
+    field : str
+        The field: a form on several fields names each.
+    """
+
+    what: str
+    field: str = "u"
+
+
+VALUE, GRAD = Term("value"), Term("grad")
+
+
 class Form:
     """An operator on the reference element: a row of the table above.
 
@@ -39,10 +57,10 @@ class Form:
         The operator's name, for messages, caches and tables.
     source : str
         "coeff", coefficients in the basis, or "phys", values at the points.
-    trial : tuple of str
-        What is evaluated at the points: "value", "grad", both, or nothing if the function does not depend on it.
-    test : tuple of str
-        The test factors of the values at the points: "value", "grad" or both; empty if these values are the result.
+    trial : tuple of Term
+        What is evaluated at the points; nothing if the function does not depend on it.
+    test : tuple of Term
+        The test factors of the values at the points; nothing if these values are the result.
     trace : Trace or None
         The pointwise function; the Python function is no longer needed. Without one, the evaluated values are tested,
         see `components_out`.
@@ -73,8 +91,8 @@ class Form:
         self,
         name: str,
         source: str,
-        trial: tuple[str, ...],
-        test: tuple[str, ...],
+        trial: tuple[Term, ...],
+        test: tuple[Term, ...],
         trace: Trace | None = None,
         components: int = 1,
     ) -> None:
@@ -82,8 +100,8 @@ class Form:
         self.trace, self.components = trace, components
         self.sink = "dual" if test else "phys"
         self.from_modes, self.to_modes = source == "coeff", bool(test)
-        self.trial_value, self.trial_gradient = "value" in trial, "grad" in trial
-        self.test_value, self.test_gradient = "value" in test, "grad" in test
+        self.trial_value, self.trial_gradient = VALUE in trial, GRAD in trial
+        self.test_value, self.test_gradient = VALUE in test, GRAD in test
         self.gradients = self.trial_gradient or self.test_gradient
         self.always_collocated = self.trial_gradient and not self.from_modes
         self.has_algorithms = self.test_gradient or (self.trial_gradient and self.from_modes)
@@ -109,9 +127,9 @@ class Form:
         -------
         Form
         """
-        used = (("value", trace.uses_value), ("grad", trace.uses_gradient))
-        trial, test = tuple(part for part, is_used in used if is_used), trace.test if tested else ()
-        return cls(name, "coeff", trial, test, trace, components)
+        used = ((VALUE, trace.uses_value), (GRAD, trace.uses_gradient))
+        trial = tuple(term for term, is_used in used if is_used)
+        return cls(name, "coeff", trial, tuple(map(Term, trace.test)) if tested else (), trace, components)
 
     def coupled(self, space_dim: int) -> int:
         """Count the components of the input that one application takes together.
@@ -142,10 +160,10 @@ class Form:
         return space_dim if self.trace is None and self.trial_gradient else self.components
 
 
-BWD_TRANS = Form("BwdTrans", "coeff", ("value",), ())
-IPRODUCT_WRT_BASE = Form("IProductWRTBase", "phys", ("value",), ("value",))
-PHYS_DERIV = Form("PhysDeriv", "phys", ("grad",), ())
-IPRODUCT_WRT_DERIV_BASE = Form("IProductWRTDerivBase", "phys", ("value",), ("grad",))
+BWD_TRANS = Form("BwdTrans", "coeff", (VALUE,), ())
+IPRODUCT_WRT_BASE = Form("IProductWRTBase", "phys", (VALUE,), (VALUE,))
+PHYS_DERIV = Form("PhysDeriv", "phys", (GRAD,), ())
+IPRODUCT_WRT_DERIV_BASE = Form("IProductWRTDerivBase", "phys", (VALUE,), (GRAD,))
 
 
 @dataclass(frozen=True, eq=False)

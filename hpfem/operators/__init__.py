@@ -4,39 +4,20 @@ from ..tuning import Tuning
 from .on_boundary import BoundaryForm
 from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
-from .standard import (
-    AdvectionDiffusionReaction,
-    AtPoints,
-    BwdTrans,
-    FwdTrans,
-    Helmholtz,
-    InverseMass,
-    IProductWRTBase,
-    IProductWRTDerivBase,
-    Laplacian,
-    Mass,
-    PhysDeriv,
-    WeakForm,
-)
+from .table import *  # noqa: F403
+from .transforms import InverseMass
 from .tuner import tune
+from .weak_form import AtPoints, WeakForm
 
 __all__ = [
     "OPERATORS",
-    "AdvectionDiffusionReaction",
     "AtPoints",
     "BoundaryForm",
-    "BwdTrans",
-    "FwdTrans",
-    "Helmholtz",
-    "IProductWRTBase",
-    "IProductWRTDerivBase",
     "InverseMass",
-    "Laplacian",
-    "Mass",
     "Operator",
     "OperatorOptions",
-    "PhysDeriv",
     "Tuning",
     "WeakForm",
     "tune",
 ]
+__all__ += OPERATORS

@@ -19,7 +19,7 @@ HOST_BYTES, DEVICE_BYTES = 1 << 27, 1 << 30
 def form_key(form: Form) -> str:
     """Key of a form's computation, without its name: what it evaluates and tests, and the content of its function."""
     content = "" if form.trace is None else hashlib.sha256(repr(form.trace.key).encode()).hexdigest()[:16]
-    sets = (form.source, "+".join(form.trial), "+".join(form.test), form.sink)
+    sets = (form.source, *("+".join(term.what for term in terms) for terms in (form.trial, form.test)), form.sink)
     return f"{' '.join(sets)} {content}".strip()
 
 

@@ -7,7 +7,10 @@ import hpfem as hp
 from hpfem.errors import ArgumentError, StateError
 from hpfem.mesh import box
 from hpfem.operators import OPERATORS
-from tests.operators.reference import random_field
+from tests.operators.reference import random_field, references
+from tests.operators.toy_operator import Slope
+from tests.operators.ways import ways
+from tests.samples import NAMES, curved, norm_error
 
 STATES = {
     "BwdTrans": ("coeff", "phys"),
@@ -19,7 +22,14 @@ STATES = {
     "Laplacian": ("coeff", "dual"),
     "Helmholtz": ("coeff", "dual"),
     "AdvectionDiffusionReaction": ("coeff", "dual"),
+    "Slope": ("coeff", "dual"),
 }
+
+
+@pytest.fixture(autouse=True)
+def toy_operator(monkeypatch):
+    """A row for a newcomer's operator."""
+    monkeypatch.setitem(OPERATORS, "Slope", Slope)
 
 
 @pytest.fixture
@@ -104,7 +114,18 @@ class TestEvery:
 
 
 def test_all_names_are_registered():
-    assert set(STATES) <= set(OPERATORS)
+    assert set(STATES) == set(OPERATORS)
+
+
+@pytest.mark.parametrize("shape", NAMES)
+def test_a_newcomers_operator_on_every_shape(shape, backend, rng):
+    space = hp.Space(curved(shape, 2), 3, backend=backend)
+    field = random_field(space, rng)
+    value, derivative = references(space)[0].trial(field.arrays[0])
+    expected = references(space)[0].test(2.0 * value + derivative[:, 0])
+    for way in ways(backend):
+        assert norm_error(OPERATORS["Slope"](space, **way)(field).arrays[0], expected) < 1e-12, way
+    assert len(hp.tune(space, "Slope", 1e-9)) == 1
 
 
 def test_out_may_not_be_the_argument(space, rng):

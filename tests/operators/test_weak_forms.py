@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.forms.form import Term
 from tests.operators.reference import random_field, references
 from tests.operators.ways import ways
 from tests.samples import curved, norm_error, skewed, straight
@@ -242,7 +243,7 @@ class TestRefused:
         self.refused(space, lambda u: u, "test must be", test=("gradient",))
         self.refused(space, lambda u: u, r"mapping from names, got \[1.0\]", fields=[1.0])
         self.refused(space, 3.0, "is a function, got float")
-        assert hp.WeakForm(space, lambda u: u, test="value").form.test == ("value",)
+        assert hp.WeakForm(space, lambda u: u, test="value").form.test == (Term("value"),)
 
     def test_coefficients(self, space):
         other = hp.Space(space.mesh, 2)
