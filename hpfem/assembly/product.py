@@ -185,7 +185,7 @@ class Product:
         vectors = self.vectors
         if vectors.comm.size > 1 or vectors.iteration is None or not self.alone or self.whole is not None:
             product = self(x)
-            vectors.axpby(1.0, r, -1.0, product)
+            vectors.combine((-1.0, 1.0), (product, r), product)
             return product
         with self._applied(x) as (gather, _):
             return gather(onto=r.reshape(self.shape), factor=-1.0).reshape(r.shape)

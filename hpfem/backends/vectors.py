@@ -10,7 +10,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from functools import partial
+from functools import partial, reduce
+from operator import mul
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray, as_numpy
 from ..support.communicator import ALONE, Communicator
 from ..support.pool import Pool
+from .passes import Pass, combination
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
@@ -725,8 +727,47 @@ class VectorSpace:
         found: list[float] = self.xp.concatenate([self.xp.atleast_1d(array) for array in arrays]).tolist()
         return found
 
+    def run(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float] = ()) -> list[float]:
+        """Update vectors in place, then sum up; collective if there are sums.
+
+        Parameters
+        ----------
+        what : Pass
+        arrays : sequence of array, [n]
+            In the order of its names; some of them may be the same.
+        numbers : sequence of float
+
+        Returns
+        -------
+        list of float
+            The sums.
+        """
+        self._update(what, arrays, numbers)
+        if not what.sums:
+            return []
+        return self.dots(*((arrays[i], reduce(mul, [arrays[k] for k in more])) for i, *more in what.sums))
+
+    def _update(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float]) -> None:
+        """The updates of a pass."""
+        n = len(arrays[-1])
+        if any(len(array) != n for array in arrays):
+            raise ValueError(f"a pass over vectors of {', '.join(str(len(array)) for array in arrays)} entries")
+        for part in chunks(n, 1, most=CACHED):  # products stay in the cache
+            known = [*(array[part] for array in arrays), *numbers]
+            for target, terms in what.updates:
+                total: Any = 0
+                for k, (subtracted, (first, *more)) in enumerate(terms):
+                    product = known[first]
+                    for i in more:
+                        product = product * known[i]
+                    if k == 0:
+                        total = -product if subtracted else product
+                    else:
+                        total = total - product if subtracted else total + product
+                known[target][...] = total
+
     def combine(self, numbers: Sequence[float], vectors: Sequence[Any], out: Any) -> None:
-        """Write a sum of vectors times numbers.
+        """Write a sum of vectors times numbers, in one pass.
 
         Parameters
         ----------
@@ -737,21 +778,7 @@ class VectorSpace:
         out : array, [n]
             Overwritten; it may be one of the vectors.
         """
-        for part in chunks(len(out), 1, most=CACHED):  # products stay in the cache
-            total = numbers[0] * vectors[0][part]
-            for number, vector in zip(numbers[1:], vectors[1:], strict=True):
-                total += number * vector[part]
-            out[part] = total
-
-    def axpy(self, alpha: float, x: Any, y: Any) -> None:
-        """Y += alpha x.
-
-        Parameters
-        ----------
-        alpha : float
-        x, y : array, [n]
-        """
-        self.combine((1.0, alpha), (y, x), y)
+        self.run(combination(len(vectors)), (*vectors, out), numbers)
 
     def add_at(self, places: Any, values: Any, rows: Any) -> None:
         """Add numbers to some entries of vectors, in place.
@@ -764,78 +791,6 @@ class VectorSpace:
         rows : array, [k, m]
         """
         rows[:, places] += values
-
-    def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
-        """Y = alpha x + beta y, in place.
-
-        Parameters
-        ----------
-        alpha, beta : float
-        x, y : array, [n]
-        """
-        self.combine((beta, alpha), (y, x), y)
-
-    def update_residual(self, alpha: float, p: Any, q: Any, x: Any, r: Any, inverse: Any = None) -> list[float]:
-        """After a product in conjugate gradients, in place: x += alpha p, r -= alpha q; collective.
-
-        Parameters
-        ----------
-        alpha : float
-        p, q, x, r : array, [n]
-            Direction, its product, solution and residual.
-        inverse : array, [n], optional
-            Inverse diagonal of a preconditioner.
-
-        Returns
-        -------
-        list of float
-            (r, r), and with a diagonal (r, inverse * r).
-        """
-        self.axpy(alpha, p, x)
-        self.axpy(-alpha, q, r)
-        return self.dots((r, r), *([] if inverse is None else [(r, inverse * r)]))
-
-    def update_direction(self, z: Any, inverse: Any, beta: float, p: Any) -> None:
-        """After that, in place: p = z + beta p, or inverse * z + beta p.
-
-        Parameters
-        ----------
-        z : array, [n]
-        inverse : array, [n], or None
-        beta : float
-        p : array, [n]
-        """
-        self.axpby(1.0, z if inverse is None else inverse * z, beta, p)
-
-    def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
-        """Take a step of conjugate gradients, in place: x += alpha p, r -= alpha q, p = inverse * r + beta p.
-
-        Parameters
-        ----------
-        alpha, beta : float
-        inverse : array, [n], or None
-            Inverse diagonal of a preconditioner; by default 1.
-        q : array, [n]
-            A p.
-        p, x, r : array, [n]
-            Direction, solution and residual.
-        """
-        for part in chunks(len(x), 1, most=CACHED):
-            x[part] += alpha * p[part]
-            r[part] -= alpha * q[part]
-            p[part] = (r[part] if inverse is None else inverse[part] * r[part]) + beta * p[part]
-
-    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
-        """Take a step of the leapfrog scheme, in place: before = 2 now - before + weights * force.
-
-        Parameters
-        ----------
-        weights, force, now, before : array, [n]
-            Of one type.
-        """
-        before *= -1
-        before += 2 * now
-        before += weights * force
 
     def max_norm(self, vector: Any) -> float:
         """Largest absolute value, on the host; 0 without entries.

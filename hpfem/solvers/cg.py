@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..assembly import GlobalOperator
+from ..backends.passes import ADVANCE, DIRECTION, RESIDUAL
 from ..backends.vectors import VectorSpace, scaled
 from .arguments import Iteration
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
@@ -137,30 +138,33 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
     iterate_on_device(device, A if into is None else partial(A.start, into), blocks, M, x, r, run)
 
 
-def _inverse_diagonal(vectors: VectorSpace, M: Timed | None, r: Any) -> Any:
-    """Of a diagonal preconditioner, in the type of the residual r; None for another one."""
-    return vectors.xp.asarray(M.function.inverse, r.dtype) if M is not None and isinstance(M.function, Jacobi) else None
+def _inverse_diagonal(vectors: VectorSpace, M: Timed | None, r: Any) -> tuple[Any, ...]:
+    """Of a diagonal preconditioner, in the type of the residual r; nothing for another one."""
+    if M is None or not isinstance(M.function, Jacobi):
+        return ()
+    return (vectors.xp.asarray(M.function.inverse, r.dtype),)
 
 
 def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
     """Iterate with the scalars on the host, x and r in place, and add to the residuals."""
     first, inverse = len(run.residuals), _inverse_diagonal(vectors, M, r)
+    residual, direction = RESIDUAL[len(inverse)], DIRECTION[len(inverse)]
     p, before = r * 1, inf
     seen_r, seen_p = read_only(r), read_only(p)
-    rr, *of_diagonal = vectors.dots((r, r), *([] if inverse is None else [(r, inverse * r)]))
+    rr, *of_diagonal = vectors.dots((r, r), *[(r, own * r) for own in inverse])
     while True:
         if _met(run, rr, first):
             return
         z, rho = r, of_diagonal[0] if of_diagonal else rr
-        if M is not None and inverse is None:
+        if M is not None and not inverse:
             z = M(seen_r)
             rho = vectors.dot(r, z)
         _check_positive(run, rho)
-        vectors.update_direction(z, inverse, rho / before, p)
+        vectors.run(direction, (p, z, *inverse), (rho / before,))
         q = A(seen_p)
         curvature = vectors.dot(p, q)
         _check_positive(run, rho, curvature)
-        rr, *of_diagonal = vectors.update_residual(rho / curvature, p, q, x, r, inverse)
+        rr, *of_diagonal = vectors.run(residual, (x, p, r, q, *inverse), (rho / curvature,))
         before = rho
 
 
@@ -195,16 +199,16 @@ def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: An
     residuals are those of conjugate gradients. One product more is made than iterations.
     """
     first, inverse = len(run.residuals), _inverse_diagonal(vectors, M, r)
-    p = r * 1 if inverse is None else inverse * r
+    p = inverse[0] * r if inverse else r * 1
     seen_p = read_only(p)
     while True:
         q = A(seen_p)
-        z, y = (r, q) if inverse is None else (inverse * r, inverse * q)
-        found = vectors.dots((p, q), (r, r), (z, q), (q, y), *([] if inverse is None else [(r, z)]))
-        curvature, rr, cross, square, rho = *found[:4], found[-1] if inverse is not None else found[1]
+        z, y = (inverse[0] * r, inverse[0] * q) if inverse else (r, q)
+        found = vectors.dots((p, q), (r, r), (z, q), (q, y), *([(r, z)] if inverse else []))
+        curvature, rr, cross, square, rho = *found[:4], found[-1] if inverse else found[1]
         if _met(run, rr, first):
             return
         _check_positive(run, rho, curvature)
         alpha = rho / curvature
         next_rho = max(0.0, rho - 2 * alpha * cross + alpha**2 * square)
-        vectors.advance(alpha, next_rho / rho, inverse, q, p, x, r)
+        vectors.run(ADVANCE[len(inverse)], (x, p, r, q, *inverse), (alpha, next_rho / rho))

@@ -95,11 +95,11 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
             raise singular(name, residuals[-1], done)
         c, c_before, s, s_before = a0 / a1, c, gamma_after / a1, s
         w, w_before = (z - w_before * a3 - w * a2) / a1, w
-        vectors.axpy(c * eta, w, x)
+        vectors.combine((1.0, c * eta), (x, w), x)
         eta *= -s
         share = c * eta / gamma_after if gamma_after else 0.0
         r *= s**2
-        vectors.axpy(share, v, r)
+        vectors.combine((1.0, share), (r, v), r)
         rr = s**4 * rr + 2 * s**2 * share * rv + share**2 * vv
         residuals.append(sqrt(rr) / run.scale if rr >= 0 else 0.0)
         z, gamma_before = following, gamma

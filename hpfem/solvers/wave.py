@@ -8,6 +8,7 @@ Leapfrog: p^{n+1} = 2 p^n - p^{n-1} + dt^2 M^{-1} (f^n - K p^n), of second order
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import instance, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..backends.passes import LEAPFROG
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, SolverError
 from ..operators import Helmholtz, Mass
@@ -56,7 +58,7 @@ class AcousticWave:
     mass_iterations : int
         CG iterations spent on the mass so far.
     advance : callable
-        (weights, force, now, before) -> None: before = 2 now - before + weights * force; `VectorSpace.leapfrog`
+        (weights, force, now, before) -> None: before = 2 now - before + weights * force; the pass `LEAPFROG`
 
     Raises
     ------
@@ -107,7 +109,7 @@ class AcousticWave:
         self.time, self.steps = 0.0, 0
         # Of K p - f, or M^-1 of that where the mass is not diagonal, in a step.
         self._weights = (-(self.dt**2)) * (self._free * self._inverse if self.diagonal_mass else self._free)
-        self.advance: Callable[[Any, Any, Any, Any], None] = self.vectors.leapfrog
+        self.advance: Callable[[Any, Any, Any, Any], None] = partial(_leapfrog, self.vectors)
         self._now = self._free * 0
         self._before = self._free * 0
 
@@ -273,6 +275,10 @@ class AcousticWave:
     def pressure(self) -> Field:
         """The present p as a field."""
         return self.c0.scatter(self.vector.astype(self.c0.space.dtype))
+
+
+def _leapfrog(vectors: VectorSpace, weights: Any, force: Any, now: Any, before: Any) -> None:
+    vectors.run(LEAPFROG, (before, now, force, weights), (2.0,))
 
 
 def point_source(c0: C0Space, point: Any) -> Array:

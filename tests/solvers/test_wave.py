@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends import BACKENDS, vectors_on
 from hpfem.mesh import box
 from hpfem.solvers import AcousticWave, point_source, ricker
 from tests.assembly.meshes import ours
@@ -112,19 +111,6 @@ def test_a_step_is_that_of_the_scheme(backend, rng):
         assert np.abs(wave.vector - ahead).max() < 50 * eps * np.abs(ahead).max()
         assert wave._now.dtype == wave._before.dtype == wave.c0.space.dtype
         assert not wave.vector[~free].any()
-
-
-@pytest.mark.parametrize("n", [0, 1, 7, 8191, 8192, 8193, 3_000_001])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_kernel_of_a_step(backend, n, dtype, rng):
-    own, arrays = vectors_on(BACKENDS[backend].device()), rng.standard_normal((4, n)).astype(dtype)
-    on_device = [own.from_host(row) * 1 for row in arrays]
-    own.leapfrog(*on_device)
-    weights, force, now, before = arrays.astype(float)
-    found = own.to_host(on_device[3])
-    assert np.allclose(found, 2 * now - before + weights * force, rtol=0, atol=40 * np.finfo(dtype).eps)
-    if n:
-        assert np.array_equal(own.to_host(on_device[2]), arrays[2])
 
 
 def test_point_sources_evaluate(rng):

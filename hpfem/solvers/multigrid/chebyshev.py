@@ -38,14 +38,15 @@ def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: Vec
     d = (1 / first) * x
     for i, weight in enumerate(weights, start=2):
         r = rest(r, A(d), vectors)
-        vectors.axpby((6 * i - 3) / ((2 * i + 1) * first), B(r), (2 * i - 3) / (2 * i + 1), d)
-        vectors.axpby(weight, d, 1.0, x)
+        numbers = (2 * i - 3) / (2 * i + 1), (6 * i - 3) / ((2 * i + 1) * first)
+        vectors.combine(numbers, (d, B(r)), d)
+        vectors.combine((1.0, weight), (x, d), x)
     return added(x, onto)
 
 
 def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:
     """Residual after a correction; r, product [n] -> [n]."""
-    vectors.axpby(1.0, r, -1.0, product)
+    vectors.combine((-1.0, 1.0), (product, r), product)
     return product
 
 

@@ -8,6 +8,7 @@ from hpfem.backends import vectors_on
 from hpfem.backends.cpu.codegen.vectors import BLOCK
 from hpfem.backends.cpu.runtime import passes, vectors
 from hpfem.backends.cpu.runtime.vectors import CpuRestriction, CpuVectors
+from hpfem.backends.passes import ADVANCE, DIRECTION, LEAPFROG, RESIDUAL
 from hpfem.backends.vectors import HOST_VECTORS, ElementRestriction
 from hpfem.memory import HOST
 from hpfem.solvers.preconditioners import jacobi
@@ -73,14 +74,14 @@ def test_sums_of_products(make, monkeypatch):
 def test_steps_of_conjugate_gradients(make, diagonal, monkeypatch):
     arrays = make(5 if diagonal else 4)
 
-    def residual(v, p, q, x, r, inverse=None):
-        return v.update_residual(0.3, p, q, x, r, inverse)
+    def residual(v, p, q, x, r, *inverse):
+        return v.run(RESIDUAL[diagonal], (x, p, r, q, *inverse), (0.3,))
 
-    def direction(v, p, z, x, r, inverse=None):
-        v.update_direction(z, inverse, 0.7, p)
+    def direction(v, p, z, x, r, *inverse):
+        v.run(DIRECTION[diagonal], (p, z, *inverse), (0.7,))
 
-    def advance(v, p, q, x, r, inverse=None):
-        v.advance(0.3, 0.7, inverse, q, p, x, r)
+    def advance(v, p, q, x, r, *inverse):
+        v.run(ADVANCE[diagonal], (x, p, r, q, *inverse), (0.3, 0.7))
 
     for function in (residual, direction, advance):
         check(function, arrays, monkeypatch)
@@ -92,13 +93,13 @@ def test_few_entries_are_left_to_numpy(monkeypatch, rng):
     monkeypatch.setattr(vectors, "_FEW", 51)
     a, b, c = rng.standard_normal((3, 50))
     wanted = b + 2.0 * a
-    CPU.axpy(2.0, a, b)
+    CPU.combine((1.0, 2.0), (b, a), b)
     assert np.allclose(b, wanted, rtol=1e-15) and CPU.inner(a, b) == a @ b
-    CPU.update_direction(a, c, 0.5, b)
-    CPU.leapfrog(a, b, c, b.copy())
+    CPU.run(DIRECTION[1], (b, a, c), (0.5,))
+    CPU.run(LEAPFROG, (b.copy(), c, b, a), (2.0,))
     assert not calls
     monkeypatch.setattr(vectors, "_FEW", 50)
-    CPU.axpy(2.0, a, b)
+    CPU.combine((1.0, 2.0), (b, a), b)
     assert len(calls) == 1
 
 
@@ -107,10 +108,10 @@ def test_other_arrays_are_numpys(rng):
     a, b = rng.standard_normal((2, 50))
     assert CPU.inner(a[::2], b[::2]) == a[::2] @ b[::2]
     assert CPU.dot(a, b.astype(np.float32)) == pytest.approx(a @ b, rel=1e-6)
-    CPU.axpy(2.0, a[:25], b[::2])
+    CPU.combine((1.0, 2.0), (b[::2], a[:25]), b[::2])
     assert CPU.max_norm(np.array([1.0, -3.0, 2.0])) == 3 and np.isnan(CPU.max_norm(np.array([1.0, np.nan])))
     with pytest.raises(ValueError):
-        CPU.axpy(2.0, a[:7], b)
+        CPU.combine((1.0, 2.0), (b, a[:7]), b)
     with pytest.raises(ValueError):
         CPU.inner(a, b[:7])
 

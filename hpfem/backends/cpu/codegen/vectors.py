@@ -10,20 +10,16 @@ from collections.abc import Sequence
 
 from numpy.typing import DTypeLike
 
+from ...passes import Pass, Term
 from .ir import ARGUMENTS, Builder, Index
 
 _ARGUMENTS = ARGUMENTS.replace(" noalias", "")
-# Pointers to the vectors of a pass, in the order of their numbers.
+# Pointers to the vectors of a pass, in the order of its names; those of more vectors are in a table at %codes.
 VECTORS = ("%in", "%out", "%geometry", "%points", "%fields")
 # Entries of a block: its sums are made in one piece, so that they do not depend on the number of threads.
 BLOCK = 2048
 # Groups of lanes in a trip of a pass: sums are made in as many registers.
 UNROLLED = 4
-
-# A term: the factors of a product, "x0" a vector and "a0" a number of %parameters, with a sign in front where it is
-# subtracted.
-Terms = Sequence[str]
-Update = tuple[str, Terms]
 
 
 def blocks_of(n: int) -> int:
@@ -31,17 +27,14 @@ def blocks_of(n: int) -> int:
     return max(1, n // BLOCK)
 
 
-def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
-    """Write a kernel that updates vectors, and sums up products of their entries, in one pass over blocks %g0 to
-    %g1.
+def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
+    """Write a kernel that updates vectors, and sums up products of their entries, in one go over blocks %g0 to %g1.
 
-    Vectors of %elements entries are at `VECTORS` and may start anywhere. The pass is made for each of %components rows
-    of x0, %stride entries apart.
+    Vectors of %elements entries are at `VECTORS` and may start anywhere; numbers are at %parameters. The pass is made
+    for each of %components rows of the first vector, %stride entries apart.
     """
     b = Builder(lanes, dtype)
-    names = sorted({name.lstrip("-") for _, terms in (*updates, ("", sums)) for term in terms for name in term.split()})
-    targets = [target for target, _ in updates]
-    vectors = sorted({*targets, *(name for name in names if name[0] == "x")})
+    targets, sums = [target for target, _ in what.updates], [((False, factors),) for factors in what.sums]
     trip, align = lanes * unrolled, b.dtype.itemsize
     iota = ", ".join(f"i64 {lane}" for lane in range(lanes))
 
@@ -52,7 +45,11 @@ def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int
         return b.new(f"select i1 {b.new(f'icmp sgt i64 {x}, {y}')}, i64 {yes}, i64 {no}")
 
     with b.function("run", _ARGUMENTS, internal=False):
-        numbers = {name: b.load_scalar("%parameters", (int(name[1:]), 1)) for name in names if name[0] == "a"}
+        numbers = {what.arrays + i: b.load_scalar("%parameters", (i, 1)) for i in range(what.numbers)}
+        bases = list(VECTORS)
+        if what.arrays > len(bases):
+            places = [b.at("%codes", (i, 1), unit="ptr") for i in range(what.arrays)]
+            bases = [b.new(f"load ptr, ptr {place}, align 8") for place in places]
         count = greater(whole("sdiv", "%elements", BLOCK), 1, whole("sdiv", "%elements", BLOCK), 1)
         with b.loop("%g1", "%g0") as block, b.loop("%components") as row:
             start = whole("mul", block.value, BLOCK)
@@ -62,30 +59,28 @@ def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int
             trips = whole("sdiv", length, trip)
             rest = whole("sub", length, whole("mul", trips, trip))
             groups = whole("sdiv", whole("add", rest, lanes - 1), lanes)
-            at = {name: b.at(VECTORS[int(name[1:])], (Index(start), 1), unit=b.real) for name in vectors}
-            if "x0" in at:
-                at["x0"] = b.at(at["x0"], (Index(whole("mul", row.value, "%stride")), 1), unit=b.real)
+            at = [b.at(base, (Index(start), 1), unit=b.real) for base in bases[: what.arrays]]
+            at[0] = b.at(at[0], (Index(whole("mul", row.value, "%stride")), 1), unit=b.real)
             done = Index(whole("mul", trips, unrolled))
 
             def group(number: Index, mask: str | None, totals: Sequence[str]) -> list[str]:
                 """Work on a group of entries; returns its sums added to the totals."""
                 found = dict(numbers)
 
-                def place(name: str) -> str:
-                    return b.at(at[name], (number, 1))
+                def place(own: int) -> str:
+                    return b.at(at[own], (number, 1))
 
-                def value(name: str) -> str:
-                    if name not in found:
+                def value(own: int) -> str:
+                    if own not in found:
                         if mask is None:
-                            found[name] = b.new(f"load {b.vector}, ptr {place(name)}, align {align}")
+                            found[own] = b.new(f"load {b.vector}, ptr {place(own)}, align {align}")
                         else:
-                            found[name] = b.masked_load(place(name), mask)
-                    return found[name]
+                            found[own] = b.masked_load(place(own), mask)
+                    return found[own]
 
-                def total(terms: Terms, result: str | None) -> str:
-                    for term in terms:
-                        negative, *factors = term.startswith("-"), *(value(own) for own in term.lstrip("-").split())
-                        last = factors.pop()
+                def total(terms: Sequence[Term], result: str | None) -> str:
+                    for negative, places in terms:
+                        *factors, last = map(value, places)
                         if not factors:
                             first = b.neg(last) if negative else last
                             result = first if result is None else (b.sub if negative else b.add)(result, last)
@@ -96,9 +91,9 @@ def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int
                         result = b.fma(b.neg(product) if negative else product, last, result)
                     return b.operand(0.0) if result is None else result
 
-                for target, terms in updates:
+                for target, terms in what.updates:
                     found[target] = total(terms, None)
-                after = [total([term], own) for term, own in zip(sums, totals, strict=True)]
+                after = [total(product, own) for product, own in zip(sums, totals, strict=True)]
                 for target in targets:
                     if mask is None:
                         b.emit(f"store {b.vector} {found[target]}, ptr {place(target)}, align {align}")

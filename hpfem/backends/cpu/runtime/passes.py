@@ -1,18 +1,19 @@
-"""Passes over vectors: linear updates and sums of products, compiled (`codegen.vectors.write_pass`)."""
+"""Passes over vectors, compiled (`codegen.vectors.write_pass`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import addressof, c_double, c_float
+from ctypes import addressof, c_double, c_float, c_int64
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares
-from ..codegen.vectors import UNROLLED, VECTORS, Terms, Update, blocks_of, write_pass
+from ...passes import Pass
+from ..codegen.vectors import UNROLLED, VECTORS, blocks_of, write_pass
 from .cache import compiled
 from .target import Code, host
 
@@ -27,48 +28,38 @@ def code_of(write: Callable[..., str], *arguments: Any) -> Code:
     return compiled(write(*arguments), host())
 
 
-class Pass:
-    """A pass over some vectors.
+@cache
+def code_of_pass(what: Pass, wide: bool, dtype: np.dtype[Any]) -> Code:
+    """Code for vectors of a type that are long enough for several lanes, or not."""
+    return compiled(write_pass(what, *((host().lanes(dtype), UNROLLED) if wide else (1, 1)), dtype), host())
 
-    Parameters
-    ----------
-    updates : sequence of (str, sequence of str)
-    sums : sequence of str
-        As for `write_pass`.
-    """
 
-    def __init__(self, updates: Sequence[Update], sums: Terms = ()) -> None:
-        self._what = tuple((target, tuple(terms)) for target, terms in updates), tuple(sums)
-        self._sums = len(sums)
-        self._codes: dict[Any, Code] = {}
+def words_of_pass(what: Pass, arrays: Sequence[Array]) -> tuple[Code, tuple[int, ...], int, Any]:
+    """Code for some vectors [n], addresses of the first, that of a table of all if they are more, and the table."""
+    n, dtype = arrays[-1].size, arrays[-1].dtype
+    code = code_of_pass(what, n >= host().lanes(dtype) * UNROLLED, dtype)
+    places = [array.ctypes.data for array in arrays]
+    if len(places) > len(VECTORS):
+        table = (c_int64 * len(places))(*places)
+        return code, tuple(places[: len(VECTORS)]), addressof(table), table
+    return code, (*places, *[0] * (len(VECTORS) - len(places))), 0, None
 
-    def code(self, n: int, dtype: DTypeLike) -> Code:
-        """Code for vectors of a size."""
-        lanes = host().lanes(dtype)
-        wide = n >= lanes * UNROLLED
-        key = wide, dtype
-        if key not in self._codes:
-            shape = (lanes, UNROLLED) if wide else (1, 1)
-            self._codes[key] = code_of(write_pass, *self._what, *shape, np.dtype(dtype).name)
-        return self._codes[key]
 
-    def __call__(self, vectors: Sequence[Array], numbers: Sequence[float] = (), rows: int = 1) -> list[list[float]]:
-        """Run; vectors [n] -> [rows]."""
-        n, dtype = vectors[-1].size, vectors[-1].dtype
-        if not n:
-            return [[0.0] * self._sums] * rows
-        code, blocks = self.code(n, dtype), blocks_of(n)
-        # Arrays of ctypes are made faster than those of NumPy, and tell their address faster.
-        factors, partials = _TYPES[dtype.char](len(numbers))(*numbers), _DOUBLES(rows * blocks * self._sums)()
-        places = [array.ctypes.data for array in vectors] + [0] * (len(VECTORS) - len(vectors))
-        arguments = n, rows, *places, addressof(factors), addressof(partials), 0, n
-        run_code(code, blocks, arguments, n * (len(vectors) + rows - 1), (vectors, factors, partials))
-        if not self._sums:
-            return []
-        ends = range(0, len(partials), blocks * self._sums)
-        return [
-            [sum(partials[at + k : at + blocks * self._sums : self._sums]) for k in range(self._sums)] for at in ends
-        ]
+def run_pass(what: Pass, arrays: Sequence[Array], numbers: Sequence[float] = (), rows: int = 1) -> list[list[float]]:
+    """Run a pass over vectors, for each of some rows of the first; arrays [n] -> [rows, sums]."""
+    n, dtype, sums = arrays[-1].size, arrays[-1].dtype, len(what.sums)
+    if not n:
+        return [[0.0] * sums] * rows
+    code, places, table, held = words_of_pass(what, arrays)
+    blocks = blocks_of(n)
+    # Arrays of ctypes are made faster than those of NumPy, and tell their address faster.
+    factors, partials = _TYPES[dtype.char](len(numbers))(*numbers), _DOUBLES(rows * blocks * sums)()
+    arguments = n, rows, *places, addressof(factors), addressof(partials), table, n
+    run_code(code, blocks, arguments, n * (len(arrays) + rows - 1), (arrays, factors, partials, held))
+    if not sums:
+        return []
+    ends = range(0, len(partials), blocks * sums)
+    return [[sum(partials[at + k : at + blocks * sums : sums]) for k in range(sums)] for at in ends]
 
 
 def run_code(code: Code, groups: int, arguments: Sequence[int], numbers: int, held: object) -> None:

@@ -25,7 +25,7 @@ from ....support.threads import THREAD_FLOPS
 from ...cellwise import added
 from ...vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from .kernel import CpuKernel, MatrixKernel
-from .recording import Recorded, Recording
+from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
@@ -189,9 +189,9 @@ class CpuProduct:
             key = id(constrained), target.shape
             scale = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
         if scale is not None:
-            recording.sum(("x0 x1",), (), (vector.array, scale), target)
+            recording.update(PRODUCT, (vector.array, scale, target))
         else:
-            recording.sum(("x0",), (), (vector.array,), target)
+            recording.update(COPY, (vector.array, target))
         out = self.record(recording, given)
         for source, row in zip(vector.array, out.array, strict=True) if some else ():
             recording.move(source, constrained, row, constrained)
@@ -212,7 +212,7 @@ class CpuProduct:
         for row in given:
             recording.rows(self._tail, row[:size], row[size:], at=places)
         out = recording.empty(given.shape)
-        recording.sum((), (), (), out.array)
+        recording.update(ZERO, (out.array,))
         at = given.ctypes.data, out.array.ctypes.data
         parts = list[list[tuple[IndexedKernel, Sequence[int]]]]([] for _ in self._bounds[0][1:])
         work, held = 0, [given, out.array]

@@ -7,7 +7,7 @@ operation becomes a call with fixed addresses. As with a CUDA graph, the recordi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,10 +18,11 @@ from scipy.sparse import csr_array, issparse
 
 from ....errors import NotSuitable
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
+from ...passes import Pass
 from ..codegen.sequence import WORDS, write_sequence
-from ..codegen.vectors import VECTORS, Terms, blocks_of, write_move, write_panels, write_rows
+from ..codegen.vectors import blocks_of, write_move, write_panels, write_rows
 from .kernel import GroupKernel
-from .passes import Pass, code_of
+from .passes import code_of, words_of_pass
 from .target import Code, host
 
 Array = NDArray[np.floating[Any]]
@@ -45,9 +46,14 @@ def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
             yield from _pieces(*rows)
 
 
-@cache
-def _sum_of(terms: Terms, sources: int) -> Pass:
-    return Pass([(f"x{sources}", terms)])
+# What NumPy's functions write, of vectors x and y.
+COPY, ZERO, PRODUCT = Pass("x out", "", "out = x"), Pass("out", "", "out ="), Pass("x y out", "", "out = x y")
+_OF_TWO = {
+    np.multiply: PRODUCT,
+    np.add: Pass("x y out", "", "out = x + y"),
+    np.subtract: Pass("x y out", "", "out = x - y"),
+}
+_SCALED = Pass("x out", "a", "out = a x")
 
 
 class _Memory:
@@ -170,18 +176,16 @@ class Recording:
         """Run a part; a task holds the recording, and so the arrays behind the addresses."""
         code.run(*arguments)
 
-    def sum(self, terms: Terms, numbers: Sequence[float], sources: Sequence[Any], target: Array) -> None:
-        """Write a sum of vectors."""
+    def update(self, what: Pass, arrays: Sequence[Array], numbers: Sequence[float] = ()) -> None:
+        """Make a pass over vectors, which may have gaps."""
         parameters = self.hold(np.array(numbers, self.dtype)) if numbers else 0
-        self._held.append(sources)
-        update = _sum_of(tuple(terms), len(sources))
-        for out, *own in _pieces(target, *sources):
-            if not out.size:
-                continue
-            places = [array.ctypes.data for array in (*own, out)] + [0] * (len(VECTORS) - 1 - len(own))
-            work = OPERATIONS_PER_NUMBER * out.size * (1 + len(own))
-            code = update.code(out.size, self.dtype)
-            self._call(code, blocks_of(out.size), work, (*places, parameters, 0, 0), out.size)
+        self._held.append(arrays)
+        for own in _pieces(*arrays):
+            if n := own[0].size:
+                code, places, table, held = words_of_pass(what, own)
+                self._held.append(held)
+                work = OPERATIONS_PER_NUMBER * n * len(own)
+                self._call(code, blocks_of(n), work, (*places, parameters, 0, table), n)
 
     def move(self, source: Array, take: Any, target: Array, put: Any) -> None:
         """Copy entries: target[put] = source[take]."""
@@ -206,7 +210,7 @@ class Recording:
             self._made[key] = len(some), given, self.hold(places, np.int32), matrix
         n, given, places, _ = self._made[key]
         if at is None and not add and n < len(target):
-            self.sum((), (), (), target)
+            self.update(ZERO, (target,))
         code = code_of(write_rows, add, self.dtype.name)
         self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, places))
 
@@ -292,7 +296,7 @@ class Recorded(NDArrayOperatorsMixin):
     def copied(self) -> Recorded:
         """A copy without gaps."""
         out = self.recording.empty(self.shape)
-        self.recording.sum(("x0",), (), (self.array,), out.array)
+        self.recording.update(COPY, (self.array, out.array))
         return out
 
     def reshape(self, *shape: Any) -> Recorded:
@@ -318,7 +322,7 @@ class Recorded(NDArrayOperatorsMixin):
         if not isinstance(last, np.ndarray):
             target = self.array[key]
             if target.ctypes.data != value.array.ctypes.data:
-                self.recording.sum(("x0",), (), (value.array,), target)
+                self.recording.update(COPY, (value.array, target))
             return
         for source, target in zip(_rows(value.array), _rows(self.array[tuple(rows)]), strict=True):
             self.recording.move(source, None, target, last)
@@ -336,10 +340,9 @@ class Recorded(NDArrayOperatorsMixin):
         known = [array for array in arrays if array is not None]
         if len(known) == 1 and ufunc is np.multiply:
             number = first if arrays[0] is None else second
-            self.recording.sum(("a0 x0",), (float(number),), known, target.array)
+            self.recording.update(_SCALED, (*known, target.array), (float(number),))
         elif len(known) == 2:
-            terms = {np.multiply: ("x0 x1",), np.add: ("x0", "x1"), np.subtract: ("x0", "-x1")}
-            self.recording.sum(terms[ufunc], (), known, target.array)
+            self.recording.update(_OF_TWO[ufunc], (*known, target.array))
         else:
             raise NotSuitable(f"{ufunc.__name__} with a number cannot be recorded")
         return target
@@ -388,13 +391,13 @@ def _concatenate(recording: Recording, parts: Sequence[Recorded]) -> Recorded:
     out = recording.empty((sum(part.size for part in parts),))
     ends = np.cumsum([0, *(part.size for part in parts)]).tolist()
     for part, (first, last) in zip(parts, pairwise(ends), strict=True):
-        recording.sum(("x0",), (), (part.array,), out.array[first:last])
+        recording.update(COPY, (part.array, out.array[first:last]))
     return out
 
 
 def _zeros_like(recording: Recording, like: Recorded) -> Recorded:
     out = recording.empty(like.shape)
-    recording.sum((), (), (), out.array)
+    recording.update(ZERO, (out.array,))
     return out
 
 

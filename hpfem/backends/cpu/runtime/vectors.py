@@ -8,7 +8,6 @@ These are the vectors of the host for all backends. Arrays with gaps or of sever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,34 +17,19 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ....support.threads import thread_count
+from ...passes import Pass
 from ...vectors import BlockMatrix, ElementRestriction, VectorSpace
-from ..codegen.vectors import VECTORS, write_add, write_gather, write_scatter
-from .passes import Pass, code_of, run_code
+from ..codegen.vectors import write_add, write_gather, write_scatter
+from .passes import code_of, run_code, run_pass
 from .recording import Recorded
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int32]
 
-_PRODUCTS = Pass((), ("x0 x1",))
-# Of conjugate gradients: x0 = x, x1 = p, x2 = r, x3 = q, x4 the inverse diagonal.
-_STEP = ("x0", ("x0", "a0 x1")), ("x2", ("x2", "-a0 x3"))
-_RESIDUAL, _RESIDUAL_BY = Pass(_STEP, ("x2 x2",)), Pass(_STEP, ("x2 x2", "x2 x4 x2"))
-_ADVANCE, _ADVANCE_BY = Pass((*_STEP, ("x1", ("x2", "a1 x1")))), Pass((*_STEP, ("x1", ("x2 x4", "a1 x1"))))
-# x0 = p, x1 = z, x2 the inverse diagonal.
-_DIRECTION = Pass([("x0", ("x1 x2", "a0 x0"))])
-# x0 = before, x1 = now, x2 the force, x3 its weights.
-_LEAPFROG = Pass([("x0", ("a0 x1", "-x0", "x2 x3"))])
+_PRODUCTS = Pass("a b", "", sums=["a b"])
 # Entries of vectors below which NumPy's statements take less time than a call of one pass (measured on Zen 4 and 5) and
 # BLAS has one thread.
 _FEW = 8192
-# Vectors of a sum in one pass.
-_MOST = len(VECTORS) - 1
-
-
-@cache
-def _combination(count: int) -> Pass:
-    """The sum of some vectors times numbers, in another one."""
-    return Pass([(f"x{count}", tuple(f"a{i} x{i}" for i in range(count)))])
 
 
 def _alike(*arrays: Any) -> bool:
@@ -141,57 +125,21 @@ class CpuVectors(VectorSpace):
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products; see `VectorSpace.inner`."""
         if a.ndim == 1 and _long(a, b):
-            return a.dtype.type(_PRODUCTS((a, b))[0][0])
+            return a.dtype.type(run_pass(_PRODUCTS, (a, b))[0][0])
         if a.ndim == 2 and len(a) and a.flags.c_contiguous and _long(a[0], b):
-            return np.array(_PRODUCTS((a, b), rows=len(a)), a.dtype)[:, 0]
+            return np.array(run_pass(_PRODUCTS, (a, b), rows=len(a)), a.dtype)[:, 0]
         return super().inner(a, b)
 
-    def combine(self, numbers: Sequence[float], vectors: Sequence[Any], out: Any) -> None:
-        """Write a sum, in one pass over up to four vectors; see `VectorSpace.combine`."""
-        if isinstance(out, Recorded):
-            terms = [f"a{i} x{i}" for i in range(len(vectors))]
-            out.recording.sum(terms, numbers, [own.array for own in vectors], out.array)
-        elif not _long(*vectors, out):
-            super().combine(numbers, vectors, out)
-        elif len(vectors) <= _MOST:
-            _combination(len(vectors))((*vectors, out), numbers)
-        else:
-            # What is overwritten is read before that.
-            place = out.ctypes.data
-            pairs = sorted(zip(numbers, vectors, strict=True), key=lambda pair: pair[1].ctypes.data != place)
-            numbers, vectors = zip(*pairs, strict=True)
-            if vectors[_MOST].ctypes.data == place:
-                super().combine(numbers, vectors, out)
-                return
-            self.combine(numbers[:_MOST], vectors[:_MOST], out)
-            self.combine((1.0, *numbers[_MOST:]), (out, *vectors[_MOST:]), out)
+    def run(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float] = ()) -> list[float]:
+        """Update and sum up in one compiled pass; see `VectorSpace.run`."""
+        if what.sums and self.comm.size == 1 and _fit(*arrays):
+            return run_pass(what, arrays, numbers)[0]
+        return super().run(what, arrays, numbers)
 
-    def update_residual(self, alpha: float, p: Any, q: Any, x: Any, r: Any, inverse: Any = None) -> list[float]:
-        """X += alpha p, r -= alpha q and the sums of r, in one pass of a process; see `VectorSpace.update_residual`."""
-        own = (x, p, r, q) if inverse is None else (x, p, r, q, inverse)
-        if self.comm.size > 1 or not _fit(*own):
-            return super().update_residual(alpha, p, q, x, r, inverse)
-        return (_RESIDUAL if inverse is None else _RESIDUAL_BY)(own, (alpha,))[0]
-
-    def update_direction(self, z: Any, inverse: Any, beta: float, p: Any) -> None:
-        """P = inverse * z + beta p in one pass; see `VectorSpace.update_direction`."""
-        if inverse is None or not _long(p, z, inverse):
-            super().update_direction(z, inverse, beta, p)
+    def _update(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float]) -> None:
+        if isinstance(arrays[-1], Recorded):
+            arrays[-1].recording.update(what, [own.array for own in arrays], numbers)
+        elif (_fit if len(what.updates) > 1 else _long)(*arrays):
+            run_pass(what.without_sums, arrays, numbers)
         else:
-            _DIRECTION((p, z, inverse), (beta,))
-
-    def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
-        """Take a step of conjugate gradients in one pass; see `VectorSpace.advance`."""
-        own = (x, p, r, q) if inverse is None else (x, p, r, q, inverse)
-        if _fit(*own):
-            (_ADVANCE if inverse is None else _ADVANCE_BY)(own, (alpha, beta))
-        else:
-            super().advance(alpha, beta, inverse, q, p, x, r)
-
-    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
-        """Take a step of the leapfrog scheme in one pass; see `VectorSpace.leapfrog`."""
-        own = before, now, force, weights
-        if _long(*own):
-            _LEAPFROG(own, (2.0,))
-        else:
-            super().leapfrog(weights, force, now, before)
+            super()._update(what, arrays, numbers)

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from ....errors import DeviceError
 from ....support.communicator import Communicator
 from ....support.log import report_once
+from ...passes import Pass
 from ...sharing import Sharing
 from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
 from ..runtime.cublas import multiply
@@ -25,28 +26,22 @@ from .messages import CudaMessages
 
 
 @cache
-def _combination(count: int) -> Any:
-    given = ", ".join(f"T a{i}, T x{i}" for i in range(count))
-    body = "y = " + " + ".join(f"a{i} * x{i}" for i in range(count))
-    return import_module("cupy").ElementwiseKernel(given, "T y", body, f"hpfem_combination{count}")
+def _kernel(what: Pass) -> tuple[Any, list[int]]:
+    """The updates of a pass as a kernel, and the places of its arrays: those that are read only come first."""
+    written = dict.fromkeys(target for target, _ in what.updates)
+    places = [*(i for i in range(what.arrays) if i not in written), *written]
+    names, body = [*(f"x{i}" for i in range(what.arrays)), *(f"a{i}" for i in range(what.numbers))], ""
+    for target, terms in what.updates:
+        products = [("- " if less else "+ ") + " * ".join(names[i] for i in factors) for less, factors in terms]
+        body += f"{names[target]} = {' '.join(products).removeprefix('+ ') or '0'};"
+    given = [*names[what.arrays :], *(names[i] for i in places if i not in written)]
+    arguments = [", ".join(f"T {name}" for name in some) for some in (given, [names[i] for i in written])]
+    return import_module("cupy").ElementwiseKernel(*arguments, body, "hpfem_pass"), places
 
 
 @cache
 def _add_at() -> Any:
     arguments = "I place, T value", "raw T out", "out[place] += value", "hpfem_add_at"
-    return import_module("cupy").ElementwiseKernel(*arguments)
-
-
-@cache
-def _advance() -> Any:
-    body = "x = x + alpha * p; r = r - alpha * q; p = inverse * r + beta * p"
-    arguments = "T alpha, T beta, T inverse, T q", "T p, T x, T r", body, "hpfem_advance"
-    return import_module("cupy").ElementwiseKernel(*arguments)
-
-
-@cache
-def _leapfrog() -> Any:
-    arguments = "T weight, T force, T now", "T before", "before = 2 * now - before + weight * force", "hpfem_leapfrog"
     return import_module("cupy").ElementwiseKernel(*arguments)
 
 
@@ -186,15 +181,6 @@ class CudaVectors(VectorSpace):
 
         return end
 
-    def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
-        """Take a step of conjugate gradients in one pass; see `VectorSpace.advance`."""
-        number = x.dtype.type
-        _advance()(number(alpha), number(beta), number(1) if inverse is None else inverse, q, p, x, r)
-
-    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
-        """Take a step of the leapfrog scheme in one pass; see `VectorSpace.leapfrog`."""
-        _leapfrog()(weights, force, now, before)
-
     def sum_over(self, comm: Communicator, numbers: Any) -> Any:
         """Sum over processes, between GPUs where NCCL can; see `VectorSpace.sum_over`."""
         between = nccl_of(comm)
@@ -204,10 +190,9 @@ class CudaVectors(VectorSpace):
         """Tell whether something is an array of CuPy; see `VectorSpace.has`."""
         return type(array).__module__.partition(".")[0] == "cupy"
 
-    def combine(self, numbers: Sequence[float], vectors: Sequence[Any], out: Any) -> None:
-        """Write a sum in one pass; see `VectorSpace.combine`."""
-        pairs = zip(numbers, vectors, strict=True)
-        _combination(len(vectors))(*(own for number, x in pairs for own in (out.dtype.type(number), x)), out)
+    def _update(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float]) -> None:
+        kernel, places = _kernel(what)
+        kernel(*map(arrays[-1].dtype.type, numbers), *(arrays[place] for place in places))
 
     def add_at(self, places: Any, values: Any, rows: Any) -> None:
         """Add numbers to some entries in one kernel; see `VectorSpace.add_at`."""

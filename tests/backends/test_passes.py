@@ -1,0 +1,51 @@
+"""Passes over vectors: the same on every backend."""
+
+import numpy as np
+import pytest
+
+from hpfem.backends import BACKENDS, vectors_on
+from hpfem.backends.passes import ADVANCE, DIRECTION, LEAPFROG, RESIDUAL, Pass, combination
+from hpfem.backends.vectors import HOST_VECTORS
+
+PASSES = {
+    "leapfrog": LEAPFROG,
+    **{f"{name} {k}": own[k] for name, own in (("r", RESIDUAL), ("p", DIRECTION), ("all", ADVANCE)) for k in (0, 1)},
+    **{f"sum of {count}": combination(count) for count in (1, 2, 4, 9)},
+    "another": Pass(
+        *("a b c d e f g", "s t", "a = - a b c + s d", "g = t a - e f g - b", "b ="),
+        sums=["a g", "g e f", "b b"],
+    ),
+}
+
+
+def test_what_a_pass_means(rng):
+    a, b, c, d, e, f, g = rng.standard_normal((7, 5))
+    own = [x.copy() for x in (a, b, c, d, e, f, g)]
+    sums = HOST_VECTORS.run(PASSES["another"], own, (2.0, 3.0))
+    new = -a * b * c + 2 * d
+    last = 3 * new - e * f * g - b
+    assert all(np.allclose(x, y) for x, y in zip(own, (new, 0 * b, c, d, e, f, last), strict=True))
+    assert np.allclose(sums, [new @ last, last @ (e * f), 0])
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8191, 8192, 8193, 3_000_001])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_every_pass_is_the_same_on_every_backend(backend, n, dtype, rng):
+    vectors = vectors_on(BACKENDS[backend].device())
+    for name, what in PASSES.items():
+        if n > 10_000 and name not in ("leapfrog", "r 1"):
+            continue
+        arrays, numbers = (
+            rng.standard_normal((what.arrays, n)).astype(dtype),
+            rng.standard_normal(what.numbers).tolist(),
+        )
+        wanted = list(arrays.astype(np.float64))
+        sums = HOST_VECTORS.run(what, wanted, numbers)
+        on_device = [vectors.from_host(row) * 1 for row in arrays]
+        found = vectors.run(what, on_device, numbers)
+        eps = float(np.finfo(dtype).eps)
+        for own, row, given in zip(on_device, wanted, arrays, strict=True):
+            host = vectors.to_host(own)
+            assert np.abs(host - row).max(initial=0) <= 40 * eps * (1 + np.abs(row).max(initial=0))
+            assert host.dtype == dtype and (not np.array_equal(row, given) or np.array_equal(host, given))
+        np.testing.assert_allclose(found, sums, rtol=0, atol=100 * eps * (1 + n))
