@@ -37,7 +37,7 @@ from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
 from hpfem.backends.cuda.sumfac_top import plan as options
 from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top
 from hpfem.backends.cuda.vectors import conjugate, indexed
-from hpfem.backends.vectors import BlockMatrix, Codes
+from hpfem.backends.restriction import BlockMatrix, Codes
 from hpfem.errors import NotSuitable
 from hpfem.forms.form import BlockProblem
 from hpfem.mesh import box

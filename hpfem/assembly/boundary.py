@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes import Shape
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 
-from ..backends.vectors import ElementRestriction
+from ..backends.restriction import ElementRestriction
 from ..errors import ArgumentError
 from ..memory import HOST, Device, PerDevice
 from ..mesh import Mesh

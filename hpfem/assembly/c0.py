@@ -24,8 +24,9 @@ from hpfem.shapes.arguments import as_array, flag, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
-from ..backends.sharing import shared_vectors
-from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ..backends.restriction import BlockMatrix, ElementRestriction
+from ..backends.shared_vectors import shared_vectors
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device, PerDevice
 from ..space.field import Field

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
-from ..backends.vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace
+from ..backends.restriction import BlockMatrix, ElementRestriction
+from ..backends.vectors import HOST_VECTORS, VectorSpace
 from ..errors import NotSuitable
 from ..forms import Trace
 from ..forms.evaluate import evaluate

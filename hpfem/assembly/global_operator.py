@@ -25,6 +25,7 @@ from .boundary import BoundaryConditions
 from .c0 import C0Space
 from .entries import block_diagonal, diagonal, element_matrices, is_positive
 from .product import Product
+from .symmetry import seems_symmetric
 
 Array = NDArray[np.float64]
 
@@ -185,9 +186,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether it is symmetric: by its form, else on random vectors (`VectorSpace.seems_symmetric`); collective."""
+        """Whether it is symmetric: by its form, else on random vectors (`seems_symmetric`); collective."""
         by_form = self.c0.space.comm.all(is_symmetric(self.operator.form.trace))  # tensors may differ by process
-        return by_form or self.vectors.seems_symmetric(self.product_on(self.device), self.shape[0], self.dtype)
+        return by_form or seems_symmetric(self.vectors, self.product_on(self.device), self.shape[0], self.dtype)
 
     def is_positive(self) -> bool:
         """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points; collective.

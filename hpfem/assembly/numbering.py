@@ -25,8 +25,8 @@ from hpfem.shapes import Basis, Shape, make_basis
 from hpfem.shapes.cached import cached_property
 from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
+from ..backends.restriction import BlockMatrix, Codes
 from ..backends.sharing import Sharing
-from ..backends.vectors import BlockMatrix, Codes
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
 from ..memory import PerDevice, device_of
@@ -74,7 +74,7 @@ _SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKey
 
 @dataclass(frozen=True, eq=False)
 class LocalToGlobal:
-    """The relation of coefficients of cells or facets to global ones, as in `hpfem.backends.vectors.BlockMatrix`.
+    """The relation of coefficients of cells or facets to global ones, as in `hpfem.backends.restriction.BlockMatrix`.
 
     Attributes
     ----------

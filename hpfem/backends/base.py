@@ -30,10 +30,11 @@ from ..support.log import report_once
 from ..support.machine import processor_name
 from ..support.registry import Registry
 from .cellwise import CellwiseProduct
+from .restriction import BlockMatrix
 from .roofline import Roofline
 from .strategy import Strategy
 from .timer import HostTimer, Timer
-from .vectors import HOST_VECTORS, BlockMatrix, VectorSpace
+from .vectors import HOST_VECTORS, VectorSpace
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from .vectors import BlockMatrix, VectorSpace
+from .restriction import BlockMatrix
+from .vectors import VectorSpace
 
 
 def product(factors: Sequence[csr_array]) -> NDArray[np.float64]:

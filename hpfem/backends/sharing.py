@@ -12,39 +12,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
-from ..support.communicator import Communicator
-from .vectors import DeviceIteration, Messages, VectorSpace
+from ..support.communicator import ALONE, Communicator
 
 Indices = NDArray[np.int64]
 
 
 class Sharing:
-    """The things of a process that other processes have too.
+    """The things of a process that other processes have too, and who owns them.
 
-    Parameters
-    ----------
-    comm : Communicator
-    size : int
-        Number of things on this process.
-    neighbours : {rank: ndarray of int}
-        The things that each neighbour has too, each once; it lists its own in the same order.
-
-    Attributes
-    ----------
-    comm, size
-    shared : ndarray of int, ascending
-        Those that any other process has too.
-    ghosts : ndarray of int, ascending
-        Those that a process of lower rank has too, which owns them.
-    sent : ndarray of int, [m]
-        Places of neighbours' things among the shared ones, one neighbour after the other.
-    parts : {rank: slice}
-        Those of each neighbour in `sent`.
+    Each neighbour, by its rank, has some of the `size` things, which it lists in the same order. In ascending order,
+    `shared` are those that any other process has, and `ghosts` those that one of lower rank has, which owns them.
+    `sent` [m] are the places of neighbours' things among the shared ones, one neighbour after the other, and `parts`
+    those of each.
     """
 
     def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
@@ -104,125 +88,64 @@ class Sharing:
         return result
 
 
-class SharedVectors(VectorSpace):
-    """A mix-in for vector spaces: vectors with shared entries; see the module.
+class Messages:
+    """Numbers of shared entries as messages to neighbours, and what is made of those of neighbours, on the host."""
 
-    Attributes
-    ----------
-    sharing : Sharing
-        Sharing of the entries of one component.
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+
+    def packed(self, own: Any) -> Any:
+        """Write the messages to all neighbours; own [components, shared] -> [m, components]."""
+        return np.ascontiguousarray(own[:, self._sharing.sent].T)
+
+    def combine(self, rows: Any, own: Any, received: Any, owners: bool) -> None:
+        """Write sums over processes, or the owners' numbers, to shared entries; rows [components, size], own
+        [components, shared], received [m, components].
+        """
+        matrix = self._sharing.of_owners if owners else self._sharing.sums
+        rows[:, self._sharing.shared] = (matrix @ np.concatenate([received, own.T])).T
+
+
+class Unshared:
+    """What vectors of several processes do together, where one process has them alone: nothing.
+
+    Sums and exchanges are collective, and change the vectors that they are given.
     """
-
-    sharing: Sharing
-
-    @cached_property
-    def iteration(self) -> DeviceIteration | None:
-        """Tools of the device for several processes; collective at its first use; see `VectorSpace`."""
-        own = super().iteration
-        return None if own is None else own.shared(self.sharing)
-
-    @cached_property
-    def _here(self) -> tuple[Any, Any]:
-        """Shared entries and ghosts as arrays of the device."""
-        return self.from_host(self.sharing.shared), self.from_host(self.sharing.ghosts)
-
-    @cached_property
-    def _messages(self) -> Messages:
-        return self.messages(self.sharing)
-
-    def _by_component(self, vectors: Any) -> Any:
-        """Entries of each component, [..., components, size]."""
-        return vectors.reshape(*vectors.shape[:-1], -1, max(1, self.sharing.size))
-
-    def _of_shared(self, rows: Any) -> Any:
-        return self.xp.ascontiguousarray(rows[:, self._here[0]])
 
     @property
     def comm(self) -> Communicator:
-        """The processes that share vectors; see `VectorSpace.comm`."""
-        return self.sharing.comm
+        """The processes that share vectors."""
+        return ALONE
+
+    @property
+    def shared(self) -> Indices:
+        """Entries of a component that other processes have too, on the host."""
+        return np.empty(0, dtype=np.int64)
+
+    @property
+    def ghosts(self) -> Indices:
+        """The shared entries that another process owns, which counts them in sums."""
+        return np.empty(0, dtype=np.int64)
 
     def summed(self, rows: Any) -> Any:
-        """Add up the contributions of processes to shared entries, in place; see `VectorSpace.summed`."""
-        whole = rows if rows.ndim == 2 else self._by_component(rows)
-        self.summing(self._of_shared(whole))(whole)
+        """Add up the contributions of processes to shared entries; rows [components, n] or [components * n]."""
         return rows
-
-    @property
-    def shared(self) -> NDArray[np.int64]:
-        """Entries that other processes have too; see `VectorSpace.shared`."""
-        return self.sharing.shared
-
-    @property
-    def ghosts(self) -> NDArray[np.int64]:
-        """The shared entries that another process owns; see `VectorSpace.ghosts`."""
-        return self.sharing.ghosts
 
     def summing(self, own: Any) -> Callable[[Any], Any]:
-        """Begin to add up; see `VectorSpace.summing`."""
-        messages = self._messages
-        received = self.started(self.comm, messages.packed(own), self.sharing.parts)
+        """Begin `summed` with contributions own [components, shared]; its end takes and returns rows [components, n].
 
-        def end(rows: Any) -> Any:
-            messages.combine(rows, own, received(), owners=False)
-            return rows
-
-        return end
+        Work before its end overlaps with the exchange.
+        """
+        return lambda rows: rows
 
     def agreed(self, rows: Any) -> Any:
-        """Take the owners' values, in place; see `VectorSpace.agreed`."""
-        whole = rows if rows.ndim == 2 else self._by_component(rows)
-        own = self._of_shared(whole)
-        received = self.started(self.comm, self._messages.packed(own), self.sharing.parts)
-        self._messages.combine(whole, own, received(), owners=True)
+        """Take the owner's values for shared entries; rows as for `summed`."""
         return rows
 
-    def _owned(self, a: Any, b: Any) -> Any:
-        """Sum of products over the entries that this process owns."""
-        whole, ghosts = super().inner(a, b), self._here[1]
-        if not len(ghosts):
-            return whole
-        mine, other = (self._by_component(v)[..., ghosts] for v in (a, b))
-        return whole - super().inner(mine.reshape(*a.shape[:-1], -1), other.reshape(-1))
-
     def total(self, numbers: Any) -> Any:
-        """Sum over processes; see `VectorSpace.total`."""
-        return self.sum_over(self.comm, numbers)
-
-    def inner(self, a: Any, b: Any) -> Any:
-        """Sums of products; see `VectorSpace.inner`."""
-        return self.total(self._owned(a, b))
-
-    def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
-        """Sums of products, in one sum over all processes; see `VectorSpace.dots`."""
-        own = [self.xp.atleast_1d(self._owned(a, b)).astype(np.float64) for a, b in pairs]
-        found: list[float] = self.total(self.xp.concatenate(own)).tolist()
-        return found
-
-    def max_norm(self, vector: Any) -> float:
-        """Largest absolute value, on the host; see `VectorSpace.max_norm`."""
-        return self.comm.max(super().max_norm(vector))
+        """Sum a few numbers on the device over processes."""
+        return numbers
 
     def count(self, vector: Any) -> int:
-        """Number of entries; see `VectorSpace.count`."""
-        ghosts = self._by_component(vector)[:, self._here[1]].size
-        return int(self.comm.sum(vector.size - ghosts))
-
-    def random_pair(self, n: int, dtype: DTypeLike) -> tuple[Any, Any]:
-        """Make two random vectors; see `VectorSpace.random_pair`."""
-        u, v = super().random_pair(n, dtype)
-        return self.agreed(u), self.agreed(v)
-
-
-def _shared_class(kind: Any) -> type[SharedVectors]:
-    """The class of shared vectors for a kind of device."""
-    return type(f"Shared{kind.__name__}", (SharedVectors, kind), {})
-
-
-def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace:
-    """Vectors with shared entries, on the device of others."""
-    if sharing is None:
-        return vectors
-    made = _shared_class(type(vectors))(vectors.device)
-    made.sharing = sharing
-    return made
+        """Count the entries that a vector has on all processes."""
+        return int(vector.size)

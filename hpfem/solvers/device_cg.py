@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.vectors import ConjugateVectors, DeviceIteration, Stop
+from ..backends.iteration import ConjugateVectors, DeviceIteration, Stop
 from ..errors import ArgumentError
 from .arguments import Iteration
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite

@@ -13,6 +13,7 @@ import numpy as np
 from hpfem.shapes.arguments import flag, instance, integer, reals, shown
 
 from ..assembly import GlobalOperator
+from ..assembly.symmetry import seems_symmetric
 from ..backends import vectors_on
 from ..backends.exchange import is_array, wrap
 from ..backends.vectors import VectorSpace, scaled
@@ -140,7 +141,7 @@ def solve(
     if symmetric is None:
         product = Timed(f"{name}: the operator", apply, rhs)
         symmetric = bool(definite) or (
-            A.symmetric if given.whole else vectors.seems_symmetric(product, len(rhs), rhs.dtype)
+            A.symmetric if given.whole else seems_symmetric(vectors, product, len(rhs), rhs.dtype)
         )
     if definite is None:
         definite = given.whole and symmetric and A.is_positive()

@@ -9,7 +9,8 @@ import pytest
 from hpfem.backends.cpu.runtime.vectors import CpuVectors
 from hpfem.backends.cuda.vectors.conjugate import CONTROL, RING
 from hpfem.backends.cuda.vectors.space import CudaIteration
-from hpfem.backends.vectors import ElementRestriction, Stop
+from hpfem.backends.iteration import Stop
+from hpfem.backends.restriction import ElementRestriction
 
 # What was captured.
 CAPTURED: list[str] = []

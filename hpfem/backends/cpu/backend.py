@@ -22,9 +22,10 @@ from ...support.machine import processor_name
 from ...support.threads import OPERATIONS_PER_NUMBER, thread_count
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
+from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import MERGED, STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
-from ..vectors import BlockMatrix, VectorSpace
+from ..vectors import VectorSpace
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel

@@ -14,8 +14,9 @@ from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
+from ..restriction import BlockMatrix
 from ..roofline import Roofline
-from ..vectors import BlockMatrix, VectorSpace
+from ..vectors import VectorSpace
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
 from .kronecker.strategy import CudaKronecker

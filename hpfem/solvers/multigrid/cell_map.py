@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, diags_array
 from ...assembly import C0Space
 from ...backends.base import Backend
 from ...backends.cellwise import added, product
-from ...backends.vectors import BlockMatrix
+from ...backends.restriction import BlockMatrix
 from ...memory import as_numpy
 
 Array = NDArray[np.float64]

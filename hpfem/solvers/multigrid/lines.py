@@ -22,7 +22,8 @@ from hpfem.shapes.low_energy import regular_jacobian
 
 from ...assembly import C0Space
 from ...backends import vectors_on
-from ...backends.sharing import Sharing, shared_vectors
+from ...backends.shared_vectors import shared_vectors
+from ...backends.sharing import Sharing
 from ...backends.vectors import VectorSpace
 from ...mesh.sorting import unique
 

@@ -19,7 +19,7 @@ from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 from ...assembly import C0Space
 from ...backends.base import Backend
 from ...backends.cellwise import added, product
-from ...backends.vectors import BlockMatrix
+from ...backends.restriction import BlockMatrix
 from ...errors import SolverError
 from ...memory import as_numpy
 from ...mesh.sorting import distinct

@@ -9,7 +9,8 @@ from hpfem.backends import BACKENDS
 from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cpu import backend
 from hpfem.backends.cpu.runtime import kernel, product, recording
-from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix
+from hpfem.backends.restriction import BlockMatrix
+from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.mesh import box, read_mesh
 from tests.assembly.meshes import OURS, ours, rotated
 from tests.cases import SHAPES_2D, SHAPES_3D

@@ -9,7 +9,8 @@ from hpfem.backends.cpu.codegen.vectors import BLOCK
 from hpfem.backends.cpu.runtime import passes, vectors
 from hpfem.backends.cpu.runtime.vectors import CpuRestriction, CpuVectors
 from hpfem.backends.passes import ADVANCE, DIRECTION, LEAPFROG, RESIDUAL
-from hpfem.backends.vectors import HOST_VECTORS, ElementRestriction
+from hpfem.backends.restriction import ElementRestriction
+from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.memory import HOST
 from hpfem.solvers.preconditioners import jacobi
 

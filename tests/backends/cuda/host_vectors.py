@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, vstack
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import sum_bytes
-from hpfem.backends.vectors import BlockMatrix, Codes
+from hpfem.backends.restriction import BlockMatrix, Codes
 from tests.backends.cuda.host_kernels import HOST, compiled, shared_at
 
 

@@ -14,7 +14,8 @@ from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors import cellwise, indexed
 from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16
 from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
-from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, VectorSpace
+from hpfem.backends.restriction import BlockMatrix
+from hpfem.backends.vectors import HOST_VECTORS, VectorSpace
 from hpfem.memory import HOST
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import library, run

@@ -22,8 +22,9 @@ from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, rows_per_t
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.messages import source as messages_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
+from hpfem.backends.iteration import Stop
 from hpfem.backends.sharing import Sharing
-from hpfem.backends.vectors import HOST_VECTORS, Stop
+from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.forms.trace import trace_function
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated

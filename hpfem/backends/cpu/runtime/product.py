@@ -23,7 +23,8 @@ from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
 from ...cellwise import added
-from ...vectors import HOST_VECTORS, BlockMatrix, VectorSpace
+from ...restriction import BlockMatrix
+from ...vectors import HOST_VECTORS, VectorSpace
 from .kernel import CpuKernel, MatrixKernel
 from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
 

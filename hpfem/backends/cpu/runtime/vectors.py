@@ -18,7 +18,8 @@ from hpfem.shapes.cached import cached_property
 
 from ....support.threads import thread_count
 from ...passes import Pass
-from ...vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ...restriction import BlockMatrix, ElementRestriction
+from ...vectors import VectorSpace
 from ..codegen.vectors import write_add, write_gather, write_scatter
 from .passes import code_of, run_code, run_pass
 from .recording import Recorded

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...cellwise import CellwiseProduct, product
-from ...vectors import Codes
+from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions

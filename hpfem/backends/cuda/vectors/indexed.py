@@ -18,7 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ....geometry.element_map import chunks
-from ...vectors import HOST_VECTORS, BlockMatrix, Codes, ElementRestriction, VectorSpace, row_entries
+from ...restriction import BlockMatrix, Codes, ElementRestriction, row_entries
+from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions

@@ -9,8 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes.cached import cached_property
 
-from ...sharing import Sharing
-from ...vectors import Messages, VectorSpace
+from ...sharing import Messages, Sharing
+from ...vectors import VectorSpace
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
@@ -37,7 +37,7 @@ class CudaMessages(Messages):
     """
 
     def __init__(self, sharing: Sharing, vectors: VectorSpace) -> None:
-        super().__init__(sharing, vectors)
+        super().__init__(sharing)
         self._vectors, self._index = vectors, index_type(sharing)
         self._m, self._n = len(sharing.sent), len(sharing.shared)
         self._places, self._shared = (self._on(array) for array in (sharing.sent, sharing.shared))

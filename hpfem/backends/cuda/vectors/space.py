@@ -14,9 +14,11 @@ from scipy.sparse import csr_array
 from ....errors import DeviceError
 from ....support.communicator import Communicator
 from ....support.log import report_once
+from ...iteration import DeviceIteration
 from ...passes import Pass
+from ...restriction import BlockMatrix
 from ...sharing import Sharing
-from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
+from ...vectors import VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.nccl import nccl_of
 from ..runtime.scratch import StreamPool, captured

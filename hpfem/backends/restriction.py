@@ -1,0 +1,227 @@
+"""The element restriction Q: a sparse matrix by blocks, most of whose rows have one entry +-1, and its products.
+
+`ElementRestriction` is for arrays of any library by its sparse products; backends have faster ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
+
+from hpfem.shapes.cached import cached_property
+
+from ..geometry.element_map import CACHED, chunks
+
+Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.integer[Any]]
+
+
+def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
+    """Positions of the entries of some rows, one row after the other; rows [n] -> counts [n]."""
+    counts = np.diff(matrix.indptr)[rows]
+    return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
+
+
+def _copied(codes: Indices, xp: Any) -> Any:
+    return xp.asarray(codes)
+
+
+class Codes:
+    """The rows of a block of a `BlockMatrix`, [E, n_modes], written as codes on demand.
+
+    A code is 2 * column, and 1 more where the entry is -1; or -1 - r where the row is one of the matrix' `rows`, which
+    is not so if they are `signed`. `modes` [n_modes] are those of an element entity by entity, as their numbers stand
+    side by side in vectors, by default in order; `sizes` [entities] are the numbers of modes of these entities.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        make: Callable[[Any], Any],
+        signed: bool,
+        modes: Indices | None = None,
+        sizes: Indices | None = None,
+    ) -> None:
+        self.shape, self._make, self.signed = shape, make, signed
+        self.modes: Indices = np.arange(shape[1]) if modes is None else modes
+        self.sizes: Indices = np.array([shape[1]]) if sizes is None else sizes
+
+    def on(self, xp: Any) -> Any:
+        """Codes as an array; -> [E, n_modes]."""
+        codes = self._make(xp)
+        if xp is np:
+            self._make = partial(_copied, codes)
+        return codes
+
+    def part(self, rows: Any) -> Codes:
+        """Take some elements."""
+        if isinstance(rows, slice) and rows == slice(None):
+            return self
+        shape = len(rows), self.shape[1]
+        return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes, self.sizes)
+
+    def by_entity(self) -> Codes:
+        """Put the rows of every element in the order of `modes`."""
+        make = lambda xp: self.on(xp).take(xp.asarray(self.modes), axis=1)  # noqa: E731
+        return Codes(self.shape, make, self.signed, sizes=self.sizes)
+
+    def shifted(self, n: int) -> Codes:
+        """Shift the numbers of the rows that are given by matrices."""
+        if n == 0 or self.signed:
+            return self
+
+        def make(xp: Any) -> Any:
+            codes = self.on(xp)
+            return xp.where(codes < 0, codes - n, codes)
+
+        return Codes(self.shape, make, False, self.modes, self.sizes)
+
+
+class BlockMatrix:
+    """A sparse matrix Q [local, size] with the rows of blocks one after the other; most have one entry +-1.
+
+    `rows` [r, size] are those with other entries, in the type of the vectors; `starts` [blocks + 1] the first row of
+    every block, and the number of rows.
+    """
+
+    def __init__(self, blocks: Sequence[Codes], rows: csr_array) -> None:
+        self.blocks, self.rows, self.size = blocks, rows, int(rows.shape[1])
+        self.starts = [0, *(int(end) for end in np.cumsum([own.shape[0] * own.shape[1] for own in blocks]))]
+
+    @property
+    def signed(self) -> bool:
+        """Whether all rows have one entry +-1."""
+        return all(own.signed for own in self.blocks)
+
+    @property
+    def codes(self) -> list[Indices]:
+        """Codes of every block on the host, [E, n_modes] each."""
+        return [own.on(np) for own in self.blocks]
+
+    @cached_property
+    def matrix(self) -> csr_array:
+        """The matrix."""
+        return self.of_codes(np.concatenate([own.reshape(-1) for own in self.codes]))
+
+    def of_codes(self, codes: Indices) -> csr_array:
+        """Make a matrix of rows that are written as codes; codes [n] -> [n, size]."""
+        several = np.flatnonzero(codes < 0)
+        entries, n = row_entries(self.rows, -1 - codes[several].astype(np.int64))
+        counts = np.ones(len(codes), dtype=np.int64)
+        counts[several] = n
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        columns = np.repeat(codes >> 1, counts)
+        values = np.repeat((1 - 2 * (codes & 1)).astype(self.rows.dtype), counts)
+        here = np.repeat(ends[several] - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        columns[here], values[here] = self.rows.indices[entries], self.rows.data[entries]
+        kind = np.int32 if max(ends[-1], self.size) < 2**31 else np.int64
+        return csr_array((values, columns.astype(kind), ends.astype(kind)), shape=(len(codes), self.size))
+
+    @cached_property
+    def transpose(self) -> csr_array:
+        """Q^T, [global, local]."""
+        return csr_array(self.matrix.T)
+
+    @cached_property
+    def signs(self) -> tuple[Indices, Array | None] | None:
+        """Column and sign of each row, if all have one entry +-1; signs are None if all are +1."""
+        if not self.signed:
+            return None
+        matrix = self.matrix
+        return matrix.indices, None if np.all(matrix.data == 1) else matrix.data
+
+    def gathered(self, local: Sequence[Any]) -> NDArray[np.float64]:
+        """Multiply local numbers by the transpose, in float64; local [E, n_modes] -> [global]."""
+        numbers = [np.asarray(own, dtype=np.float64).reshape(-1) for own in local]
+        found: NDArray[np.float64] = self.transpose @ np.concatenate(numbers)
+        return found
+
+    def summed(self, matrix: Any, local: Any, xp: Any = np) -> Any:
+        """Multiply by a matrix such as the transpose [size, local]; local [components * rows] -> [components, size]."""
+        local, components = local.reshape(-1), max(1, local.size // max(1, self.starts[-1]))
+        if components == 1:
+            return (matrix @ local)[None]
+        ends = zip(self.starts, self.starts[1:])
+        blocks = [local[components * a : components * b].reshape(components, b - a) for a, b in ends]
+        rows = blocks[0] if len(blocks) == 1 else xp.concatenate(blocks, axis=1)
+        return xp.stack([matrix @ row for row in rows])
+
+
+class ElementRestriction:
+    """Q on the device of a vector space: element-local numbers from global ones, and sums of local ones.
+
+    Columns that are not to be kept, [size], are zero, and `gather` takes their entries from a given vector.
+    """
+
+    def __init__(self, Q: BlockMatrix, vectors: Any, dtype: DTypeLike, keep: Any = None) -> None:
+        self.size = Q.size
+        self._Q, self._xp = Q, vectors.xp
+        self._vectors = vectors
+        self._keep: Any = None
+        if keep is not None:
+            self._keep = vectors.from_host(keep, dtype)
+            self._drop = 1 - self._keep
+
+    @cached_property
+    def _signs(self) -> Any:
+        return self._Q.signs and [part if part is None else self._vectors.from_host(part) for part in self._Q.signs]
+
+    @cached_property
+    def _matrix(self) -> Any:
+        return self._vectors.sparse(self._Q.matrix)
+
+    @cached_property
+    def _transpose(self) -> Any:
+        return self._vectors.sparse(self._Q.transpose)
+
+    def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
+        """Write Q times global numbers; vector [components, size], targets [components, elements, n_modes]."""
+        starts = self._Q.starts
+        for c, row in enumerate(vector if self._keep is None else vector * self._keep):
+            local = None if self._signs else self._matrix @ row
+            for start, stop, target in zip(starts, starts[1:], targets, strict=False):
+                if local is not None:
+                    target[c] = local[start:stop].reshape(target[c].shape)
+                    continue
+                columns, signs = self._signs
+                flat = target[c].reshape(-1)
+                self._xp.take(row, columns[start:stop], out=flat, mode="clip")
+                if signs is not None:
+                    flat *= signs[start:stop]
+
+    def gather(self, local: Any, vector: Any = None) -> Any:
+        """Sum local numbers, Q^T; local [components * rows], vector [components, size] -> [components, size]."""
+        if not self.size and vector is not None:
+            return self._xp.zeros_like(vector)
+        return self._kept(self._Q.summed(self._transpose, local, self._xp), vector)
+
+    def _kept(self, out: Any, vector: Any) -> Any:
+        """Sums, with the entries of a vector in columns that are not kept."""
+        if vector is not None and self._keep is not None:
+            out *= self._keep
+            out += vector * self._drop
+        return out
+
+    def gather_some(self, columns: Any) -> Callable[[Any], Any]:
+        """Make a function that sums for some columns only, with the same bits as `gather`; columns [n]."""
+        rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
+        keep = 1 if self._keep is None else self._keep[columns]
+        return lambda local: self._Q.summed(rows, local, self._xp) * keep
+
+    def gather_squares(self, local: Sequence[Any]) -> Any:
+        """Sum by squares of Q's entries in rows of one; local [components, elements, n_modes] -> [components, size]."""
+        out = np.zeros((len(local[0]), self.size))
+        for codes, own in zip(self._Q.codes, local, strict=True):
+            numbers, every = np.asarray(own).reshape(len(out), -1), codes.reshape(-1)
+            for part in chunks(codes.size, 1, most=CACHED):
+                flat = every[part]
+                known = flat >= 0
+                places = (flat >> 1)[known].astype(np.intp)
+                for total, row in zip(out, numbers[:, part], strict=True):
+                    np.add.at(total, places, row[known].astype(np.float64, copy=False))
+        return out

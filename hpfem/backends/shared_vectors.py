@@ -1,0 +1,129 @@
+"""Vectors whose entries several processes share; see `sharing`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes.cached import cached_property
+
+from ..support.communicator import Communicator
+from .iteration import DeviceIteration
+from .sharing import Messages, Sharing
+from .vectors import VectorSpace
+
+
+class SharedVectors(VectorSpace):
+    """A mix-in for vector spaces, with the sharing of the entries of one component."""
+
+    sharing: Sharing
+
+    @cached_property
+    def iteration(self) -> DeviceIteration | None:
+        """Tools of the device for several processes; collective at its first use; see `VectorSpace`."""
+        own = super().iteration
+        return None if own is None else own.shared(self.sharing)
+
+    @cached_property
+    def _here(self) -> tuple[Any, Any]:
+        """Shared entries and ghosts as arrays of the device."""
+        return self.from_host(self.sharing.shared), self.from_host(self.sharing.ghosts)
+
+    @cached_property
+    def _messages(self) -> Messages:
+        return self.messages(self.sharing)
+
+    def _by_component(self, vectors: Any) -> Any:
+        """Entries of each component, [..., components, size]."""
+        return vectors.reshape(*vectors.shape[:-1], -1, max(1, self.sharing.size))
+
+    def _of_shared(self, rows: Any) -> Any:
+        return self.xp.ascontiguousarray(rows[:, self._here[0]])
+
+    @property
+    def comm(self) -> Communicator:
+        """The processes that share vectors; see `Unshared.comm`."""
+        return self.sharing.comm
+
+    def summed(self, rows: Any) -> Any:
+        """Add up the contributions of processes to shared entries, in place; see `Unshared.summed`."""
+        whole = rows if rows.ndim == 2 else self._by_component(rows)
+        self.summing(self._of_shared(whole))(whole)
+        return rows
+
+    @property
+    def shared(self) -> NDArray[np.int64]:
+        """Entries that other processes have too; see `Unshared.shared`."""
+        return self.sharing.shared
+
+    @property
+    def ghosts(self) -> NDArray[np.int64]:
+        """The shared entries that another process owns; see `Unshared.ghosts`."""
+        return self.sharing.ghosts
+
+    def summing(self, own: Any) -> Callable[[Any], Any]:
+        """Begin to add up; see `Unshared.summing`."""
+        messages = self._messages
+        received = self.started(self.comm, messages.packed(own), self.sharing.parts)
+
+        def end(rows: Any) -> Any:
+            messages.combine(rows, own, received(), owners=False)
+            return rows
+
+        return end
+
+    def agreed(self, rows: Any) -> Any:
+        """Take the owners' values, in place; see `Unshared.agreed`."""
+        whole = rows if rows.ndim == 2 else self._by_component(rows)
+        own = self._of_shared(whole)
+        received = self.started(self.comm, self._messages.packed(own), self.sharing.parts)
+        self._messages.combine(whole, own, received(), owners=True)
+        return rows
+
+    def _owned(self, a: Any, b: Any) -> Any:
+        """Sum of products over the entries that this process owns."""
+        whole, ghosts = super().inner(a, b), self._here[1]
+        if not len(ghosts):
+            return whole
+        mine, other = (self._by_component(v)[..., ghosts] for v in (a, b))
+        return whole - super().inner(mine.reshape(*a.shape[:-1], -1), other.reshape(-1))
+
+    def total(self, numbers: Any) -> Any:
+        """Sum over processes; see `Unshared.total`."""
+        return self.sum_over(self.comm, numbers)
+
+    def inner(self, a: Any, b: Any) -> Any:
+        """Sums of products; see `VectorSpace.inner`."""
+        return self.total(self._owned(a, b))
+
+    def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
+        """Sums of products, in one sum over all processes; see `VectorSpace.dots`."""
+        own = [self.xp.atleast_1d(self._owned(a, b)).astype(np.float64) for a, b in pairs]
+        found: list[float] = self.total(self.xp.concatenate(own)).tolist()
+        return found
+
+    def max_norm(self, vector: Any) -> float:
+        """Largest absolute value, on the host; see `VectorSpace.max_norm`."""
+        return self.comm.max(super().max_norm(vector))
+
+    def count(self, vector: Any) -> int:
+        """Number of entries; see `Unshared.count`."""
+        ghosts = self._by_component(vector)[:, self._here[1]].size
+        return int(self.comm.sum(vector.size - ghosts))
+
+
+def _shared_class(kind: Any) -> type[SharedVectors]:
+    """The class of shared vectors for a kind of device."""
+    return type(f"Shared{kind.__name__}", (SharedVectors, kind), {})
+
+
+def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace:
+    """Vectors with shared entries, on the device of others."""
+    if sharing is None:
+        return vectors
+    made = _shared_class(type(vectors))(vectors.device)
+    made.sharing = sharing
+    return made
