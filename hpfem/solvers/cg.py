@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradients on host or device arrays [HS], in the frame of all methods.
+"""Preconditioned conjugate gradients on host or device arrays [HS].
 
 A device that iterates without its host keeps the scalars too (`device_cg`). The host reads them some iterations later,
 but the solution, the number of iterations and the residuals are those of the iteration that met the tolerance.
@@ -11,20 +11,14 @@ from functools import partial
 from math import inf, isfinite, isnan, sqrt
 from typing import Any
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
-
 from ..assembly import GlobalOperator
 from ..backends.passes import ADVANCE, DIRECTION, RESIDUAL
-from ..backends.vectors import VectorSpace, scaled
-from .arguments import Iteration
+from ..backends.vectors import VectorSpace
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
 from .device_cg import iterate_on_device
-from .frame import Timed, iterated, read_only
 from .info import SolveInfo
+from .krylov import Iteration, Method, Timed, read_only
 from .preconditioners import Jacobi
-
-Array = NDArray[np.float64]
 
 # Processes from which on an iteration makes one sum over them in place of two, for one product more in a solve. Chosen,
 # not measured.
@@ -89,38 +83,8 @@ def cg(
     HpfemWarning
         If rounding keeps the true residual above the tolerance.
     """
-    return iterated(
-        "cg",
-        _iterate,
-        apply,
-        rhs,
-        precondition,
-        symmetric=True,
-        tol=tol,
-        max_iterations=max_iterations,
-        start=start,
-        name=name,
-        bar=bar,
-        shared=shared,
-    )
-
-
-def cg_of_any_size(
-    apply: Callable[[Any], Any] | GlobalOperator,
-    rhs: Any,
-    vectors: VectorSpace,
-    dtype: DTypeLike,
-    *args: Any,
-    start: Any | None = None,
-    **options: Any,
-) -> tuple[Any, SolveInfo]:
-    """Solve as `cg` does, with b and x in float64 and of any size, whatever the type of the iteration's vectors;
-    rhs, start [n] -> x [n].
-    """
-    unit = vectors.exponent(rhs)
-    given = None if start is None else scaled(start, -unit).astype(dtype, copy=False)
-    x, info = cg(apply, scaled(rhs, -unit).astype(dtype, copy=False), *args, start=given, shared=vectors, **options)
-    return scaled(x.astype(np.float64, copy=False), unit), info
+    limits = {"tol": tol, "max_iterations": max_iterations}
+    return CG(apply, rhs, precondition, **limits, start=start, name=name, bar=bar, shared=shared)
 
 
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
@@ -212,3 +176,6 @@ def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: An
         alpha = rho / curvature
         next_rho = max(0.0, rho - 2 * alpha * cross + alpha**2 * square)
         vectors.run(ADVANCE[len(inverse)], (x, p, r, q, *inverse), (alpha, next_rho / rho))
+
+
+CG = Method("cg", True, _iterate)

@@ -19,8 +19,8 @@ import numpy as np
 
 from ..backends.iteration import ConjugateVectors, DeviceIteration, Stop
 from ..errors import ArgumentError
-from .arguments import Iteration
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
+from .krylov import Iteration
 from .preconditioners import Jacobi
 
 # Iterations before a graph is made, which takes as long as some of them; and those in it.

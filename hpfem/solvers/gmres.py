@@ -7,54 +7,19 @@ iteration; the host reads the new column's numbers at once, as many as there are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from math import hypot, isfinite, sqrt
 from typing import Any
 
 import numpy as np
 
-from hpfem.shapes.arguments import integer
-
-from ..assembly import GlobalOperator
 from ..backends.vectors import VectorSpace
-from .arguments import Iteration
 from .breakdown import no_convergence, not_finite, singular, standstill
-from .frame import Timed, iterated, read_only
-from .info import SolveInfo
+from .krylov import Iteration, Method, Timed, read_only
 
 RESTART = 100
 # Vectors that memory is allocated for at a time; and the least reduction of the residual in a cycle.
 _CHUNK, _GAIN = 10, 1e-3
-
-
-def gmres(
-    apply: Callable[[Any], Any] | GlobalOperator,
-    rhs: Any,
-    precondition: Callable[[Any], Any] | None = None,
-    *,
-    tol: float | None = None,
-    max_iterations: int | None = None,
-    start: Any | None = None,
-    restart: int = RESTART,
-    name: str = "GMRES",
-    bar: bool = True,
-) -> tuple[Any, SolveInfo]:
-    """Solve A x = b with any A that is not singular; -> x [n]."""
-    restart = integer(restart, 1, "the restart of GMRES")
-    return iterated(
-        "gmres",
-        partial(_iterate, restart=restart),
-        apply,
-        rhs,
-        precondition,
-        symmetric=False,
-        tol=tol,
-        max_iterations=max_iterations,
-        start=start,
-        name=name,
-        bar=bar,
-    )
 
 
 class _Basis:
@@ -91,7 +56,9 @@ class _Basis:
         return total
 
 
-def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration, restart: int) -> None:
+def _iterate(
+    vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration, restart: int = RESTART
+) -> None:
     """Iterate in cycles, on x and r in place, and add to the residuals."""
     residuals, name = run.residuals, run.name
     residuals.append(sqrt(vectors.dot(r, r)) / run.scale)
@@ -162,3 +129,6 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
     x += Z.combination(xp.asarray(y, x.dtype))
     r[...] = V.combination(xp.asarray(left[: V.count], r.dtype))
     return whole
+
+
+gmres = Method("gmres", False, _iterate)

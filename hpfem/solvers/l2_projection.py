@@ -17,7 +17,7 @@ from ..backends.vectors import scaled
 from ..errors import ArgumentError
 from ..memory import HOST
 from ..operators import Mass
-from .cg import cg_of_any_size
+from .cg import cg
 from .norms import finer_space, load
 from .preconditioners import jacobi
 
@@ -52,7 +52,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     finer = C0Space(finer_space(c0.space, 2), join=False)
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = load(finer, function)
-    return M.vectors.to_host(cg_of_any_size(M, rhs, M.vectors, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0])
+    return M.vectors.to_host(cg(M, rhs, jacobi(M), tol=tol, name="L2 projection")[0])
 
 
 def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, given: Array) -> Array:

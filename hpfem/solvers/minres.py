@@ -10,47 +10,15 @@ The host needs four numbers an iteration, which it reads at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import hypot, inf, isfinite, isnan, sqrt
 from typing import Any
 
-from ..assembly import GlobalOperator
 from ..backends.vectors import VectorSpace
-from .arguments import Iteration
 from .breakdown import ROUNDING, bad_preconditioner, no_convergence, not_finite, singular
-from .frame import Timed, iterated, read_only, rounding
-from .info import SolveInfo
+from .krylov import Iteration, Method, Timed, read_only, rounding
 
-# Interval of iterations at which the rounding of A x is checked: where there is no solution x grows without
-# end.
+# Interval of iterations at which the rounding of A x is checked: where there is no solution x grows without end.
 _OFTEN = 200
-
-
-def minres(
-    apply: Callable[[Any], Any] | GlobalOperator,
-    rhs: Any,
-    precondition: Callable[[Any], Any] | None = None,
-    *,
-    tol: float | None = None,
-    max_iterations: int | None = None,
-    start: Any | None = None,
-    name: str = "MINRES",
-    bar: bool = True,
-) -> tuple[Any, SolveInfo]:
-    """Solve A x = b with a symmetric A; -> x [n]."""
-    return iterated(
-        "minres",
-        _iterate,
-        apply,
-        rhs,
-        precondition,
-        symmetric=True,
-        tol=tol,
-        max_iterations=max_iterations,
-        start=start,
-        name=name,
-        bar=bar,
-    )
 
 
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
@@ -70,21 +38,18 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
             raise not_finite(name, done)
         if done >= run.most:
             raise no_convergence(name, residuals[-1], run.tol, done)
+        if rho == 0 and done > first:
+            raise singular(name, residuals[-1], done)
         if not 0 < rho < inf:
-            raise (
-                singular(name, residuals[-1], done)
-                if rho == 0 and done > first
-                else bad_preconditioner(name, rho, done)
-            )
+            raise bad_preconditioner(name, rho, done)
         gamma = sqrt(rho)
         z = z / gamma
         p = A(read_only(z))
         delta = vectors.inner(p, z)
         v, v_before = p - v * (delta / gamma) - v_before * (gamma / gamma_before), v
         following = v if M is None else M(read_only(v))
-        diagonal, rho, rv, vv = vectors.numbers(
-            delta, *(vectors.inner(*pair) for pair in ((v, following), (r, v), (v, v)))
-        )
+        products = (vectors.inner(*pair) for pair in ((v, following), (r, v), (v, v)))
+        diagonal, rho, rv, vv = vectors.numbers(delta, *products)
         if not isfinite(diagonal + rho + rv + vv):
             raise not_finite(name, done)
         gamma_after = sqrt(max(rho, 0.0))
@@ -104,3 +69,6 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
         residuals.append(sqrt(rr) / run.scale if rr >= 0 else 0.0)
         z, gamma_before = following, gamma
         run.advance(description=f"{name} {residuals[-1]:.1e}")
+
+
+minres = Method("minres", True, _iterate)

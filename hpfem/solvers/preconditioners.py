@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,7 @@ NAMES = ("auto", "none", "jacobi", "multigrid")
 
 
 class Jacobi:
-    """Division by a diagonal.
-
-    Parameters
-    ----------
-    inverse : array, [n]
-        One over the diagonal, on the device of the residuals.
-    vectors : VectorSpace
-        Where that is.
-    """
+    """Division by a diagonal, whose inverse is an array [n] on the device of the vectors."""
 
     name = "jacobi"
 
@@ -144,3 +137,17 @@ def instead_of_multigrid(solve: Callable[[], Any], used: str, make: Callable[[st
         warn(f"{found}: multigrid does not suit these coefficients, the Jacobi preconditioner is used instead")
     make("jacobi")
     return solve()
+
+
+def each_component(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> Callable[[Any], Any]:
+    """Apply to each component of a vector [components * size] its function of vectors [size]."""
+    if len(functions) == 1:
+        return functions[0]
+    if all(function is functions[0] for function in functions) and isinstance(functions[0], Jacobi):
+        return Jacobi(vectors.xp.tile(functions[0].inverse, len(functions)), vectors)
+    return partial(_applied, functions, vectors)
+
+
+def _applied(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace, vector: Any) -> Any:
+    rows = vector.reshape(len(functions), -1)
+    return vectors.xp.concatenate([function(row) for function, row in zip(functions, rows, strict=True)])

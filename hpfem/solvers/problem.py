@@ -28,17 +28,15 @@ from ..space.field import Field, check_state
 from ..space.space import Space
 from ..support.log import warn
 from ..support.progress import progress, silent
-from .arguments import checked_limits
-from .cg import cg_of_any_size
+from .cg import CG
 from .coefficients import check_positive
-from .components import by_component, each_component
 from .constants import Constants, hidden_constants
 from .info import SolveInfo
+from .krylov import checked_limits, default_tolerance, unscaled
 from .l2_projection import domain_boundary_values
 from .needs import Needs
 from .norms import Loads, Source
-from .preconditioners import checked_preconditioner, instead_of_multigrid, make_preconditioner
-from .scaling import default_tolerance, unscaled
+from .preconditioners import checked_preconditioner, each_component, instead_of_multigrid, make_preconditioner
 
 Array = NDArray[np.float64]
 
@@ -371,7 +369,7 @@ class Problem:
         together = self.conditions.differ
         made, self._used = make_preconditioner(name, self.operator if together else self._single)
         copies = 1 if together else self.components
-        self.preconditioner = made and by_component(made, copies, self.operator.vectors)
+        self.preconditioner = made and each_component([made] * copies, self.operator.vectors)
 
     def _hidden_constants(self) -> list[Constants | None]:
         """Of each component."""
@@ -423,9 +421,7 @@ class Problem:
         apply: Callable[[Any], Any] | GlobalOperator = A
         constants, n, xp = self._constants, self.components, A.vectors.xp
         with self._phase("right-hand side", phases):
-            values = self._values
-            if dirichlet is not None:
-                values = self._other_values(dirichlet)
+            values = self._values if dirichlet is None else self._other_values(dirichlet)
             data = self._functional(f)
             rhs = self._freed(data if values is None else data - self._lifted(values))
             guess = None if start is None else self._guess(start, values).reshape(-1)
@@ -442,11 +438,11 @@ class Problem:
                 functional, function = _projections(constants, space.dtype, A.vectors)
                 apply = _chain(partial(A.apply, device=A.device), functional)
 
-        options = {"tol": self._tol, "max_iterations": self._most, "name": "Helmholtz", "bar": self._bar}
-
         def solved() -> tuple[Any, SolveInfo]:
             M = self.preconditioner if function is None else _chain(self.preconditioner or _same, function)
-            return cg_of_any_size(apply, rhs.reshape(-1), A.vectors, space.dtype, M, start=guess, **options)
+            options: dict[str, Any] = {"name": "Helmholtz", "bar": self._bar, "shared": A.vectors, "dtype": space.dtype}
+            options |= {"tol": self._tol, "max_iterations": self._most, "start": guess}
+            return CG(apply, rhs.reshape(-1), M, **options)
 
         set_up = perf_counter() - began
         vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, A.vectors.comm)

@@ -21,12 +21,11 @@ from ..errors import ArgumentError, NotSuitable, SolverError, StateError
 from ..memory import HOST, Device, PairArray
 from ..operators.arrays import same_kind
 from ..space.field import Field, check_state
-from .arguments import checked_functions, checked_limits, name_of_preconditioner
 from .cg import cg
 from .constants import check_solvable
-from .frame import Timed
 from .gmres import RESTART, gmres
 from .info import SolveInfo
+from .krylov import Timed, checked_functions, checked_limits, default_tolerance, name_of_preconditioner
 from .minres import minres
 from .preconditioners import (
     Jacobi,
@@ -37,7 +36,6 @@ from .preconditioners import (
     without_zeros,
 )
 from .problem import Solution
-from .scaling import default_tolerance
 
 
 def solve(

@@ -23,9 +23,9 @@ from ..errors import ArgumentError, SolverError
 from ..operators import Helmholtz, Mass
 from ..operators.operator import Coefficient
 from ..space.field import Field
-from .arguments import checked_limits
 from .cg import cg
 from .coefficients import check_positive
+from .krylov import checked_limits
 from .preconditioners import jacobi
 
 Array = NDArray[np.float64]

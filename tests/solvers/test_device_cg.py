@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.vectors import HOST_VECTORS, scaled
 from hpfem.solvers import device_cg
-from hpfem.solvers.arguments import Iteration
+from hpfem.solvers.krylov import Iteration
 from hpfem.solvers.preconditioners import Jacobi
 from tests.backends.cuda.host_vectors import HostVectors, kernels
 
