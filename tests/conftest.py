@@ -62,7 +62,9 @@ def true_residuals():
             size, largest = (max(float(np.abs(v).max()), np.finfo(np.float64).tiny) for v in (rhs, x))
             inside, unit = (x.dtype, 1) if dtype in (None, x.dtype) else (dtype, largest)
             product = getattr(apply, "apply", apply)((x / unit).astype(inside))
-            true, scale = (np.linalg.norm(np.asarray(v, np.float64) / size) for v in (rhs - product * np.array([unit]), rhs))
+            true, scale = (
+                np.linalg.norm(np.asarray(v, np.float64) / size) for v in (rhs - product * np.array([unit]), rhs)
+            )
             assert abs(true - info.residual * scale) <= 0.01 * true + 10 * np.finfo(inside).eps * scale
         return x, info
 

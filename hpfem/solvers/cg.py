@@ -83,8 +83,8 @@ def cg(
     HpfemWarning
         If rounding keeps the true residual above the tolerance.
     """
-    limits = {"tol": tol, "max_iterations": max_iterations}
-    return CG(apply, rhs, precondition, **limits, start=start, name=name, bar=bar, shared=shared)
+    options: dict[str, Any] = {"start": start, "name": name, "bar": bar, "shared": shared}
+    return CG(apply, rhs, precondition, tol=tol, max_iterations=max_iterations, **options)
 
 
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:

@@ -43,30 +43,14 @@ _SUM_ROUNDING = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """The functions that are 1 on a part and 0 elsewhere, for the parts whose constants have little or no energy.
+    """The functions that are 1 on a part and 0 elsewhere, for the parts whose constants have little or no energy."""
 
-    Attributes
-    ----------
-    ones : csr_array, [parts, size]
-        Their global vectors.
-    means : csr_array, [parts, size]
-        g / E of each, or its mean; means @ ones.T is the identity.
-    energies : ndarray, [parts]
-        E; zero if the operator maps the constant to zero.
-    names : list of str
-        Of the parts.
-    vectors : VectorSpace
-        Of the vectors that are split.
-    owned : ndarray of bool, [size]
-        Unknowns that count in sums.
-    """
-
-    ones: csr_array
-    means: csr_array
-    energies: Array
-    names: list[str]
-    vectors: VectorSpace
-    owned: Mask
+    ones: csr_array  # their global vectors, [parts, size]
+    means: csr_array  # g / E of each, or its mean, [parts, size]; means @ ones.T is the identity
+    energies: Array  # E, [parts]; zero if the operator maps the constant to zero
+    names: list[str]  # of the parts
+    vectors: VectorSpace  # of the vectors that are split
+    owned: Mask  # unknowns that count in sums, [size]
 
     def split(self, rhs: Any) -> tuple[Any, Array, Any]:
         """The right-hand side of w, the constants c, and P b + c g E: b without what no u gives; rhs [size] ->
@@ -120,15 +104,13 @@ class Constants:
 
     def _matrices(self, dtype: DTypeLike) -> tuple[Any, Any, Any, Any]:
         """On the vectors' device, in a type: `ones` and `means` of the owned unknowns, and the transposes of all."""
-        vectors = self.vectors
+        vectors, both = self.vectors, (self.ones, self.means)
         if len(self.names) == 1:  # dense products are faster
-            given = [part.toarray() for part in (self.ones, self.means)]
-            full = [vectors.from_host(part[0], dtype) for part in given]
-            rows = full if self.owned.all() else [vectors.from_host(part[0] * self.owned, dtype) for part in given]
-            return *(row[None] for row in rows), *map(_Column, full)
+            rows = [vectors.from_host(matrix.toarray() * self.owned, dtype) for matrix in both]
+            return rows[0], rows[1], *(_Column(vectors.from_host(matrix.toarray()[0], dtype)) for matrix in both)
         own = diags_array(self.owned.astype(np.float64))
-        parts = (self.ones @ own, self.means @ own, self.ones.T, self.means.T)
-        ones, means, ones_t, means_t = (vectors.sparse(csr_array(part).astype(dtype)) for part in parts)
+        matrices = (*(matrix @ own for matrix in both), *(matrix.T for matrix in both))
+        ones, means, ones_t, means_t = (vectors.sparse(csr_array(matrix).astype(dtype)) for matrix in matrices)
         return ones, means, ones_t, means_t
 
 

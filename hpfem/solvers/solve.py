@@ -21,7 +21,7 @@ from ..errors import ArgumentError, NotSuitable, SolverError, StateError
 from ..memory import HOST, Device, PairArray
 from ..operators.arrays import same_kind
 from ..space.field import Field, check_state
-from .cg import cg
+from .cg import CG
 from .constants import check_solvable
 from .gmres import RESTART, gmres
 from .info import SolveInfo
@@ -161,7 +161,9 @@ def solve(
     set_up = perf_counter() - began
     phases["preconditioner"] = set_up - phases["symmetry"]
     options: dict[str, Any] = {"tol": tol, "max_iterations": max_iterations, "start": guess, "name": name, "bar": bar}
-    method: Any = partial(gmres, restart=restart) if not symmetric else cg if definite else minres
+    method = gmres if not symmetric else CG if definite else minres
+    if method is gmres:
+        options["restart"] = restart
     x, info = instead_of_multigrid(
         lambda: method(apply, rhs, precondition, **options), "user" if user else used, make, vectors.comm
     )

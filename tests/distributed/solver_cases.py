@@ -107,8 +107,8 @@ def classes(comm):
             energies = cell_energies(hp.Helmholtz(space, lambda x, y, z: np.exp(9 * x)), 0, np)
             of_shape = {}
             for block, some in zip(space.blocks, energies, strict=True):
-                S = np.array([some.classes[k][0] for k in some.own]).reshape(len(some.own), 9)
-                m = [some.classes[k][1] for k in some.own]
+                S = np.array([some.classes[k][0] for k in some.class_of]).reshape(len(some.class_of), 9)
+                m = [some.classes[k][1] for k in some.class_of]
                 numbers = block.elements if own.part is None else own.part.cells[block.elements]
                 of_shape.setdefault(block.shape.name, []).append(np.column_stack([numbers, S, m]))
             return np.concatenate([np.empty((0, 11)), *(part for parts in of_shape.values() for part in parts)])

@@ -44,21 +44,11 @@ class _Level:
 
 
 class Hierarchy(NamedTuple):
-    """Matrices of smoothed aggregation, finest first, and the interpolation to each but the last one.
+    """Matrices of smoothed aggregation, finest first, and the interpolation to each but the last one."""
 
-    Attributes
-    ----------
-    matrices : list of csr_array
-        All but the last one.
-    interpolations : list of csr_array
-        From the next matrix' unknowns.
-    inverse : ndarray
-        Of the last matrix, where its eigenvalues are not zero.
-    """
-
-    matrices: list[csr_array]
-    interpolations: list[csr_array]
-    inverse: NDArray[np.float64]
+    matrices: list[csr_array]  # all but the last one
+    interpolations: list[csr_array]  # from the next matrix' unknowns
+    inverse: NDArray[np.float64]  # of the last matrix, where its eigenvalues are not zero
 
     @classmethod
     def of(cls, A: csr_array, near: NDArray[np.floating[Any]]) -> Hierarchy:
@@ -85,24 +75,7 @@ class Hierarchy(NamedTuple):
 
 
 class AlgebraicMultigrid:
-    """r -> M^-1 r for a sparse matrix.
-
-    Parameters
-    ----------
-    made : Hierarchy
-        Of the matrix.
-    vectors : VectorSpace
-        Where cycles work.
-    dtype : dtype
-        Of the vectors.
-    comm : Communicator
-        The processes that solve the same problem; collective.
-
-    Attributes
-    ----------
-    sizes : list of int
-        Unknowns of each level.
-    """
+    """r -> M^-1 r for a sparse matrix; the processes of `comm` solve the same problem."""
 
     def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator = ALONE) -> None:
         self._vectors, self.sizes = vectors, made.sizes
@@ -110,11 +83,8 @@ class AlgebraicMultigrid:
         self._levels = [_Level(A, P, vectors, dtype, comm) for A, P in pairs]
         self._inverse = vectors.from_host(made.inverse, dtype)
 
-    def __call__(self, r: Any) -> Any:
-        """Apply to a vector, [n]; a new one."""
-        return self._cycle(0, r)
-
-    def _cycle(self, number: int, r: Any) -> Any:
+    def __call__(self, r: Any, number: int = 0) -> Any:
+        """Apply to a vector of a level, [n]; a new one."""
         if number == len(self._levels):
             x = self._vectors.xp.empty_like(r)
             self._vectors.multiply(r[None], self._inverse, x[None])
@@ -122,6 +92,6 @@ class AlgebraicMultigrid:
         level = self._levels[number]
         smooth = partial(chebyshev, level.apply, level.smooth, _DEGREE, vectors=self._vectors)
         x = smooth(r)
-        x += level.P @ self._cycle(number + 1, level.R @ rest(r, level.A @ x, self._vectors))
+        x += level.P @ self(level.R @ rest(r, level.A @ x, self._vectors), number + 1)
         x += smooth(rest(r, level.A @ x, self._vectors))
         return x

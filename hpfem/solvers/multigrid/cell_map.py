@@ -36,29 +36,9 @@ def _between(
 class CellMap:
     """x -> (I - C) W Q_a^t M Q x: M in every cell, then the mean over the cells.
 
-    W divides by the number of cells, and C corrects edge modes inside rotated faces (`C0Space.face_correction`).
-
-    Parameters
-    ----------
-    Q : BlockMatrix
-        Local coefficients from global ones; its blocks are groups of cells that have a matrix.
-    back : BlockMatrix
-        Q_a.
-    matrices : sequence of sequence of csr_array, [n_modes, n_modes]
-        One per block of Q, as factors.
-    c0 : C0Space
-        Device of the results.
-    backend : Backend
-        Where it is computed.
-    dtype : dtype
-        Of the vectors.
-    rough : bool
-        As for `Backend.cellwise`.
-
-    Attributes
-    ----------
-    modes : list of ndarray of int, [n_modes]
-        Per block of Q, the order of its modes in cells: entity by entity (`Codes`).
+    W divides by the number of cells, and C corrects edge modes inside rotated faces (`C0Space.face_correction`). Each
+    block of Q is a group of cells that have a matrix M, given as factors; Q_a is `back`. `modes` are the orders of
+    modes in the cells of each block: entity by entity (`Codes`).
     """
 
     def __init__(

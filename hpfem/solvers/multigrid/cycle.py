@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import cycle
 from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any
@@ -17,7 +18,6 @@ from scipy.sparse import csr_array
 from hpfem.shapes.arguments import instance, integer
 
 from ...assembly import GlobalOperator
-from ...backends.vectors import VectorSpace
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...space import Space
 from ...space.block import Block
@@ -40,55 +40,32 @@ _LAUNCHES = Lock()
 
 
 class Level:
-    """The operator of one order.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-    kept : array of int or None
-        The numbers that its unknowns have on the next finer level.
-
-    Attributes
-    ----------
-    A, kept
-    apply_at_kept : callable or None
-        x -> A x of this process at the next coarser level's unknowns (`Product.restricted`).
-    free : ndarray of bool, [components, size]
-        Unknowns without Dirichlet values.
-    smoothers : list of LowEnergySmoother
-        One per coupled component, or per component where these have Dirichlet values in different places.
-    """
+    """The operator of one order; `kept` are the numbers that its unknowns have on the next finer level, or None."""
 
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
         self.A, self.kept, self.n = A, kept, A.components
-        self._product = A.product_on(A.device)
+        self.product = A.product_on(A.device)
+        # x -> A x of this process at the next coarser level's unknowns (`Product.restricted`).
         self.apply_at_kept: Callable[[Any], Any] | None = None
+        # Unknowns without Dirichlet values, [components, size].
         self.free = np.ones((self.n, A.c0.size), dtype=bool) if A.bc is None else ~A.bc.fixed(self.n)
+        # One per coupled component, or per component where these have Dirichlet values in different places.
         self.smoothers: list[LowEnergySmoother] = []
 
     def keep(self, kept: Any) -> None:
         """Take the unknowns that the next coarser level has."""
         vectors = self.A.vectors
-        found = self._product.restricted(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
+        found = self.product.restricted(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
         self.apply_at_kept = found if vectors.comm.all(found is not None) else None  # all processes exchange the same
-
-    def apply(self, x: Any) -> Any:
-        """Apply the operator; x [components * size] -> [components * size]."""
-        return self._product(x)
-
-    def residual(self, r: Any, x: Any) -> Any:
-        """The residual r - A x; see `apply`."""
-        return self._product.residual(r, x)
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
         """Apply the smoother's B times `first_step`, component by component; see `chebyshev`."""
-        own, rows = self.smoothers, r.reshape(self.n, -1)
+        targets = [None] * self.n if onto is None else onto.reshape(self.n, -1)
+        rows = zip(cycle(self.smoothers), r.reshape(self.n, -1), targets)
+        found = [smoother(row, out) for smoother, row, out in rows]
         if onto is not None:
-            for c, (row, out) in enumerate(zip(rows, onto.reshape(self.n, -1), strict=True)):
-                own[c % len(own)](row, out)
             return onto
-        parts = [own[c % len(own)](row) for c, row in enumerate(rows)]
-        return parts[0] if self.n == 1 else self.A.vectors.xp.concatenate(parts)
+        return found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)
 
     def make_smoothers(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much,
@@ -110,7 +87,7 @@ class Level:
                 LowEnergySmoother(self.A.c0, chosen[c % len(chosen)], self.free[c], robin, backend, lines)
                 for c in range(together)
             ]
-            found.append((largest_eigenvalue(self.apply, self.smooth, vectors, start), self.smoothers))
+            found.append((largest_eigenvalue(self.product, self.smooth, vectors, start), self.smoothers))
             if found[-1][0] <= _LARGEST:
                 break
         largest, self.smoothers = min(found, key=lambda pair: pair[0])
@@ -156,7 +133,7 @@ class Multigrid:
         degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
         if not A.symmetric:
             raise NotSuitable("multigrid is for symmetric forms")
-        self.A, self.degree, self.phases = A, degree, dict[str, float]()
+        self.A, self.vectors, self.degree, self.phases = A, A.vectors, degree, dict[str, float]()
         try:
             self._make(np.dtype(dtype))
         except (MeshError, ArgumentError):
@@ -175,7 +152,7 @@ class Multigrid:
 
     def _make(self, dtype: np.dtype[Any]) -> None:
         A, self.dtype = self.A, dtype
-        vectors, space = A.vectors, A.c0.space
+        vectors, space = self.vectors, A.c0.space
         self._free = None
         if A.bc is not None and A.bc.constrained.any():
             self._free = vectors.from_host(~A.bc.fixed(A.components).ravel())
@@ -189,13 +166,13 @@ class Multigrid:
                 first, self._change = _in_modes(A, top)
             else:
                 kept = dtype == space.dtype and vectors.comm.all(top is same)
-                first = A if kept else _truncated(A, top)[0]
+                first = A if kept else _at(A, top)[0]
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
                 with vectors.comm.together():
                     lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
-                self.levels.append(Level(*_truncated(self.levels[-1].A, lower)))
+                self.levels.append(Level(*_at(self.levels[-1].A, lower)))
                 self.levels[-2].keep(self.levels[-1].kept)
         last = self.levels[-1]
         with self._phase("energies"):
@@ -225,11 +202,6 @@ class Multigrid:
         """Whether nothing of a cycle waits for a host, if its devices can do without."""
         return not isinstance(self.vertices, SharedVertices) or self.vertices.everywhere
 
-    @property
-    def vectors(self) -> VectorSpace:
-        """Where the vectors are."""
-        return self.A.vectors
-
     def __call__(self, r: Any) -> Any:
         """Apply to a residual on the operator's device.
 
@@ -247,38 +219,20 @@ class Multigrid:
             z = run(r)
             if self._free is None:
                 return z.astype(r.dtype)
-            return self.A.vectors.xp.where(self._free, z, r).astype(r.dtype, copy=False)
+            return self.vectors.xp.where(self._free, z, r).astype(r.dtype, copy=False)
         finally:
             self._pool.give(run)
 
     def cycle(self, r: Any) -> Any:
-        """Apply in the type that is used inside.
-
-        Parameters
-        ----------
-        r : array, [components * size]
-            Of `dtype`; zero where there are Dirichlet values.
-
-        Returns
-        -------
-        array, [components * size]
-            A new vector; zero there too.
-        """
+        """Apply as `__call__` in the type that is used inside; r and result are zero at Dirichlet values."""
         return self.to_nodes(self.in_modes(0, self.to_modes(r)))
 
     def take(self, r: Any, out: Any) -> None:
-        """Write a residual of any type as `cycle` wants it.
-
-        Parameters
-        ----------
-        r : array, [components * size]
-        out : array, [components * size]
-            Of `dtype`; overwritten.
-        """
+        """Write a residual of any type as `cycle` wants it; r, out [components * size]."""
         if self._free is None:
             out[...] = r
         else:
-            self.A.vectors.xp.multiply(r, self._free, out=out, casting="unsafe")
+            self.vectors.xp.multiply(r, self._free, out=out, casting="unsafe")
 
     def to_modes(self, r: Any) -> Any:
         """A residual in the modified basis; see `cycle`."""
@@ -292,34 +246,30 @@ class Multigrid:
         return z if self._change is None else self._changed(z, self._change)
 
     def _changed(self, vector: Any, change: Callable[[Any], Any]) -> Any:
-        return self.A.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
+        return self.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
 
     def in_modes(self, number: int, r: Any) -> Any:
         """The cycle from a level on, in the modified basis; see `cycle`."""
         level = self.levels[number]
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)
-        vectors = self.A.vectors
-        smooth = partial(chebyshev, level.apply, level.smooth, self.degree, vectors=vectors)
-        x = smooth(r)
-        lower = self.in_modes(number + 1, self._lower_residual(number, r, x))
-        vectors.add_at(self.levels[number + 1].kept, lower.reshape(level.n, -1), x.reshape(level.n, -1))
-        return smooth(level.residual(r, x), onto=x)
-
-    def _lower_residual(self, number: int, r: Any, x: Any) -> Any:
-        """The entries of r - A x that the next coarser level has."""
-        level, lower, vectors = self.levels[number], self.levels[number + 1], self.A.vectors
+        lower, smooth = self.levels[number + 1], partial(chebyshev, level.product, level.smooth, self.degree)
+        x = smooth(r, self.vectors)
         if level.apply_at_kept is None:
-            return level.residual(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)
-        product = lower.A.vectors.summed(level.apply_at_kept(x)).reshape(-1)
-        return rest(r.reshape(level.n, -1)[:, lower.kept].reshape(-1), product, vectors)
+            residual = level.product.residual(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)
+        else:
+            product = lower.A.vectors.summed(level.apply_at_kept(x)).reshape(-1)
+            residual = rest(r.reshape(level.n, -1)[:, lower.kept].reshape(-1), product, self.vectors)
+        correction = self.in_modes(number + 1, residual)
+        self.vectors.add_at(lower.kept, correction.reshape(level.n, -1), x.reshape(level.n, -1))
+        return smooth(level.product.residual(r, x), self.vectors, onto=x)
 
     def _at_vertices(self, level: Level, r: Any) -> Any:
-        x = self.A.vectors.xp.zeros_like(r)
+        x = self.vectors.xp.zeros_like(r)
         if self.vertices is not None:
             alike = level.n // _together(level.A)
-            for given, out in zip(r.reshape(alike, -1), x.reshape(alike, -1), strict=True):
-                out[self._inside] = self.vertices(given[self._inside])
+            for row, out in zip(r.reshape(alike, -1), x.reshape(alike, -1), strict=True):
+                out[self._inside] = self.vertices(row[self._inside])
         return x
 
 
@@ -327,19 +277,18 @@ class _Run:
     """Cycles in arrays of their own: recorded, or from the second one on launched as a graph, where a backend can."""
 
     def __init__(self, M: Multigrid) -> None:
-        self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
-        self.result, alone = self.given, M.A.vectors.comm.size == 1
-        self.recorded = M.A.operator.backend.recorded(partial(M.in_modes, 0), self.given) if alone else None
+        self.M, self.source = M, M.vectors.xp.zeros(M.A.shape[0], M.dtype)
+        self.result, alone = self.source, M.vectors.comm.size == 1
+        self.recorded = M.A.operator.backend.recorded(partial(M.in_modes, 0), self.source) if alone else None
         self.thread: int | None = None
         self.graph: Any = None
 
     def __call__(self, r: Any) -> Any:
-        self.M.take(r, self.given)
+        self.M.take(r, self.source)
         if self.recorded is not None:
-            self.given[...] = self.M.to_modes(self.given)
+            self.source[...] = self.M.to_modes(self.source)
             return self.M.to_nodes(self.recorded())
-        vectors = self.M.A.vectors
-        iteration = vectors.iteration if self.M.on_devices else None
+        iteration = self.M.vectors.iteration if self.M.on_devices else None
         # The first cycle of a thread is plain: libraries then make what the thread needs, which cannot be captured.
         with _LAUNCHES if iteration is not None else nullcontext():
             if self.graph is None and iteration is not None and self.thread == get_ident():
@@ -354,7 +303,7 @@ class _Run:
         return self.result
 
     def _step(self) -> None:
-        self.result = self.M.cycle(self.given)
+        self.result = self.M.cycle(self.source)
 
 
 def straightened(space: Space, xp: Any) -> Space:
@@ -374,30 +323,24 @@ def _together(A: GlobalOperator) -> int:
     return A.components if A.bc is not None and A.bc.differ else A.operator.form.components
 
 
-def _truncated(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
-    """An operator between modes of lower order or another type, and the numbers of these modes."""
+def _at(A: GlobalOperator, space: Space, kept: Any = None) -> tuple[GlobalOperator, Any]:
+    """An operator between functions of another space: modes of lower order or another type; and their numbers."""
     with A.vectors.comm.together():
         operator = A.operator.at(space)
     c0 = A.c0.at(space)
-    kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
-    bc = None
-    if A.bc is not None:
-        bc = A.bc.at(c0, kept if isinstance(kept, slice) else A.vectors.to_host(kept))
+    if kept is None:
+        kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
+    bc = A.bc and A.bc.at(c0, kept if isinstance(kept, slice) else A.vectors.to_host(kept))
     return GlobalOperator(operator, c0, bc, A.components), kept
 
 
 def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]:
     """An operator between modes in place of nodes, and the change from modes to nodes."""
-    with A.vectors.comm.together():
-        operator = A.operator.at(space)
-    c0 = A.c0.at(space)
+    inside, _ = _at(A, space, slice(None))
     blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
     values = [[csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)] for block, own in blocks]
-    change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
-    bc = None
-    if A.bc is not None:
-        bc = A.bc.at(c0, slice(None))
-        if A.bc.matrix is not None:
-            rows, chosen = change.congruent(A.bc.matrix)
-            bc.matrix = csr_array(rows.T @ A.bc.matrix[chosen][:, chosen] @ rows)
-    return GlobalOperator(operator, c0, bc, A.components), change
+    change = CellMap(inside.c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
+    if A.bc is not None and A.bc.matrix is not None and inside.bc is not None:
+        rows, chosen = change.congruent(A.bc.matrix)
+        inside.bc.matrix = csr_array(rows.T @ A.bc.matrix[chosen][:, chosen] @ rows)
+    return inside, change

@@ -36,25 +36,15 @@ _REACTION = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Energies:
-    """Mean energies of the cells of a block, and their classes.
+    """Mean energies of the cells of a block, and their classes."""
 
-    Attributes
-    ----------
-    means : array, [E, dim^2 + 1]
-        S and m, where the operator computes.
-    own : ndarray of int, [E]
-        Class of each cell.
-    classes : list of (ndarray [dim, dim], float)
-        S and m of each class of the shape, up to a factor. The first class is of regular cells.
-    """
-
-    means: Any
-    own: NDArray[np.int64]
-    classes: list[tuple[Array, float]]
+    means: Any  # S and m where the operator computes, [E, dim^2 + 1]
+    class_of: NDArray[np.int64]  # of each cell, [E]
+    classes: list[tuple[Array, float]]  # S [dim, dim] and m of each, up to a factor; the first is of regular cells
 
     def in_one_class(self) -> Energies:
         """Treat all cells as regular ones."""
-        return Energies(self.means, np.zeros_like(self.own), self.classes[:1])
+        return Energies(self.means, np.zeros_like(self.class_of), self.classes[:1])
 
 
 def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]:

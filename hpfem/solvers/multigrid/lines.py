@@ -78,18 +78,7 @@ def inverse_of_groups(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr
 
 
 class Lines:
-    """z -> the inverse of the groups' matrices times z, in place.
-
-    Parameters
-    ----------
-    members : ndarray of int, [k]
-        Unknowns in groups.
-    inverse : csr_array, [k, k]
-        As `inverse_of_groups` makes it.
-    vectors : VectorSpace
-    dtype : dtype
-        Of the vectors.
-    """
+    """z -> the inverse of the groups' matrices times z, in place; members [k], inverse [k, k]."""
 
     def __init__(self, members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike) -> None:
         self.members = vectors.from_host(members)
@@ -106,53 +95,29 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What a process has of groups that processes share.
+    """What a process has of groups that processes share."""
 
-    Attributes
-    ----------
-    members : ndarray of int, [k]
-        The functions in groups, as places in what this process has sent to the first one.
-    given : ndarray of int, [m]
-        Those whose coefficients it gives to the others.
-    inverse : csr_array, [k, n]
-        Its rows, with columns for all functions of its groups.
-    places : ndarray of int, [m]
-        Columns of `given`.
-    neighbours : {rank: ndarray of int}
-        Columns that another process has too.
-    """
-
-    members: Indices
-    given: Indices
-    inverse: csr_array
-    places: Indices
-    neighbours: Mapping[int, Indices]
+    members: Indices  # the functions in groups, as places in what this process has sent to the first one, [k]
+    owned: Indices  # those whose coefficients it sends to the others, [m]
+    inverse: csr_array  # its rows, with columns for all functions of its groups, [k, n]
+    places: Indices  # columns of `owned`, [m]
+    neighbours: Mapping[int, Indices]  # by rank, columns that another process has too
 
 
 class SharedLines(Lines):
-    """The same for groups whose functions are on several processes.
-
-    Parameters
-    ----------
-    part : _Part
-    sent : ndarray of int
-        The unknowns that were sent to the first process.
-    c0 : C0Space
-    vectors, dtype
-        As for `Lines`.
-    """
+    """The same for groups whose functions are on several processes; `sent` are the unknowns sent to the first one."""
 
     def __init__(self, part: _Part, sent: Indices, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> None:
         super().__init__(sent[part.members], part.inverse, vectors, dtype)
         self._n, self._vectors = part.inverse.shape[1], vectors
-        self._given, self._places = vectors.from_host(sent[part.given]), vectors.from_host(part.places)
+        self._owned, self._places = vectors.from_host(sent[part.owned]), vectors.from_host(part.places)
         sharing = Sharing(c0.space.comm, self._n, part.neighbours)
         self._functions = shared_vectors(vectors_on(vectors.device), sharing)
 
     def _coefficients(self, z: Any) -> Any:
         """Those of all functions of the groups, from the processes that give them."""
         found = self._vectors.xp.zeros((1, self._n), z.dtype)
-        found[0, self._places] = z[self._given]
+        found[0, self._places] = z[self._owned]
         return self._functions.summed(found)[0]
 
 

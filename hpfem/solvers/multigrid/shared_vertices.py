@@ -21,27 +21,9 @@ class SharedVertices:
     """r -> M^-1 r for the sum of the processes' sparse matrices.
 
     Where devices of one kind iterate without their hosts, all of them solve for all vertices: that takes one sum over
-    the processes, and no host waits, so that cycles can be graphs. Elsewhere the first process solves.
-
-    Parameters
-    ----------
-    A : csr_array, [n, n]
-        The part of the matrix from the cells of this process.
-    near : ndarray, [n, k]
-        As for `Hierarchy.of`.
-    c0 : C0Space
-        Of order 1.
-    inside : ndarray of int, [n]
-        The unknowns of the rows, for all components one after the other.
-    vectors : VectorSpace
-        The vectors that processes share.
-    dtype : dtype
-        Of the vectors.
-
-    Attributes
-    ----------
-    everywhere : bool
-        Whether all processes solve.
+    the processes, and no host waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from
+    the cells of this process, near [n, k] as for `Hierarchy.of`, c0 of order 1, and inside [n] are the unknowns of the
+    rows, for all components one after the other.
     """
 
     def __init__(

@@ -32,24 +32,20 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
-    """Cells of one block and class, whose entities have the same orders.
-
-    `energies` [dim^2 + 1, n_modes] are those of the functions T in each mean; `coupling` those of strongly coupled
-    pairs of functions, if there are any.
-    """
+class _Group:
+    """Cells of one block and class, whose entities have the same orders."""
 
     block: int
-    rows: Any
-    T: list[csr_array]
-    energies: Array
-    pairs: tuple[Indices, Indices]
-    coupling: Array
+    cells: Any  # an index
+    T: list[csr_array]  # factors
+    energies: Array  # of the functions T in each mean, [dim^2 + 1, n_modes]
+    pairs: tuple[Indices, Indices]  # of strongly coupled functions
+    coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
 
 
 def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
     """Cells of a block by class and by the orders of their entities."""
-    keys = energies.own
+    keys = energies.class_of
     if len(set(c0.space.orders.values())) > 1:
         around = [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(c0.seen(number))]
         keys = np.unique(np.column_stack([keys, *around]), axis=0, return_inverse=True)[1].ravel()
@@ -60,47 +56,31 @@ def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
     return np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1)
 
 
-def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Cells]:
+def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Group]:
     """Cells of a block by class, with their functions and the energies of these in each mean."""
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
     seen, orders = c0.seen(number), c0.numbering.orders
     K, M = reference_energies(shape, block.order)
-    cells = []
-    for rows in _groups(c0, number, energies):
-        first = 0 if isinstance(rows, slice) else int(rows[0])
-        own = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
-        S, m = energies.classes[int(energies.own[first])]
+    groups = []
+    for cells in _groups(c0, number, energies):
+        first = 0 if isinstance(cells, slice) else int(cells[0])
+        around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
+        S, m = energies.classes[int(energies.class_of[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        factors = low_energy_factors(shape, block.order, A, own)
+        factors = low_energy_factors(shape, block.order, A, around)
         T, means = product(factors), [*K.reshape(-1, *M.shape), M]
-        own_energies = np.array([np.einsum("mk,mk->k", T, part @ T) for part in means])
+        of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
         i, j = strong_pairs(shape, S, A, T)
-        coupling = np.array([(T.T @ (part @ T))[i, j] for part in means]) if len(i) else np.zeros((len(means), 0))
-        cells.append(_Cells(number, rows, factors, own_energies, (i, j), coupling))
-    return cells
+        coupling = np.array([(T.T @ (mean @ T))[i, j] for mean in means]) if len(i) else np.zeros((len(means), 0))
+        groups.append(_Group(number, cells, factors, of_T, (i, j), coupling))
+    return groups
 
 
 class LowEnergySmoother:
-    """r -> B r on global vectors of one component, in the modified basis.
+    """r -> B r on global vectors of one component, in the modified basis; B is zero where `free` [size] is not true.
 
-    Parameters
-    ----------
-    c0 : C0Space
-    energies : sequence of Energies
-        One per block.
-    free : ndarray of bool, [size]
-        Unknowns without Dirichlet values: B is zero on the others.
-    robin : csr_array, [size, size], optional
-        The part of the operator from Robin conditions.
-    backend : Backend
-        Of the operator.
-    lines : bool
-        Whether strongly coupled functions are solved for together.
-
-    Attributes
-    ----------
-    lines : list of Lines
-        Groups of strongly coupled functions.
+    `energies` are of each block, `robin` [size, size] is the operator's matrix from Robin conditions; with `lines`,
+    strongly coupled functions are solved for together.
     """
 
     def __init__(
@@ -116,17 +96,17 @@ class LowEnergySmoother:
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
-        whole, cells, D = c0.low_energy_matrix, list[_Cells](), xp.zeros(0)
+        whole, groups, D = c0.low_energy_matrix, list[_Group](), xp.zeros(0)
         Q = BlockMatrix([], whole.rows)
         if c0.size:
-            cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
-            Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
+            groups = [group for number, means in enumerate(energies) for group in _alike(c0, number, means)]
+            Q = BlockMatrix([whole.blocks[group.block].part(group.cells) for group in groups], whole.rows)
             back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
-            self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype, rough=True)
+            self._T = CellMap(Q, back, [group.T for group in groups], c0, backend, dtype, rough=True)
             D = self._T.squares([
-                energies[own.block].means[own.rows] @ xp.asarray(own.energies[:, modes])
-                for own, modes in zip(cells, self._T.modes, strict=True)
+                energies[group.block].means[group.cells] @ xp.asarray(group.energies[:, modes])
+                for group, modes in zip(groups, self._T.modes, strict=True)
             ])  # fmt: skip
             if robin is not None:
                 rows, chosen = self._T.congruent(robin)
@@ -139,8 +119,8 @@ class LowEnergySmoother:
                     " that fixes the solution?"
                 )
         self._inverse = (1 / D).astype(dtype)
-        if lines and c0.space.comm.any(any(own.coupling.size for own in cells)):
-            self.lines = lines_of(self._coupled(cells, energies, Q), as_numpy(D), c0, vectors, dtype)
+        if lines and c0.space.comm.any(any(group.coupling.size for group in groups)):
+            self.lines = lines_of(_coupled(groups, energies, Q), as_numpy(D), c0, vectors, dtype)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -156,21 +136,19 @@ class LowEnergySmoother:
         if self._T is not None:
             self._T.scale(factor)
 
-    @staticmethod
-    def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
-        """Mean energies of strongly coupled functions in the cells of this process, [size, size]."""
-        rows, columns, values = list[Any](), list[Any](), list[Any]()
-        for own, codes in zip(cells, Q.codes, strict=True):
-            for found, place in zip((rows, columns), own.pairs, strict=True):
-                found.append(codes[:, place].ravel())
-            values.append((as_numpy(energies[own.block].means[own.rows]) @ own.coupling).ravel())
-        if not values:
-            return csr_array((Q.size, Q.size))
-        given = np.concatenate(values)
-        every = np.concatenate(rows + columns)
-        low = int(every.min(initial=0))
-        first, numbers = distinct(every.astype(np.int64) - low, int(every.max(initial=0)) - low + 1)
-        used = every[first]
-        local = csr_array((given, tuple(numbers.reshape(2, -1))), shape=(len(used),) * 2)
-        some = Q.of_codes(used)
-        return csr_array(some.T @ local @ some)
+
+def _coupled(groups: Sequence[_Group], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
+    """Mean energies of strongly coupled functions in the cells of this process, [size, size]."""
+    coupled, values = list[Any](), list[Any]()
+    for group, codes in zip(groups, Q.codes, strict=True):
+        coupled.append(np.stack([codes[:, places].ravel() for places in group.pairs]))
+        values.append((as_numpy(energies[group.block].means[group.cells]) @ group.coupling).ravel())
+    if not values:
+        return csr_array((Q.size, Q.size))
+    pairs = np.concatenate(coupled, axis=1)
+    low = int(pairs.min(initial=0))
+    first, numbers = distinct(pairs.ravel().astype(np.int64) - low, int(pairs.max(initial=0)) - low + 1)
+    used = pairs.ravel()[first]
+    local = csr_array((np.concatenate(values), tuple(numbers.reshape(2, -1))), shape=(len(used),) * 2)
+    some = Q.of_codes(used)
+    return csr_array(some.T @ local @ some)
