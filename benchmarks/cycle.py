@@ -61,7 +61,7 @@ def measured(shape: str, n: int, order: int, backend: str) -> dict[str, Any]:
         below = as_one_graph(A.vectors.iteration, partial(M.in_modes, number, x))
         own = {"orders": level.A.c0.space.orders, "unknowns": len(x), "from here": milliseconds(below)}
         if level.smoothers:
-            own |= {"A": milliseconds(partial(level.apply, x)), "B": milliseconds(partial(level.smooth, x))}
+            own |= {"A": milliseconds(partial(level.product, x)), "B": milliseconds(partial(level.smooth, x))}
         found["levels"].append(own)
     return found
 
