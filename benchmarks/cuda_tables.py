@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any
 
-from hpfem.backends.strategy import MERGED, RECOMPUTED, SCALED, STORED
+from hpfem.backends.options import source_in
 from hpfem.benchmarks import read_results
 from hpfem.benchmarks.cases import SOLID_FIRST
 from hpfem.benchmarks.results import markdown_table
+from hpfem.geometry import FactorSource
 
 TITLES = {"bk1": "Mass (BK1)", "bk3": "Helmholtz (BK3)"}
 # Sum factorisation over a block of threads is what is not named; with one element per thread it is "lane".
@@ -74,10 +75,7 @@ def table(records: list[Record], cell: Cell, **wanted: Any) -> str:
 
 def source_of(record: Record) -> str:
     """Source of geometric factors: asked for, or the strategy's own by its options."""
-    words = (record.get("variant") or "").split()
-    return str(
-        record.get("source") or " ".join(word for word in (RECOMPUTED, SCALED, MERGED) if word in words) or STORED
-    )
+    return str(record.get("source") or source_in(record.get("variant") or ""))
 
 
 def by_source(records: list[Record], shape: str, geometry: str, benchmark: str, dtype: str) -> str:
@@ -97,7 +95,7 @@ def by_source(records: list[Record], shape: str, geometry: str, benchmark: str, 
 def main(path: str) -> None:
     """Print the tables."""
     records = read_results(path)["results"]
-    stored = [r for r in records if source_of(r) == STORED]
+    stored = [r for r in records if source_of(r) == FactorSource.STORED]
     for benchmark, title in TITLES.items():
         for geometry in ("deformed", "affine"):
             for dtype in ("float64", "float32"):

@@ -19,6 +19,7 @@ import hpfem as hp
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.backend import CudaBackend
 from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.options import source_in
 from hpfem.backends.strategy import Strategy
 from hpfem.benchmarks.tiled import VARYING, few_elements
 from hpfem.forms.form import BlockProblem
@@ -108,7 +109,7 @@ def made(
     space = hp.Space(few_elements(shape, geometry), order, backend="numpy", **how)
     problem = OPERATORS[operator](space, backend="numpy").choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm, mixed=mixed)
-    if mixed and (problem.factors_dtype == problem.dtype or {"recomputed", "scaled"} & {*(options or "").split()}):
+    if mixed and (problem.factors_dtype == problem.dtype or source_in(options or "").recomputes):
         return None
     return PROVIDERS["sumfac-top" if name == "nodes" else name], problem
 

@@ -36,6 +36,7 @@ from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.runtime import measured
 from hpfem.backends.cuda.sumfac_top import search
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
+from hpfem.backends.options import source_in
 from hpfem.backends.strategy import Search
 from hpfem.benchmarks.cases import SOLID_FIRST
 from hpfem.benchmarks.tiled import VARYING, TiledProblem, few_elements
@@ -219,7 +220,7 @@ class Searched:
             for kind in kinds:
                 own = [c for c in self.seconds if c._replace(options=None) == group]
                 if kind != plain.geometry.kind.name:
-                    own = [c for c in own if not {"recomputed", "scaled"} & {*(c.options or "").split()}]
+                    own = [c for c in own if not source_in(c.options or "").recomputes]
                 best = min(own, key=lambda c: self.seconds[c], default=None)
                 if best is not None and (best.options is not None or group.strategy == "sumfac"):
                     key = measured.measured_key(merged_if_possible(problem), group.strategy, kind)

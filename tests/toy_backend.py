@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpfem.backends import Backend
-from hpfem.backends.strategy import Strategy, no_options
+from hpfem.backends.strategy import Strategy, with_source
 from hpfem.forms.cost import operator_flops
 from hpfem.forms.evaluate import Evaluator
 from hpfem.forms.form import BlockKernel
@@ -107,8 +107,7 @@ class ToyStrategy(Strategy):
 
     def build(self, problem, options=None):
         """Serve everything."""
-        no_options(self, options)
-        return ToyKernel(problem)
+        return ToyKernel(with_source(self, problem, options))
 
     def cost(self, problem):
         """The same for all."""

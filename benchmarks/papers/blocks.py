@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfem.assembly import BoundaryConditions, C0Space, GlobalOperator
 from hpfem.backends.base import BACKENDS, Backend
-from hpfem.backends.strategy import RECOMPUTED, Strategy, options_of_source
+from hpfem.backends.strategy import Strategy, options_of_source
 from hpfem.backends.timer import Timing
 from hpfem.benchmarks.bake_off import GlobalSize, unknowns
 from hpfem.benchmarks.global_phases import MeasuredOperator
@@ -21,6 +21,7 @@ from hpfem.benchmarks.tiled import TiledProblem, few_elements
 from hpfem.errors import NotSuitable
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.form import BlockKernel, BlockProblem
+from hpfem.geometry import FactorSource
 from hpfem.memory import HOST
 from hpfem.mesh import Mesh, box
 from hpfem.operators import Operator
@@ -88,11 +89,11 @@ class Elements(TiledProblem):
 
 
 def by_source(
-    problem: BlockProblem, backend: Backend, source: str, algorithm: str = "auto"
+    problem: BlockProblem, backend: Backend, source: FactorSource, algorithm: str = "auto"
 ) -> tuple[Strategy, str | None, BlockKernel]:
     """Build a kernel with a source of geometric factors."""
     usual = choose(problem, "auto", algorithm, backend)
-    if usual.kernel.problem.source == source:
+    if usual.kernel.problem.source is source:
         return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
     for provider in backend.strategies:
         with suppress(NotSuitable):
@@ -112,7 +113,7 @@ class Sourced(Elements):
         """Build the kernel with a source; see `TiledProblem.choose`."""
         # Coefficients in the factors are of all the few elements, also where one is enough to compile.
         problem = self.tiled(max(n_elements, self.problem.n_elements))
-        provider, options, kernel = by_source(problem, self.backend, strategy, algorithm)
+        provider, options, kernel = by_source(problem, self.backend, FactorSource(strategy), algorithm)
         if kernel.problem.source != strategy:
             raise NotSuitable(f"{provider.name} takes {kernel.problem.source} factors here, not {strategy}")
         config = Config(strategy, kernel.problem.algorithm, f"{provider.name} {options or ''}".strip())
@@ -265,9 +266,9 @@ class GlobalElements(OneMesh):
         made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
         if self._recomputed:
             problem = made.problem(0)
-            provider, options, kernel = by_source(problem, made.backend, RECOMPUTED, algorithm)
+            provider, options, kernel = by_source(problem, made.backend, FactorSource.RECOMPUTED, algorithm)
             made.rebuild([(Config(provider.name, kernel.problem.algorithm, options), "asked for", ())])
-            if not made.choices[0].kernel.problem.recomputed:
+            if not made.choices[0].kernel.problem.source.recomputes:
                 raise NotSuitable(f"{provider.name} does not recompute the factors of this box")
         return _Checked(GlobalOperator(made, c0, bc, components=self._components), "none", 0.0)
 

@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpfem.backends.strategy import RECOMPUTED, SCALED, STORED
+from hpfem.backends.options import source_in
 from hpfem.benchmarks.results import BENCH, document, rounded
 from hpfem.errors import ArgumentError
+from hpfem.geometry import FactorSource
 from hpfem.shapes.arguments import shown
 from hpfem.support.files import file_path, path_text, read_file
 
@@ -151,8 +152,8 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
                 continue
             which = (text_of(case), entry["strategy"], entry["algorithm"], entry.get("source"))
             largest = once.setdefault(which, entry)
-            options = largest.get("variant") or ""
-            if (entry.get("source") or STORED) != STORED or {RECOMPUTED, SCALED} & set(options.split()):
+            stored = (entry.get("source") or FactorSource.STORED) == FactorSource.STORED
+            if not stored or source_in(largest.get("variant") or "").recomputes:
                 continue
             record = {**largest, **entry}  # what smaller sizes need not repeat
             for work in ("flops", "nbytes"):

@@ -1,6 +1,7 @@
 """Options of kernels as text, "elements=4 prefetch=2 late": for caches, messages and command lines.
 
-Options are a frozen dataclass whose fields are integers, or true, false or undecided (None).
+Options are a frozen dataclass whose fields are integers, or true, false or undecided (None). The source of geometric
+factors is the last one, and written by its own words.
 """
 
 from __future__ import annotations
@@ -10,8 +11,19 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from ..errors import ArgumentError
+from ..geometry import FactorSource
 
+_WORDS = {word for source in FactorSource for word in source.split()}
 T = TypeVar("T")
+
+
+def source_in(text: str) -> FactorSource:
+    """The source of geometric factors that options name."""
+    own = " ".join(word for word in text.split() if word in _WORDS)
+    try:
+        return FactorSource(own or FactorSource.STORED)
+    except ValueError:
+        raise ArgumentError(f"options {text!r}: there are no factors that are {own}") from None
 
 
 def to_text(options: Any) -> str:
@@ -21,7 +33,9 @@ def to_text(options: Any) -> str:
         value = getattr(options, field.name)
         if value == field.default:
             continue
-        if isinstance(value, bool):
+        if isinstance(value, FactorSource):
+            words.append(value.value)
+        elif isinstance(value, bool):
             words.append(field.name if value else f"no-{field.name}")
         else:
             words.append(f"{field.name}={value}")
@@ -31,9 +45,13 @@ def to_text(options: Any) -> str:
 def from_text(kind: type[T], text: str) -> T:
     """Read options."""
     kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
-    names = ", ".join(kinds)
-    values: dict[str, int | bool] = {}
-    for word in text.split():
+    names = ", ".join(kinds).replace("source", ", ".join(sorted(_WORDS)))
+    values: dict[str, int | FactorSource] = {}
+    words = text.split()
+    if "source" in kinds:
+        values["source"] = source_in(text)
+        words = [word for word in words if word not in _WORDS]
+    for word in words:
         name, equals, number = word.partition("=")
         value: int | bool = not word.startswith("no-")
         if equals:

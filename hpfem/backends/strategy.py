@@ -2,8 +2,7 @@
 
 A strategy is an object with a name; it is listed in the `strategies` of its `Backend`. One with free choices names
 them: `default`, `search` (rounds of options to time, as text) and `prepare` (compile in the background); the tuner does
-the rest. The source of geometric factors (stored, recomputed, scaled: recomputed but for w / |J|, merged) is such an
-option: `with_source`, `BlockProblem.with_factors`.
+the rest. The source of geometric factors is such an option: `Strategy.sources`, `with_source`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from typing import Any, Protocol
 
 from ..errors import ArgumentError, NotSuitable
 from ..forms.form import BlockKernel, BlockProblem
-from ..forms.merged import merged
+from ..forms.sources import of_source, possible_sources
+from ..geometry import FactorSource
+from .options import source_in
 
 # One of the ways in which a strategy can build a kernel, as text (`hpfem.backends.options`); None: the strategy's own.
 Options = str | None
@@ -33,11 +34,14 @@ class Strategy(Protocol):
         Whether it is meant for some problems only, so that its refusal needs no report.
     tensor : bool
         Whether it needs quadrature that is a tensor product of rules of one direction.
+    sources : tuple of FactorSource
+        Sources of geometric factors that are its only options; none if it has no such options.
     """
 
     name: str
     special: bool
     tensor: bool = False
+    sources: tuple[FactorSource, ...] = ()
 
     def default(self, problem: BlockProblem) -> Options:
         """Name the default options of `build`: from the shipped table or the model.
@@ -74,7 +78,7 @@ class Strategy(Protocol):
         return None
 
     def search(self, problem: BlockProblem) -> Search:
-        """Search the options in rounds.
+        """Search the options in rounds: the default, and other sources of geometric factors.
 
         Parameters
         ----------
@@ -91,7 +95,10 @@ class Strategy(Protocol):
         NotSuitable
             As `default`.
         """
-        yield (self.default(problem),)
+        default = self.default(problem)
+        possible = possible_sources(problem) if self.sources else ()
+        others = [own.value for own in possible if own in self.sources and own != (default or FactorSource.STORED)]
+        yield (default, *others)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
         """Begin in the background the slow part of `build`: compiling into a cache.
@@ -148,22 +155,14 @@ class Strategy(Protocol):
         """
 
 
-# The only options of some strategies: where a kernel has geometric factors from, and whether coefficients of the form
-# are multiplied into what it reads of them.
-STORED, RECOMPUTED, SCALED, MERGED = "stored", "recomputed", "scaled", "merged"
-SCALED_MERGED = f"{SCALED} {MERGED}"
-SOURCES = (STORED, RECOMPUTED, SCALED, MERGED, SCALED_MERGED)
-
-
-def options_of_source(strategy: Strategy, problem: BlockProblem, source: str) -> Options:
+def options_of_source(strategy: Strategy, problem: BlockProblem, source: FactorSource) -> Options:
     """First options of a strategy's search whose kernel has a source of geometric factors.
 
     Parameters
     ----------
     strategy : Strategy
     problem : BlockProblem
-    source : str
-        One of `SOURCES`.
+    source : FactorSource
 
     Returns
     -------
@@ -174,87 +173,21 @@ def options_of_source(strategy: Strategy, problem: BlockProblem, source: str) ->
     NotSuitable
         If there are none before others were timed, or the strategy is not suitable.
     """
-    wanted = set(source.split()) - {STORED}
     for options in next(strategy.search(problem), ()):
-        words = set(((strategy.default(problem) if options is None else options) or "").split())
-        if words & {RECOMPUTED, SCALED, MERGED} == wanted:
+        if source_in((strategy.default(problem) if options is None else options) or "") is source:
             return options
     raise NotSuitable(f"strategy {strategy.name!r} offers no factors that are {source} before it has timed others")
 
 
-def of_source(
-    problem: BlockProblem, recomputed: bool = False, scaled: bool = False, is_merged: bool = False
-) -> BlockProblem:
-    """Take another source of geometric factors.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    recomputed, scaled : bool
-        See `BlockProblem.with_factors`.
-    is_merged : bool
-        Whether the form's coefficients are multiplied into the factors (`hpfem.forms.merged`).
-
-    Returns
-    -------
-    BlockProblem
-
-    Raises
-    ------
-    NotSuitable
-        If there is no such source for the problem.
-    """
-    if is_merged and not problem.geometry.merged:
-        problem = merged(problem)
-    return problem.with_factors(recomputed, scaled)
-
-
-def possible_sources(problem: BlockProblem) -> tuple[str, ...]:
-    """List the sources of geometric factors that a kernel may have.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-
-    Returns
-    -------
-    tuple of str
-        Those of `SOURCES` that `of_source` takes. Coefficients that can be multiplied into stored numbers, are.
-    """
-    try:
-        with_coefficients = merged(problem)
-    except NotSuitable:
-        again = (RECOMPUTED,) * problem.recomputable + (SCALED,) * problem.scalable
-        return (STORED, *again)
-    return (MERGED, *(RECOMPUTED,) * problem.recomputable, *(SCALED_MERGED,) * with_coefficients.scalable)
-
-
-def sources(strategy: Strategy, problem: BlockProblem) -> tuple[Options, ...]:
-    """List the options that name sources of geometric factors.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    problem : BlockProblem
-
-    Returns
-    -------
-    tuple of str or None
-        The default first.
-    """
-    default = strategy.default(problem)
-    return (default, *(source for source in possible_sources(problem) if source != (default or STORED)))
-
-
 def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> BlockProblem:
-    """Take the source of geometric factors that options name; see `of_source`.
+    """Take the source of geometric factors that options name, the only ones of a strategy with `sources`.
 
     Parameters
     ----------
     strategy : Strategy
     problem : BlockProblem
     options : str or None
-        One of `SOURCES`; the strategy's default when left out.
+        One of `Strategy.sources`; the strategy's default when left out.
 
     Returns
     -------
@@ -268,25 +201,7 @@ def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> 
         If there is no such source for the problem.
     """
     if options is None:
-        options = strategy.default(problem) or STORED
-    if options not in SOURCES:
-        no_options(strategy, options)
-    words = options.split()
-    return of_source(problem, RECOMPUTED in words, SCALED in words, MERGED in words)
-
-
-def no_options(strategy: Strategy, options: Options) -> None:
-    """Refuse options of a strategy that has none.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    options : str or None
-
-    Raises
-    ------
-    ArgumentError
-        If any are asked for.
-    """
-    if options is not None:
+        options = strategy.default(problem)
+    if options is not None and options not in strategy.sources:
         raise ArgumentError(f"strategy {strategy.name!r} has no options {options!r}")
+    return of_source(problem, FactorSource(options or FactorSource.STORED))

@@ -78,7 +78,7 @@ class Measurement:
     variant : str, optional
         Of the strategy's kernels.
     source : str, optional
-        Of geometric factors, in `hpfem.backends.strategy.SOURCES`, where another than the strategy's own was asked for.
+        Of geometric factors, in `hpfem.geometry.FactorSource`, where another than the strategy's own was asked for.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
         Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
     """

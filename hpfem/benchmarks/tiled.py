@@ -21,11 +21,13 @@ from hpfem.shapes import SHAPES
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, Backend, choose_backend, vectors_on
-from ..backends.strategy import options_of_source, possible_sources
+from ..backends.strategy import options_of_source
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues
+from ..forms.sources import possible_sources
+from ..geometry import FactorSource
 from ..memory import HOST, PairArray
 from ..mesh import Mesh, box
 from ..space import Space
@@ -126,7 +128,7 @@ class TiledProblem:
     def __init__(self, problem: BlockProblem, backend: str = "auto", components: int = 1) -> None:
         self.problem, self.components = problem, components
         self._backend = backend
-        self._source: str | None = None
+        self._source: FactorSource | None = None
         self._shared: tuple[Any, Any] | None = None
         rng = np.random.default_rng(0)
         shape_of = (components, problem.n_elements, problem.n_input)

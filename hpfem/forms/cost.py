@@ -72,7 +72,7 @@ def pointwise_flops(problem: BlockProblem) -> int:
         flops += push * form.trial_gradient + pull * form.test_gradient
     elif form.trial_gradient:
         flops += d * (2 * d - 1) + _scaling_flops(trace, d)
-    return q * flops + (_recomputing_flops(problem) if problem.recomputed else 0)
+    return q * flops + (_recomputing_flops(problem) if problem.source.recomputes else 0)
 
 
 def _recomputing_flops(problem: BlockProblem) -> int:
@@ -80,8 +80,8 @@ def _recomputing_flops(problem: BlockProblem) -> int:
     form, d, lines = problem.form, problem.shape.dim, problem.geometry.map_lines(range(problem.shape.dim))
     on_line, at_point = lines.flops(d)
     cofactors = 3 * d * d * (d > 2) // (d if form.factor_kind == "wJ" else 1)
-    if problem.scaled:
-        square = 2 * d + 1 if form.test_value and not problem.geometry.merged else 0  # scale |J|^2 is w |J|
+    if problem.source.scales:
+        square = 2 * d + 1 if form.test_value and not problem.source.merges else 0  # scale |J|^2 is w |J|
         return lines.across.shape[1] * on_line + problem.n_points * (at_point + cofactors + square + 2 * d * d)
     each = at_point + cofactors + 2 * d - 1  # the determinant
     each += form.test_value + (form.test_value or form.test_gradient)  # w |J|, w
@@ -124,7 +124,7 @@ def operator_bytes(problem: BlockProblem, applications: int = 1) -> int:
     if kind is not None:
         stored = problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
         shared += stored * problem.stored_dtype(kind).itemsize
-    if problem.scaled:
+    if problem.source.scales:
         shared += problem.geometry.n_factors("map") * number
     if problem.form.trace is not None:
         if problem.form.trace.uses_point:

@@ -22,8 +22,8 @@ import numpy as np
 from hpfem.shapes import Tabulation
 from hpfem.shapes.cached import cached_property
 
-from ..errors import ArgumentError, NotSuitable
-from ..geometry.block_geometry import BlockGeometry
+from ..errors import ArgumentError
+from ..geometry import BlockGeometry, FactorSource
 from ..memory import Device, PairArray
 from . import Trace
 
@@ -208,10 +208,8 @@ class BlockProblem:
         Name -> `FieldValues` of the form's fields.
     parameters : mapping
         Name -> number. Kernels take them at run time.
-    recomputed : bool
-        Whether the kernel recomputes geometric factors from the elements' maps, and does not read them.
-    scaled : bool
-        Whether it then reads one of them, w / |J|, instead of the division ([Cao] section 4.1.2).
+    source : FactorSource
+        Where the kernel has geometric factors from; see `hpfem.forms.sources.of_source` for another one.
     mixed : bool
         Whether geometric factors may be stored in float32 where arithmetic is in float64; see `stored_dtype`.
     shape : Shape
@@ -233,8 +231,7 @@ class BlockProblem:
     algorithm: str = "collocated"
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
-    recomputed: bool = False
-    scaled: bool = False
+    source: FactorSource = FactorSource.STORED
     mixed: bool = False
 
     def __post_init__(self) -> None:
@@ -253,48 +250,6 @@ class BlockProblem:
         """Number of elements of the block."""
         return self.geometry.n_elements
 
-    @property
-    def recomputable(self) -> bool:
-        """Whether factors may be recomputed: for solids with maps of a low order, at points of a tensor rule."""
-        geometry = self.geometry
-        low = geometry.kind.order is not None and geometry.space_dim == geometry.dim
-        return low and self.form.factor_kind is not None and self.tabulation.rule.tensor
-
-    @property
-    def scalable(self) -> bool:
-        """Whether one scale may be read beside recomputed factors: for forms that take the symmetric metric alone."""
-        return self.recomputable and self.form.factor_kind == "metric" and not self.geometry.tensor
-
-    def with_factors(self, recomputed: bool, scaled: bool = False) -> BlockProblem:
-        """The problem with another source of geometric factors.
-
-        Parameters
-        ----------
-        recomputed, scaled : bool
-            See `BlockProblem`; what is scaled is recomputed.
-
-        Returns
-        -------
-        BlockProblem
-            This one, if that is its source.
-
-        Raises
-        ------
-        NotSuitable
-            If they cannot be recomputed, or not scaled.
-        """
-        recomputed = recomputed or scaled
-        if recomputed and not self.recomputable:
-            kind, points = self.geometry.kind.name, "" if self.tabulation.rule.tensor else " on a simplex rule"
-            raise NotSuitable(f"factors of {self.form.name} on {kind} elements{points} are not recomputed")
-        if scaled and not self.scalable:
-            raise NotSuitable(f"factors of {self.form.name} are not scaled: it takes more than the symmetric metric")
-        if recomputed and not scaled and self.geometry.merged:
-            raise NotSuitable(f"recomputed factors of {self.form.name} have no coefficients in them; use scaled ones")
-        if (recomputed, scaled) == (self.recomputed, self.scaled):
-            return self
-        return replace(self, recomputed=recomputed, scaled=scaled)
-
     def without_data(self) -> BlockProblem:
         """Take the problem without elements, fields and parameters: what is left is all that its code depends on.
 
@@ -307,17 +262,11 @@ class BlockProblem:
         return replace(self, geometry=self.geometry.without_elements(), fields={}, parameters={}, mixed=rounded)
 
     @property
-    def source(self) -> str:
-        """Where factors come from, in words: one of `hpfem.backends.strategy.SOURCES`."""
-        words = ["scaled" if self.scaled else "recomputed"] * self.recomputed + ["merged"] * self.geometry.merged
-        return " ".join(words) or "stored"
-
-    @property
     def read_factors(self) -> str | None:
         """Kind of the geometric factors that the kernel reads; None if it reads none. Beside a scale it reads a map."""
-        if self.scaled:
+        if self.source.scales:
             return "scale"
-        return "map" if self.recomputed else self.form.factor_kind
+        return "map" if self.source.recomputes else self.form.factor_kind
 
     def stored_dtype(self, kind: str) -> np.dtype[Any]:
         """Tell the type in which numbers of the geometry are stored.

@@ -1,4 +1,4 @@
-"""Source "merged" of geometric factors: the coefficients of a form are multiplied into what is stored of the geometry.
+"""Merged factors: the coefficients of a form are multiplied into what is stored of the geometry.
 
 A linear form (m u, v) + (A grad u, grad v) reads A and m at every point, beside the factors that it multiplies by them.
 Where both are known when its kernel is made, the kernel stores their products instead: m w |J|, and w |J| J^-1 A J^-T.
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..errors import NotSuitable
-from ..geometry.block_geometry import BlockGeometry
+from ..geometry import BlockGeometry, FactorSource
 from ..geometry.element_map import Elements
 from . import Expression, Graph, Trace
 from .cost import operator_bytes
@@ -135,6 +135,7 @@ def _merged(problem: BlockProblem) -> BlockProblem:
         form=form,
         fields={key: field for key, field in problem.fields.items() if key in used},
         geometry=problem.geometry.with_coefficients(known),
+        source=FactorSource.MERGED,
     )
     if operator_bytes(found) >= operator_bytes(problem):
         raise NotSuitable(f"{refused}: the kernel would read as many numbers")

@@ -2,6 +2,7 @@
 
 from .block_geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, BlockGeometry, Coefficients, GeometryKind
 from .element_map import ElementMap
+from .factor_source import FactorSource
 from .map_lines import MapLines
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "BlockGeometry",
     "Coefficients",
     "ElementMap",
+    "FactorSource",
     "GeometryKind",
     "MapLines",
 ]

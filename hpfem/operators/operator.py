@@ -20,6 +20,7 @@ from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
 from ..forms.linear import elliptic_part
+from ..geometry import FactorSource
 from ..geometry.element_map import CHUNK
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..space import Field, Space
@@ -530,9 +531,9 @@ class Operator(FieldMap):
 
 def _factors_read(problem: BlockProblem) -> str:
     """What a kernel reads of the geometry, in words."""
-    geometry, read = problem.geometry, [problem.read_factors or "", *["map"] * problem.scaled]
+    geometry, read = problem.geometry, [problem.read_factors or "", *["map"] * problem.source.scales]
     counts = [(geometry.n_factors(kind), "element" if geometry.affine or kind == "map" else "point") for kind in read]
-    source = "" if problem.source == "stored" else f", {problem.source}"
+    source = "" if problem.source is FactorSource.STORED else f", {problem.source}"
     return f"{problem.form.factor_kind}{source}: " + " and ".join(f"{n} numbers per {where}" for n, where in counts)
 
 

@@ -27,6 +27,8 @@ from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, TiledProblem, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.form import BlockKernel
+from hpfem.forms.sources import possible_sources
+from hpfem.geometry import FactorSource
 from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.support.files import write_json
 from tests.standin import StandIn, StandInBackend, StandInStrategy, add_strategy
@@ -390,7 +392,7 @@ def test_every_source_of_factors():
 
 
 def test_one_is_sustained_whatever_its_source_of_factors(monkeypatch):
-    monkeypatch.setattr(CpuSumFac, "_recomputes", lambda self, problem: problem.recomputable)
+    monkeypatch.setattr(CpuSumFac, "_recomputes", lambda self, p: FactorSource.RECOMPUTED in possible_sources(p))
     how = {**SMALL, "shapes": ("hex",), "orders": (2,), "backend": "cpu", "strategies": ("sumfac", "stdmat")}
     settings = SuiteSettings(benchmarks=("bk3",), geometries=("multilinear",), dtypes=("float64",), **how)
     runner = Runner(settings, LIMITS)

@@ -9,10 +9,10 @@ import pytest
 import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.numpy.pipeline import NumpyKernel
-from hpfem.backends.strategy import possible_sources
 from hpfem.errors import NotSuitable, StateError
 from hpfem.forms.cost import operator_bytes
 from hpfem.forms.merged import merged
+from hpfem.forms.sources import possible_sources
 from hpfem.geometry import block_geometry
 from hpfem.memory import HOST, PairArray
 from hpfem.mesh import box
@@ -62,7 +62,7 @@ def test_the_result_is_the_same_from_fewer_numbers(name, dtype):
     for what, algorithm in product(FORMS, ("collocated", "noncollocated")):
         problem = problem_of(FORMS[what](space, backend="numpy", algorithm=algorithm))
         found = merged(problem)
-        assert found.geometry.merged and not found.fields and operator_bytes(found) < operator_bytes(problem)
+        assert found.source.merges and not found.fields and operator_bytes(found) < operator_bytes(problem)
         assert norm_error(applied(found), applied(problem)) < (1e-13 if dtype == "float64" else 1e-5), what
         part = merged(problem).geometry.part(2)
         assert np.array_equal(part.factors(found.form.factor_kind), found.geometry.factors(found.form.factor_kind)[:2])
@@ -117,7 +117,7 @@ def test_what_may_change_stays_in_the_kernel(backend, rng):
     for make in (lambda b: hp.Helmholtz(space, own, k, backend=b), lambda b: hp.Helmholtz(space, 0.5, k, backend=b)):
         operator, reference, u = make(backend), make("numpy"), random_field(space, rng)
         if backend in ("cpu", "cuda"):
-            assert problem_of(operator).geometry.merged
+            assert problem_of(operator).source.merges
         before = operator(u).arrays[0].copy()
         own.data[0].readwrite()[...] *= 3.0
         for one in (operator, reference):
@@ -147,7 +147,7 @@ def test_coefficients_of_an_operator_are_constant():
     expected = hp.Helmholtz(space, lambda x, y, z: 7 + x, k, backend="numpy")(u).arrays[0]
     assert norm_error(operator(u).arrays[0], expected) < 1e-12
     problem = hp.Problem(space, lam=space.evaluate(lam), diffusivity=k)
-    assert problem_of(problem._local).geometry.merged
+    assert problem_of(problem._local).source.merges
 
 
 def test_problems_with_merged_coefficients(backend):
@@ -182,7 +182,7 @@ def test_sources_far_from_the_origin_on_the_cpu(name, moved, rng):
                 for source in possible_sources(problem):
                     cpu.build(problem, source).apply(u, out)
                     # The coordinates of what is recomputed are rounded.
-                    limit = 1e-8 if moved and ("recomputed" in source or "scaled" in source) else 1e-12
+                    limit = 1e-8 if moved and source.recomputes else 1e-12
                     assert norm_error(out, wanted) < limit, (problem.geometry.kind.name, source)
 
 

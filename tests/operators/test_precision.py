@@ -155,7 +155,7 @@ def test_coefficients_are_rounded_with_the_factors(name, rng):
     for diffusivity in (diffusion, tensor):
         full, mixed = (hp.Helmholtz(space, reaction, diffusivity, precision=p) for p in ("full", "mixed"))
         kernel = mixed.choices[0].kernel
-        assert kernel.problem.geometry.merged and kernel.problem.factors_dtype == np.float32
+        assert kernel.problem.source.merges and kernel.problem.factors_dtype == np.float32
         other = NumpyKernel(replace(kernel.problem, mixed=False), "stdmat")
         found, wanted, exact = results(kernel.problem, [kernel, rounded_factors(kernel), other], rng)
         assert norm_error(found, wanted) < 1e-12 and 1e-10 < norm_error(found, exact) < 1e-6
@@ -194,10 +194,10 @@ def test_products_out_of_range_are_not_rounded(scale, rng):
     given = reaction, lambda *x: scale * np.array(tensor(*x))
     full, mixed = (hp.Helmholtz(space, *given, precision=p) for p in ("full", "mixed"))
     problem = mixed.choices[0].kernel.problem
-    assert problem.geometry.merged and problem.factors_dtype == np.float64 and mixed.precision_error == 0
+    assert problem.source.merges and problem.factors_dtype == np.float64 and mixed.precision_error == 0
     assert np.array_equal(full(u).arrays[0], mixed(u).arrays[0])
     few = hp.Helmholtz(space, reaction, lambda *x: scale * diffusion(*x), precision="mixed")
-    assert not few.choices[0].kernel.problem.geometry.merged  # which would read more bytes
+    assert not few.choices[0].kernel.problem.source.merges  # which would read more bytes
     assert norm_error(few(u).arrays[0], hp.Helmholtz(space, *(few.fields.values()))(u).arrays[0]) < 1e-6
 
 

@@ -24,6 +24,7 @@ from hpfem.backends.strategy import Strategy
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_bytes
 from hpfem.forms.form import BlockKernel
+from hpfem.geometry import FactorSource
 from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.operators.operator import tune_operators
@@ -506,6 +507,6 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
         1024 + 7 * 729
     )
     [result] = straight_sided.tune(1e9)
-    assert from_text(SumFacTopOptions, result.record.winner.options).recomputed
+    assert from_text(SumFacTopOptions, result.record.winner.options).source is FactorSource.RECOMPUTED
     assert "metric, recomputed: 21 numbers per element" in straight_sided.explain()
     assert straight_sided.nbytes == 8 * 8 * (1024 + 21)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hpfem.backends.strategy import MERGED, RECOMPUTED, SCALED, SCALED_MERGED, STORED
+from hpfem.geometry import FactorSource
 from hpfem.operators import Helmholtz, Operator
 from hpfem.space import Space
 
@@ -22,6 +22,7 @@ SPACES: Mapping[str, Mapping[str, Any]] = {"hex": NODAL}
 # Highest order on a GPU, if not 11.
 HIGHEST = {"hex": 15}
 POISSON, HELMHOLTZ = EQUATIONS
+STORED, MERGED, RECOMPUTED, SCALED, SCALED_MERGED = (source.value for source in FactorSource)
 
 
 def _functions(space: Space) -> Operator:

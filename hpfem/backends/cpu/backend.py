@@ -16,6 +16,8 @@ from ...forms.form import BlockKernel, BlockProblem
 from ...forms.kronecker import check_kronecker, kronecker_flops
 from ...forms.merged import merged_if_possible
 from ...forms.orthogonal import check_orthogonal, orthogonal_flops
+from ...forms.sources import of_source, possible_sources
+from ...geometry import FactorSource
 from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import processor_name
@@ -24,7 +26,7 @@ from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
-from ..strategy import MERGED, STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
+from ..strategy import Options, Strategy, with_source
 from ..vectors import VectorSpace
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -53,28 +55,25 @@ _LONGEST_FIBER = 32
 class CpuSumFac(Strategy):
     """Sum factorisation, one element per SIMD lane, fused over all stages ([Xing] Alg. 3)."""
 
-    name, special, tensor = "sumfac", False, True
+    name, special, tensor, sources = "sumfac", False, True, tuple(FactorSource)
 
     def default(self, problem: BlockProblem) -> Options:
         """Merge coefficients; recompute factors that fit no cache and take longer to read; see `Strategy.default`."""
         first, *others = possible_sources(problem)
-        again = [source for source in others if (MERGED in source) == (MERGED in first)]
+        again = [source for source in others if source.merges == first.merges]
         # Of these the last: a scale is read faster than divided for, about 1.06 times as fast on a Zen 4.
         best = again[-1] if again and self._recomputes(problem) else first
-        return None if best == STORED else best
+        return None if best is FactorSource.STORED else best.value
 
     def _recomputes(self, problem: BlockProblem) -> bool:
-        if not problem.recomputable:
+        try:
+            other = of_source(problem, FactorSource.RECOMPUTED)
+        except NotSuitable:
             return False
-        other = problem.with_factors(True)
         saved = operator_bytes(problem) - operator_bytes(other)
         added = operator_flops(other, "sumfac") - operator_flops(problem, "sumfac")
         faster = added < OPERATIONS_PER_NUMBER * saved / problem.dtype.itemsize
         return faster and saved * problem.n_elements > last_level_cache()
-
-    def search(self, problem: BlockProblem) -> Search:
-        """Factors from every source; see `Strategy.search`."""
-        yield sources(self, problem)
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""
@@ -97,7 +96,7 @@ class CpuPlain(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
         """Build the kernel, unless compiled sum factorisation is possible; see `Strategy.build`."""
-        no_options(self, options)
+        problem = with_source(self, problem, options)
         if max(problem.tabulation.rule.counts) <= _LONGEST_FIBER:
             raise NotSuitable("the compiled sumfac is used instead")
         return BACKENDS["numpy"].strategy("sumfac").build(problem)
@@ -114,8 +113,7 @@ class _ConstantMatrices(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if elements are affine and the form is linear with constants; see `Strategy.build`."""
-        no_options(self, options)
-        return CpuKernel(problem, self.name)
+        return CpuKernel(with_source(self, problem, options), self.name)
 
 
 class CpuDense(_ConstantMatrices):
@@ -166,8 +164,7 @@ class CpuFused(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if the rule has no directions and elements are curved; see `Strategy.build`."""
-        no_options(self, options)
-        return CpuKernel(merged_if_possible(problem), "fused")
+        return CpuKernel(merged_if_possible(with_source(self, problem, options)), "fused")
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations, of which the mirror saves half; see `Strategy.cost`."""
@@ -181,8 +178,7 @@ class CpuStdMat(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
         """Build the kernel, which serves every form; see `Strategy.build`."""
-        no_options(self, options)
-        return BACKENDS["numpy"].strategy("stdmat").build(problem)
+        return BACKENDS["numpy"].strategy("stdmat").build(with_source(self, problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations, at the speed of BLAS on transposed data; see `Strategy.cost`."""

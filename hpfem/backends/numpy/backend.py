@@ -11,7 +11,7 @@ from ...forms.cost import operator_flops
 from ...forms.form import BlockProblem
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline, array_bytes
-from ..strategy import Options, Strategy, no_options
+from ..strategy import Options, Strategy, with_source
 from ..timer import measure
 from .pipeline import NumpyKernel
 
@@ -37,8 +37,7 @@ class NumpyStrategy(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
         """Build the kernel, which serves every form; see `Strategy.build`."""
-        no_options(self, options)
-        return NumpyKernel(problem, self.name)
+        return NumpyKernel(with_source(self, problem, options), self.name)
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations; see `Strategy.cost`."""

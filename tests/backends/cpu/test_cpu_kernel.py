@@ -17,6 +17,8 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_flops
 from hpfem.forms.merged import merged
+from hpfem.forms.sources import of_source, possible_sources
+from hpfem.geometry import FactorSource
 from hpfem.memory import PairArray
 from hpfem.mesh import box
 from hpfem.operators import Helmholtz, Mass, WeakForm
@@ -30,11 +32,12 @@ from tests.samples import FLAT, curved, skewed, straight, tapered
 
 solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
 
+STORED, RECOMPUTED = FactorSource.STORED, FactorSource.RECOMPUTED
 QUAD, HEX, TET, TRI, PRISM = (BY_NAME[name] for name in ("quad", "hex", "tet", "tri", "prism"))
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
 
 
-def differences(space, form, algorithm, rng, target=None, strategy="sumfac", recomputed=False):
+def differences(space, form, algorithm, rng, target=None, strategy="sumfac", factors=STORED):
     """Largest relative difference between compiled and NumPy results, per block."""
     operator = FORMS[form](space, strategy="sumfac", algorithm=algorithm)
     for choice in operator.choices:
@@ -44,7 +47,8 @@ def differences(space, form, algorithm, rng, target=None, strategy="sumfac", rec
         out = np.full((problem.components_out(components), problem.n_elements, problem.n_output), 7, problem.dtype)
         expected = np.empty_like(out)
         choice.kernel.apply(source, expected)
-        CpuKernel(problem.with_factors(recomputed and problem.recomputable), strategy, target).apply(source, out)
+        own = factors if factors in possible_sources(problem) else STORED
+        CpuKernel(of_source(problem, own), strategy, target).apply(source, out)
         yield np.abs(out - expected).max() / np.abs(expected).max()
 
 
@@ -72,16 +76,17 @@ def test_factors_recomputed_from_maps(shape, kind, rng):
         assert {block.geometry.kind.name for block in space.blocks} - {"affine"} == {kind}
         for form in ("Helmholtz", "Mass", "IProductWRTDerivBase", "PhysDeriv", "coupled")[: 5 if order == 2 else 1]:
             for algorithm in ("collocated", "noncollocated")[: 1 + (form in FORMS_WITH_GRADIENT)]:
-                assert max(differences(space, form, algorithm, rng, recomputed=True)) < 1e-12, (order, form, algorithm)
+                worst = max(differences(space, form, algorithm, rng, factors=RECOMPUTED))
+                assert worst < 1e-12, (order, form, algorithm)
     single = Space(mesh, 2, dtype="float32", backend="numpy")
-    assert max(differences(single, "Helmholtz", "collocated", rng, recomputed=True)) < TOLERANCE["float32"]
+    assert max(differences(single, "Helmholtz", "collocated", rng, factors=RECOMPUTED)) < TOLERANCE["float32"]
 
 
 def test_what_is_not_recomputed():
     for mesh, quadrature in ((curved("tet", 2), "simplex"), (curved("tet", 3), None), (skewed(straight("hex")), None)):
         problem = FORMS["Helmholtz"](Space(mesh, 2, backend="numpy", quadrature=quadrature)).choices[0].kernel.problem
         with pytest.raises(NotSuitable, match="factors of Helmholtz on .* are not recomputed"):
-            CpuKernel(problem.with_factors(True))
+            CpuKernel(of_source(problem, RECOMPUTED))
     operator = Helmholtz(Space(tapered("hex"), 2), backend="cpu")
     with pytest.raises(ArgumentError, match="'sumfac' has no options 'other'"):
         operator.backend.strategy("sumfac").build(operator.choices[0].kernel.problem, "other")
@@ -93,12 +98,12 @@ def test_factors_that_fit_no_cache_are_recomputed(monkeypatch):
     small = Helmholtz(space, 0.7)
     monkeypatch.setattr(cpu_backend, "last_level_cache", lambda: 1000)
     large = Helmholtz(space, 0.7)
-    assert [o.choices[0].kernel.problem.recomputed for o in (small, large)] == [False, True]
+    assert [o.choices[0].kernel.problem.source.recomputes for o in (small, large)] == [False, True]
     said = "scaled (least expected time by the model); metric, scaled: 1 numbers per point and 21 numbers per element"
     assert said in large.explain()
     strategy, problem = large.backend.strategy("sumfac"), small.choices[0].kernel.problem
     assert next(strategy.search(problem)) == ("scaled", "stored", "recomputed")
-    assert not strategy.build(problem, "stored").problem.recomputed
+    assert not strategy.build(problem, "stored").problem.source.recomputes
     for form, mesh, order, recomputed in (
         ("PhysDeriv", tapered("prism"), 2, True),
         ("Mass", tapered("hex"), 3, False),
@@ -115,7 +120,7 @@ def test_factors_that_fit_no_cache_are_recomputed(monkeypatch):
 def test_diagonals_with_recomputed_factors(shape):
     operator = FORMS["Helmholtz"](Space(curved(shape.name, 2), 3, backend="numpy"))
     problem = operator.choices[0].kernel.problem
-    stored, recomputed = (CpuKernel(problem.with_factors(r)).diagonal() for r in (False, True))
+    stored, recomputed = (CpuKernel(of_source(problem, own)).diagonal() for own in (STORED, RECOMPUTED))
     np.testing.assert_allclose(recomputed, stored, rtol=1e-12)
 
 
@@ -361,7 +366,7 @@ def test_the_model_counts_what_recomputes_factors(shape, kind):
     space = Space(tapered(shape.name) if kind == "multilinear" else curved(shape.name, 2), 3, backend="numpy")
     for form in ("Helmholtz", "Laplacian", "advection", "IProductWRTDerivBase"):
         problem = FORMS[form](space, algorithm="noncollocated").choices[-1].kernel.problem
-        problems = problem.with_factors(True), problem
+        problems = of_source(problem, RECOMPUTED), problem
         counted, model = (write_sumfac(p, 8).flops for p in problems), (operator_flops(p, "sumfac") for p in problems)
         assert next(counted) - next(counted) == next(model) - next(model), form
 

@@ -74,7 +74,7 @@ def test_factors_recomputed_from_maps(rng, monkeypatch):
     monkeypatch.setattr(backend, "last_level_cache", lambda: 0)
     c0 = hp.C0Space(hp.Space(tapered("hex"), 3, backend="cpu"))
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0)
-    assert A.operator.choices[0].kernel.problem.recomputed
+    assert A.operator.choices[0].kernel.problem.source.recomputes
     check(A, rng, monkeypatch)
 
 

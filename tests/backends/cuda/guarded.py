@@ -23,6 +23,7 @@ from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, rows_per_thread
 from hpfem.errors import NotSuitable
+from hpfem.geometry import FactorSource
 from hpfem.shapes import SHAPES, Tabulation
 from hpfem.space.arguments import simplex_rules
 from tests.backends.cuda import dense_host, fused_host, host_kernels, point_host
@@ -46,7 +47,7 @@ OPTIONS = (
 )
 DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
 FUSED = (FusedOptions(2), FusedOptions(1, 2, 1, 1))
-WARP = (SumFacWarpOptions(2, l2=True), SumFacWarpOptions(1, recomputed=True))
+WARP = (SumFacWarpOptions(2, l2=True), SumFacWarpOptions(1, source=FactorSource.RECOMPUTED))
 PLAIN_FORMS = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
 
 

@@ -25,8 +25,9 @@ from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
 from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions, check_sumfac_warp
 from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
 from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
-from hpfem.backends.strategy import of_source
+from hpfem.backends.options import source_in
 from hpfem.forms.kronecker import check_kronecker
+from hpfem.forms.sources import of_source
 from tests.kept import kept
 
 # A CPU for kernels.
@@ -54,14 +55,13 @@ class Case:
     def of(cls, problem, name, options=None):
         """A case of "sumfac-top" (None: its default options), or of what takes the options; "sumfac" takes words."""
         if isinstance(options, str):
-            words = options.split()
-            problem = of_source(problem, "recomputed" in words, "scaled" in words, "merged" in words)
+            problem = of_source(problem, source_in(options))
             levels = Levels.plain(problem.tabulation)
             check_sumfac(problem, levels, options == SPILLING)
             return cls(problem, None, levels, name)
         if isinstance(options, SumFacWarpOptions):
             check_sumfac_warp(problem)
-            problem = of_source(problem, options.recomputed, options.scaled, options.merged)
+            problem = of_source(problem, options.source)
             return cls(problem, options, Levels.plain(problem.tabulation), name)
         if isinstance(options, KroneckerOptions):
             check_kronecker(problem)

@@ -13,7 +13,10 @@ import hpfem as hp
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.options import source_in
 from hpfem.errors import NotSuitable
+from hpfem.forms.sources import possible_sources
+from hpfem.geometry import FactorSource
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_kernels import Case, apply, build
@@ -84,6 +87,7 @@ def check(cases, kernels, folder, rng):
 
 
 # Those of each kind of tree; all shapes are in the first test and on a GPU.
+STORED, MERGED, RECOMPUTED, SCALED, SCALED_MERGED = FactorSource
 SOME = ["hex", "pyramid", "tri", *long("prism", "tet", "quad")]
 
 
@@ -218,17 +222,17 @@ def recomputing(space):
     n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
     velocity = [0.3, -0.2, 0.5][: space.dim]
     return [
-        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(3, recomputed=True)),
-        (hp.Helmholtz(space, lam=1.3, **n), SumFacTopOptions(2, split=3, recomputed=True)),
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(3, source=RECOMPUTED)),
+        (hp.Helmholtz(space, lam=1.3, **n), SumFacTopOptions(2, split=3, source=RECOMPUTED)),
         (hp.Helmholtz(space, lam=1.3, **n), "sumfac recomputed"),
-        (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, split=7, recomputed=True)),
+        (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, split=7, source=RECOMPUTED)),
         (hp.Mass(space, backend="numpy"), "sumfac recomputed"),
-        (hp.Laplacian(space, **n), SumFacTopOptions(4, l2=True, prefetch=2, late=True, recomputed=True)),
-        (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **c), SumFacTopOptions(1, recomputed=True)),
-        (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(2, recomputed=True)),
-        (hp.IProductWRTBase(space, backend="numpy"), SumFacTopOptions(3, recomputed=True)),
-        (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2, recomputed=True)),
-        (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2, recomputed=True)),
+        (hp.Laplacian(space, **n), SumFacTopOptions(4, l2=True, prefetch=2, late=True, source=RECOMPUTED)),
+        (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **c), SumFacTopOptions(1, source=RECOMPUTED)),
+        (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(2, source=RECOMPUTED)),
+        (hp.IProductWRTBase(space, backend="numpy"), SumFacTopOptions(3, source=RECOMPUTED)),
+        (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2, source=RECOMPUTED)),
+        (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2, source=RECOMPUTED)),
     ]
 
 
@@ -250,14 +254,14 @@ def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
     for mesh in (straight_sided, curved(name, order=2)):
         for operator, options in recomputing(hp.Space(mesh, order, dtype=dtype))[:most]:
             for choice in operator.choices:
-                if not choice.kernel.problem.recomputable:
+                if RECOMPUTED not in possible_sources(choice.kernel.problem):
                     continue
                 try:
                     cases.append(Case.of(choice.kernel.problem, f"case{len(cases)}", options))
                 except NotSuitable:  # too large for one thread
                     continue
                 kernels.append(choice.kernel)
-    assert all(case.problem.recomputed for case in cases)
+    assert all(case.problem.source.recomputes for case in cases)
     kinds = {"quadratic"} if name in FLAT else {"multilinear", "quadratic"}
     assert {case.problem.geometry.kind.name for case in cases} == kinds
     check(cases, kernels, tmp_path, rng)
@@ -272,13 +276,13 @@ def reading_less(space):
         return [[3 + x[0] if i == j else 0.2 * x[-1] for j in range(space.dim)] for i in range(space.dim)]
 
     return [
-        (hp.Helmholtz(space, **both, **c), SumFacTopOptions(3, scaled=True, merged=True)),
-        (hp.Helmholtz(space, **both, **n), SumFacTopOptions(3, prefetch=2, merged=True)),
+        (hp.Helmholtz(space, **both, **c), SumFacTopOptions(3, source=SCALED_MERGED)),
+        (hp.Helmholtz(space, **both, **n), SumFacTopOptions(3, prefetch=2, source=MERGED)),
         (hp.Helmholtz(space, **both, **n), "sumfac scaled merged"),
-        (hp.Laplacian(space, **n), SumFacTopOptions(2, prefetch=2, late=True, split=3, scaled=True)),
-        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(4, prefetch=9, l2=True, scaled=True)),
+        (hp.Laplacian(space, **n), SumFacTopOptions(2, prefetch=2, late=True, split=3, source=SCALED)),
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(4, prefetch=9, l2=True, source=SCALED)),
         (hp.Helmholtz(space, lam=1.3, **n), "sumfac scaled"),
-        (hp.Helmholtz(space, both["lam"], tensor, **c), SumFacTopOptions(2, l2=True, merged=True)),
+        (hp.Helmholtz(space, both["lam"], tensor, **c), SumFacTopOptions(2, l2=True, source=MERGED)),
         (hp.WeakForm(space, lambda u, x: x[0] * u, test="value", backend="numpy"), "sumfac merged"),
         (hp.WeakForm(space, lambda du, k: k * du, test="grad", fields={"k": both["lam"]}, **n), "sumfac scaled merged"),
     ]
@@ -296,15 +300,16 @@ def test_scales_and_coefficients_read_with_the_geometry(name, order, dtype, most
         for operator, options in reading_less(hp.Space(mesh, order, dtype=dtype))[:most]:
             for choice in operator.choices:
                 problem = choice.kernel.problem
-                scaled = options.scaled if isinstance(options, SumFacTopOptions) else "scaled" in options
-                if problem.geometry.affine or (scaled and not problem.recomputable):
+                source = options.source if isinstance(options, SumFacTopOptions) else source_in(options)
+                recomputable = RECOMPUTED in possible_sources(problem)
+                if problem.geometry.affine or (source.scales and not recomputable):
                     continue
                 try:
                     cases.append(Case.of(problem, f"case{len(cases)}", options))
                 except NotSuitable:  # too large for one thread
                     continue
                 kernels.append(choice.kernel)
-    assert {(c.problem.scaled, c.problem.geometry.merged) for c in cases} >= {(True, True), (False, True)}
+    assert {c.problem.source for c in cases} >= {SCALED_MERGED, MERGED}
     check(cases, kernels, tmp_path, rng)
 
 
@@ -324,7 +329,7 @@ def rounding(space):
         (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(4, split=3)),
         (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), SumFacTopOptions(3)),
         (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2)),
-        (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), SumFacTopOptions(3, prefetch=2, l2=True, merged=True)),
+        (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), SumFacTopOptions(3, prefetch=2, l2=True, source=MERGED)),
         (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), "sumfac merged"),
     ]
 
@@ -348,7 +353,7 @@ def test_rounded_factors(name, order, most, tmp_path, rng):
 
 def test_nothing_else_is_rounded(tmp_path, rng):
     """Affine elements, and recomputed factors: the source of full precision."""
-    for mesh, options in ((skewed(straight("hex")), None), (tapered("hex"), SumFacTopOptions(2, recomputed=True))):
+    for mesh, options in ((skewed(straight("hex")), None), (tapered("hex"), SumFacTopOptions(2, source=RECOMPUTED))):
         space = hp.Space(mesh, 2)
         full, mixed = (
             Case.of(hp.Helmholtz(space, backend="numpy", precision=p).choices[0].kernel.problem, "case", options)

@@ -45,7 +45,7 @@ def test_rounded_factors(name, order, rng):
                         out = cupy.full(wanted.shape, np.nan)
                         kernel.apply(cupy.asarray(given), out)
                         rounded = wanted
-                        if kernel.problem.geometry.merged:  # products are rounded
+                        if kernel.problem.source.merges:  # products are rounded
                             rounded = np.empty_like(wanted)
                             NumpyKernel(merged(problem), "stdmat" if quadrature else "sumfac").apply(given, rounded)
                         assert norm_error(as_numpy(out), rounded) < 1e-12, (quadrature, form, algorithm, strategy.name)

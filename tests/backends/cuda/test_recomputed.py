@@ -9,8 +9,9 @@ import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.options import to_text
-from hpfem.backends.strategy import STORED, possible_sources
 from hpfem.errors import NotSuitable
+from hpfem.forms.sources import possible_sources
+from hpfem.geometry import FactorSource
 from hpfem.memory import as_numpy
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT
 from tests.samples import FLAT, NAMES, curved, norm_error, tapered
@@ -45,14 +46,14 @@ def test_factors_recomputed_from_maps(name, kind, order, rng):
     if kind == "multilinear" and name in FLAT:
         return
     mesh = tapered(name).elevated(3) if kind == "multilinear" else curved(name, order=2)
-    ways = [("sumfac-top", to_text(SumFacTopOptions(2, recomputed=True))), ("sumfac", "recomputed")]
+    ways = [("sumfac-top", to_text(SumFacTopOptions(2, source=FactorSource.RECOMPUTED))), ("sumfac", "recomputed")]
     dtype = np.dtype(np.float32 if order == 1 else np.float64)
     space, compared = hp.Space(mesh, order, dtype=dtype), 0
     for form in KINDS_OF_FORMS if order == 2 else ("Helmholtz",):
         for algorithm in ("collocated", "noncollocated")[: 1 + (form in FORMS_WITH_GRADIENT)]:
             for choice in FORMS[form](space, backend="numpy", algorithm=algorithm).choices:
                 problem = choice.kernel.problem
-                if not problem.recomputable:
+                if FactorSource.RECOMPUTED not in possible_sources(problem):
                     continue
                 given = rng.standard_normal((problem.coupled, problem.n_elements, problem.n_input)).astype(dtype)
                 wanted = np.empty((problem.given, problem.n_elements, problem.n_output), dtype)
@@ -101,8 +102,8 @@ def test_scales_and_coefficients(name, order, rng, monkeypatch):
             choice.kernel.apply(given, wanted)
             moved = on_device(problem)
             for source in possible_sources(problem):
-                words = dict.fromkeys(() if source == STORED else source.split(), True)
-                for strategy, options in (("sumfac-top", to_text(SumFacTopOptions(3, **words))), ("sumfac", source)):
+                top = to_text(SumFacTopOptions(3, source=source))
+                for strategy, options in (("sumfac-top", top), ("sumfac", source)):
                     try:
                         kernel = BACKENDS["cuda"].strategy(strategy).build(moved, options)
                     except NotSuitable:

@@ -18,9 +18,10 @@ from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
 from hpfem.backends.cuda.sumfac_warp.strategy import CudaSumFacWarp, SumFacWarpOptions, source
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
-from hpfem.backends.options import to_text
-from hpfem.backends.strategy import STORED, possible_sources
+from hpfem.backends.options import source_in, to_text
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.forms.sources import nearest_source, of_source, possible_sources
+from hpfem.geometry import FactorSource
 from hpfem.tuning import select
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import curved, norm_error, skewed, straight, tapered
@@ -85,9 +86,8 @@ def test_sources_and_forms(kind, tmp_path, rng):
     cases, sources, mesh = [], set(), MESHES[kind]()
     for form in [form for form in FORMS if form != "PhysDeriv"]:
         problem = problem_of(form, mesh)
-        for words in dict.fromkeys((STORED, *possible_sources(problem))):
-            own = {} if words == STORED else dict.fromkeys(words.split(), True)
-            options = SumFacWarpOptions(2 + len(cases) % 3, l2=bool(len(cases) % 2), **own)
+        for words in dict.fromkeys((FactorSource.STORED, *possible_sources(problem))):
+            options = SumFacWarpOptions(2 + len(cases) % 3, l2=bool(len(cases) % 2), source=words)
             cases.append(Case.of(problem, f"case{len(cases)}", options))
             sources.add(words)
     assert len(sources) == {"affine": 1, "deformed": 2}.get(kind, 5)
@@ -99,7 +99,10 @@ def test_rounded_factors(tmp_path, rng):
     made = [
         problem_of(form, MESHES["deformed"](), precision="mixed") for form in ("Helmholtz", "variable", "transport")
     ]
-    cases = [Case.of(p, f"case{n}", SumFacWarpOptions(3, merged=n == 1, l2=True)) for n, p in enumerate(made)]
+    cases = [
+        Case.of(p, f"case{n}", SumFacWarpOptions(3, source=nearest_source(p, FactorSource.STORED), l2=True))
+        for n, p in enumerate(made)
+    ]
     assert all("typedef float stored_real" in case.source() for case in cases)
     library = build(cases, tmp_path)
     for case in cases:
@@ -152,10 +155,10 @@ def test_compiled(architecture):
     for form, kind, options in (
         ("Helmholtz", "affine", SumFacWarpOptions()),
         ("Helmholtz", "deformed", SumFacWarpOptions()),
-        ("Laplacian", "multilinear", SumFacWarpOptions(min_blocks=2, recomputed=True)),
+        ("Laplacian", "multilinear", SumFacWarpOptions(min_blocks=2, source=FactorSource.RECOMPUTED)),
         ("transport", "deformed", SumFacWarpOptions(min_blocks=2)),
     ):
-        problem = problem_of(form, MESHES[kind]()).with_factors(options.recomputed)
+        problem = of_source(problem_of(form, MESHES[kind]()), options.source)
         found = nvrtc.compile_source(program(source(problem, options)), architecture).resources
         assert found.registers * options.threads * options.min_blocks <= REGISTERS
         assert found.spill_bytes <= 128 or architecture != "sm_90", (form, kind)
@@ -233,7 +236,7 @@ def test_auto_takes_it_where_it_was_measured_to_be_faster(strategy, monkeypatch)
 
 def test_papers_take_what_auto_takes_if_it_has_the_source(strategy, monkeypatch):
     def build(self, problem, options=None):
-        source = "recomputed" if "recomputed" in (options or self.default(problem)) else "stored"
+        source = source_in(options or self.default(problem))
         return SimpleNamespace(problem=SimpleNamespace(source=source, algorithm="collocated"), name=self.name)
 
     monkeypatch.setattr(sumfac_top, "limits", Limits)
@@ -248,7 +251,7 @@ def test_papers_take_what_auto_takes_if_it_has_the_source(strategy, monkeypatch)
         strategy=lambda name: {"sumfac-top": CudaSumFacTop(), "sumfac-warp": strategy}[name],
     )
     problem = problem_of("Laplacian", MESHES["multilinear"]())
-    for own, name in (("recomputed", "sumfac-warp"), ("stored", "sumfac-top")):
+    for own, name in ((FactorSource.RECOMPUTED, "sumfac-warp"), (FactorSource.STORED, "sumfac-top")):
         provider, _, kernel = by_source(problem, backend, own)
         assert (provider.name, kernel.name, kernel.problem.source) == (name, name, own)
 
@@ -266,9 +269,8 @@ def test_on_a_gpu(kind, rng):
         wanted = np.empty_like(given)
         NumpyKernel(problem, "sumfac").apply(given, wanted)
         fields = {name: replace(own, device=backend.device()) for name, own in problem.fields.items()}
-        for words in dict.fromkeys((STORED, *possible_sources(problem))):
-            own = {} if words == STORED else dict.fromkeys(words.split(), True)
-            for options in (SumFacWarpOptions(**own), SumFacWarpOptions(1, 8, True, **own)):
+        for words in dict.fromkeys((FactorSource.STORED, *possible_sources(problem))):
+            for options in (SumFacWarpOptions(source=words), SumFacWarpOptions(1, 8, True, words)):
                 kernel = backend.strategy("sumfac-warp").build(replace(problem, fields=fields), to_text(options))
                 for d in (1, 3):
                     out = cupy.full(wanted[:d].shape, np.nan)

@@ -111,10 +111,10 @@ class Factors:
         self._fiber = ""
         self._lines: MapLines | None = None
         self._map_at = 0
-        if problem.recomputed:
+        if problem.source.recomputes:
             others = [a for a in range(self.dim) if a != direction]
             self._lines = problem.geometry.map_lines([direction, *others])
-            self.n = problem.geometry.n_factors("scale") if problem.scaled else 0
+            self.n = problem.geometry.n_factors("scale") if problem.source.scales else 0
             self._map_at = self.n * int(np.prod(self.counts))  # behind the scales
             self._per_group = self._map_at + problem.geometry.n_factors("map")
         self.group_bytes = self._per_group * b.lanes * self._dtype.itemsize

@@ -294,7 +294,7 @@ class CpuKernel(GroupKernel, BlockKernel):
 
     def _stored(self, kind: str, direction: int) -> Array:
         dtype = self.problem.stored_dtype(kind)
-        if self.problem.scaled and kind == "scale":
+        if self.problem.source.scales and kind == "scale":
             return scales_and_maps(self.problem.geometry, dtype, self.lanes, direction, self.target)
         return stored_factors(self.problem.geometry, kind, dtype, self.lanes, direction, self.target)
 

@@ -26,7 +26,7 @@ def numbers_read(problem: BlockProblem) -> int:
 def numbers_stored(problem: BlockProblem, levels: Levels, elements: int) -> int:
     """Count the numbers of a group of elements in stored factors, maps included."""
     at_points = levels.counts[0] * numbers_read(problem) * lines_padded(levels, elements)
-    n_map = problem.geometry.n_factors("map") * elements if problem.recomputed else 0
+    n_map = problem.geometry.n_factors("map") * elements if problem.source.recomputes else 0
     return at_points + (-(-n_map // 4) * 4 if at_points else n_map)
 
 
@@ -54,7 +54,7 @@ def stored_factors(
     """Geometric factors in the kernels' layout; -> [groups, Q1, factors, padded]."""
     geometry, dtype = problem.geometry, problem.stored_dtype(kind)
     n, groups = geometry.n_factors(kind), -(-geometry.n_elements // elements)
-    if kind == "scale" and problem.scaled:
+    if kind == "scale" and problem.source.scales:
         out = empty((groups, numbers_stored(problem, levels, elements)), dtype)
         out[...] = 0
         shape = groups, levels.counts[0], n, lines_padded(levels, elements)

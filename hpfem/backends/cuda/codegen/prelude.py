@@ -120,14 +120,14 @@ def _of_geometry(problem: BlockProblem, levels: Levels) -> dict[str, Any]:
     collapse = Collapse.of(problem.tabulation, levels) if affine else Collapse.none(dim)
     n_factors = geometry.n_factors(kind) if kind else 0
     axes = range(dim)[::-1] if levels.reverse else range(dim)
-    lines = geometry.map_lines(axes) if problem.recomputed else None
+    lines = geometry.map_lines(axes) if problem.source.recomputes else None
     return {
         "DIM": dim,
         "SPACE": geometry.space_dim,
         "VECTOR": max(dim, geometry.space_dim),
         "AFFINE": affine,
-        "RECOMPUTED": problem.recomputed,
-        "SCALED": problem.scaled,
+        "RECOMPUTED": problem.source.recomputes,
+        "SCALED": problem.source.scales,
         "N_READ": numbers_read(problem),
         "N_FACTORS": dim**2 + 2 if lines else n_factors,
         "N_MAP": geometry.n_factors("map") if lines else 0,

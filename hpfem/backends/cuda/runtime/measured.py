@@ -41,7 +41,7 @@ def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> st
 
 
 def _merged(problem: BlockProblem) -> str:
-    return "/merged" if problem.geometry.merged else ""
+    return "/merged" if problem.source.merges else ""
 
 
 def _type(problem: BlockProblem) -> str:
@@ -54,7 +54,7 @@ def _known_key(problem: BlockProblem, strategy: str) -> str | None:
         return None
     kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
     own = [measured_key(problem, strategy, kind.name) for kind in kinds]
-    unmerged = [key.replace(_merged(problem), "") for key in own] if problem.geometry.merged else []
+    unmerged = [key.replace(_merged(problem), "") for key in own] if problem.source.merges else []
     keys = [*own, *unmerged, *(key.removesuffix(_type(problem)) for key in [*own, *unmerged])]
     return next((key for key in keys if key in measured_table()), None)
 

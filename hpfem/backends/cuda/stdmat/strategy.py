@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import NotSuitable
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
-from ...strategy import Options, Strategy, no_options
+from ...strategy import Options, Strategy, with_source
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.cublas import handle, multiply
@@ -138,7 +138,7 @@ class CudaStdMat(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:
         """Build the kernel; see `Strategy.build`."""
-        no_options(self, options)
+        problem = with_source(self, problem, options)
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
         if size > MATRIX_BYTES:
             raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {MATRIX_BYTES / 1e6:.0f} MB")

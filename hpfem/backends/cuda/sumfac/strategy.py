@@ -7,14 +7,16 @@ from typing import Any
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ...strategy import MERGED, RECOMPUTED, SCALED, STORED, Options, Search, Strategy, sources, with_source
+from ....forms.sources import nearest_source, of_source
+from ....geometry import FactorSource
+from ...options import source_in
+from ...strategy import Options, Strategy, with_source
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
 from ..runtime.measured import expected_time, known_rate, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
-from ..sumfac_top.plan import options_of, with_possible_source
 
 # Threads, and so elements, of a block, and elements whose factors are stored side by side: a warp's.
 THREADS, GROUP = 64, 32
@@ -77,21 +79,17 @@ class SumFacKernel(TreeKernel):
 class CudaSumFac(Strategy):
     """Sum factorisation, one element per thread ([Xing] Alg. 3): small orders only."""
 
-    name, special, tensor = "sumfac", True, True
+    name, special, tensor, sources = "sumfac", True, True, tuple(FactorSource)
 
     def default(self, problem: BlockProblem) -> Options:
         """Where factors from another source were measured to be faster, that; see `Strategy.default`."""
         row = known_row(problem, self.name)
-        known = with_possible_source(problem, options_of(STORED if row is None else row[1], GROUP))
-        return " ".join(word for word in (RECOMPUTED, SCALED, MERGED) if getattr(known, word)) or None
+        source = nearest_source(problem, source_in("" if row is None else row[1]))
+        return None if source is FactorSource.STORED else source.value
 
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
-
-    def search(self, problem: BlockProblem) -> Search:
-        """Factors from every source; see `Strategy.search`."""
-        yield sources(self, problem)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
@@ -106,8 +104,9 @@ class CudaSumFac(Strategy):
 
     def _of_options(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, bool]:
         """The problem with the source of factors that the options name, and whether an element may spill."""
-        spilling = options == SPILLING
-        return with_source(self, problem, STORED if spilling else options), spilling
+        if options == SPILLING:
+            return of_source(problem, FactorSource.STORED), True
+        return with_source(self, problem, options), False
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
+from ....forms.sources import nearest_source, of_source
+from ....geometry import FactorSource
 from ...options import from_text
-from ...strategy import MERGED, RECOMPUTED, SCALED, SCALED_MERGED, STORED, of_source, possible_sources
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
@@ -35,12 +36,8 @@ class SumFacTopOptions:
     split : int
         Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
         the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
-    recomputed : bool
-        Whether factors are recomputed from the elements' maps, the only geometry that is then read.
-    scaled : bool
-        Whether they are, but for one scale, which is read at every point.
-    merged : bool
-        Whether coefficients of the form are multiplied into the factors, or scales, that are read.
+    source : FactorSource
+        Where factors come from.
     """
 
     elements: int
@@ -50,15 +47,7 @@ class SumFacTopOptions:
     l2: bool = False
     late: bool = False
     split: int = 0
-    recomputed: bool = False
-    scaled: bool = False
-    merged: bool = False
-
-
-def options_of(source: str, elements: int) -> SumFacTopOptions:
-    """Options with factors of a source."""
-    words = source.split()
-    return SumFacTopOptions(elements, recomputed=RECOMPUTED in words, scaled=SCALED in words, merged=MERGED in words)
+    source: FactorSource = FactorSource.STORED
 
 
 class SumFacTopPlan:
@@ -95,7 +84,7 @@ class SumFacTopPlan:
     """
 
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
-        self.problem = problem = of_source(problem, options.recomputed, options.scaled, options.merged)
+        self.problem = problem = of_source(problem, options.source)
         form = problem.form
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
@@ -131,7 +120,7 @@ class SumFacTopPlan:
         self.b_table_size = len(levels.values[1]) * q2 if shared else 0
         numbers = self.total_arrays * self.array + self.modes_size
         numbers += (1 + pairs) * (self.b_table_size + self.c_table_size)
-        numbers += problem.geometry.n_factors("map") * e if problem.recomputed else 0
+        numbers += problem.geometry.n_factors("map") * e if problem.source.recomputes else 0
         self.shared_bytes = numbers * problem.dtype.itemsize
         self.min_blocks = options.min_blocks or _blocks_by_registers(problem, levels, self.threads)
 
@@ -144,7 +133,7 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
     """Estimate of the registers (of 4 bytes) that a thread needs on its line along the first direction."""
     form, dim = problem.form, problem.shape.dim
     factors = problem.geometry.n_factors(form.factor_kind) if form.factor_kind else 0
-    if problem.recomputed:  # the rows of a line, and what is made of them at a point
+    if problem.source.recomputes:  # the rows of a line, and what is made of them at a point
         factors = (dim * len(problem.geometry.map_lines(range(dim)).directions) + dim**2 + 2) // 2
     if not form.gradients:
         numbers = 2 * form.components * levels.n_rows + 2 * factors + 4
@@ -161,29 +150,20 @@ def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) ->
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
-def with_coefficients(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
-    """The same options with the form's coefficients in what is read of the geometry, where they can be."""
-    possible = possible_sources(problem)
-    if MERGED not in possible:
-        return options
-    scaled = (options.recomputed or options.scaled) and SCALED_MERGED in possible
-    return replace(options, recomputed=False, scaled=scaled, merged=True)
-
-
 def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
     """Find the measured options of a problem."""
     row = known_row(problem, "sumfac-top")
-    return None if row is None else with_possible_source(problem, from_text(SumFacTopOptions, row[1]))
+    return None if row is None else with_nearest_source(problem, from_text(SumFacTopOptions, row[1]))
 
 
-def with_possible_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
-    """The same options with factors stored where they cannot be recomputed, and merged where they can be."""
-    recomputed, scaled = options.recomputed and problem.recomputable, options.scaled and problem.scalable
-    plain = replace(options, recomputed=recomputed, scaled=scaled, merged=False)
-    return with_coefficients(problem, plain)
+def with_nearest_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
+    """The same options with the possible source of factors that is most like theirs."""
+    return replace(options, source=nearest_source(problem, options.source))
 
 
-def default_plans(problem: BlockProblem, levels: Levels, limits: Limits, source: str = STORED) -> list[SumFacTopPlan]:
+def default_plans(
+    problem: BlockProblem, levels: Levels, limits: Limits, source: FactorSource = FactorSource.STORED
+) -> list[SumFacTopPlan]:
     """Plans that fit, the most promising first by a model of idle lanes and resident warps."""
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
@@ -191,7 +171,7 @@ def default_plans(problem: BlockProblem, levels: Levels, limits: Limits, source:
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = SumFacTopPlan(problem, levels, options_of(source, e))
+        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, source=source))
         if not candidate.fits(limits):
             break
         lanes = q3 * e
@@ -223,7 +203,7 @@ def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> Su
     known = known_options(problem)
     if known is not None and SumFacTopPlan(problem, levels, known).fits(limits):  # it may be of a larger device
         return known
-    return with_coefficients(problem, SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements))
+    return with_nearest_source(problem, SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements))
 
 
 def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions, limits: Limits) -> SumFacTopPlan:

@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 from itertools import zip_longest
 
 from ....forms.form import BlockProblem
-from ...strategy import possible_sources
+from ....forms.sources import possible_sources
 from ..codegen.layout import numbers_read
 from ..codegen.tables import Levels
 from ..runtime.device import Limits
-from .plan import SumFacTopOptions, SumFacTopPlan, default_options, default_plans, options_of, with_coefficients
+from .plan import SumFacTopOptions, SumFacTopPlan, default_options, default_plans, with_nearest_source
 
 # Gives options to time; is sent the seconds of all that were timed so far.
 Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
@@ -34,10 +34,10 @@ def first_options(
         tried.append([])
         for e in [layout.options.elements for layout in default_plans(problem, levels, limits, source)]:
             if len(tried[-1]) < most and all(max(e, v.elements) > 1.1 * min(e, v.elements) for v in tried[-1]):
-                tried[-1].append(options_of(source, e))
+                tried[-1].append(SumFacTopOptions(e, source=source))
     in_turns = [v for pair in zip_longest(*tried) for v in pair if v is not None]
     own = [default_options(problem, levels, limits)] if table else []
-    split = [with_coefficients(problem, v) for v in SPLIT if most and _can_split(levels)]
+    split = [with_nearest_source(problem, v) for v in SPLIT if most and _can_split(levels)]
     split = [v for v in split if (p := SumFacTopPlan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
     return list(dict.fromkeys([*own, *in_turns, *split]))
 
@@ -71,7 +71,7 @@ def second_options(
 def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
     """The options that helped, together."""
     found, order = [], sorted(timed, key=lambda options: timed[options])
-    names = ("elements", "split", "recomputed", "scaled", "merged")
+    names = ("elements", "split", "source")
     plain = [v for v in order if v == SumFacTopOptions(**{name: getattr(v, name) for name in names})]
     for base in plain[:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]

@@ -12,15 +12,16 @@ import numpy as np
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
+from ....forms.sources import nearest_source, of_source, possible_sources
+from ....geometry import FactorSource
 from ... import options as text
-from ...strategy import MERGED, RECOMPUTED, SCALED, STORED, Options, Search, Strategy, of_source, possible_sources
+from ...strategy import Options, Search, Strategy
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
-from ..sumfac_top.plan import options_of, with_possible_source
 
 # Points in every direction: rows and columns of the products of tensor cores.
 POINTS = 8
@@ -40,16 +41,13 @@ class SumFacWarpOptions:
         Blocks per multiprocessor that registers have to leave room for.
     l2 : bool
         Whether a warp begins by asking for all its factors in the L2 cache.
-    recomputed, scaled, merged : bool
-        The source of factors; see `SumFacTopOptions`.
+    source : FactorSource
     """
 
     elements: int = 4
     min_blocks: int = 3
     l2: bool = False
-    recomputed: bool = False
-    scaled: bool = False
-    merged: bool = False
+    source: FactorSource = FactorSource.STORED
 
     @property
     def threads(self) -> int:
@@ -105,22 +103,21 @@ def _default(problem: BlockProblem) -> SumFacWarpOptions:
     """The measured options, if there are some, with a source of factors that there is."""
     row = known_row(problem, "sumfac-warp")
     known = SumFacWarpOptions() if row is None else text.from_text(SumFacWarpOptions, row[1])
-    words = " ".join(word for word in (RECOMPUTED, SCALED, MERGED) if getattr(known, word))
-    own = with_possible_source(problem, options_of(words, known.elements))
-    return replace(known, recomputed=own.recomputed, scaled=own.scaled, merged=own.merged)
+    return replace(known, source=nearest_source(problem, known.source))
 
 
 def _search(problem: BlockProblem) -> Generator[list[SumFacWarpOptions], Mapping[SumFacWarpOptions, float], None]:
     """Sources of factors and warps of a multiprocessor, then blocks of other sizes, and asking for factors."""
     first = list[SumFacWarpOptions]()
-    for words in possible_sources(problem):
-        own = dict.fromkeys(() if words == STORED else words.split(), True)
-        first += [SumFacWarpOptions(min_blocks=blocks, **own) for blocks in MIN_BLOCKS]
+    for source in possible_sources(problem):
+        first += [SumFacWarpOptions(min_blocks=blocks, source=source) for blocks in MIN_BLOCKS]
     timed = yield list(dict.fromkeys([_default(problem), *first]))
     best = min(timed, key=lambda options: timed[options])
     warps = best.elements * best.min_blocks
     near = [replace(best, elements=e, min_blocks=warps // e) for e in ELEMENTS if e <= warps]
-    if not (problem.geometry.affine or best.recomputed):  # otherwise factors are not read at the points
+    if not (
+        problem.geometry.affine or best.source is FactorSource.RECOMPUTED
+    ):  # otherwise factors are not read at the points
         near.append(replace(best, l2=not best.l2))
     yield [options for options in near if options not in timed]
 
@@ -153,7 +150,7 @@ class CudaSumFacWarp(Strategy):
             raise NotSuitable(f"{own.min_blocks} blocks of {own.elements} warps do not fit a multiprocessor")
         if (missing := most.shared_misfit(shared_bytes(problem, own), own.min_blocks)) is not None:
             raise NotSuitable(missing)
-        return of_source(problem, own.recomputed, own.scaled, own.merged), own
+        return of_source(problem, own.source), own
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
