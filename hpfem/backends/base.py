@@ -89,7 +89,7 @@ class Backend(Immutable, ABC):
     device_type : type
         Kind of its devices, known even if it cannot run.
     solve_sizes : SolveSizes
-        Which preconditioner "auto" takes (`benchmarks/auto_sizes.py`); measured on one core by default.
+        Which preconditioner "auto" takes (`benchmarks/SOLUTION.md`); measured on one core by default.
     """
 
     name: str

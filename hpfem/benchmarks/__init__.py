@@ -5,13 +5,9 @@ phases are a class like `MeasuredOperator` in `global_phases`, whose `phases` pr
 figures need no change.
 """
 
-from typing import Any
-
-from ..backends.base import BACKENDS
 from ..backends.roofline import Roofline
 from ..backends.timer import HostTimer, Timer, Timing, measure
 from ..support.files import write_json
-from ..support.log import warn
 from ..support.machine import machine_description
 from .bake_off import BAKE_OFFS, BakeOff
 from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings, Case, SuiteSettings, check_settings
@@ -20,7 +16,7 @@ from .global_phases import MeasuredOperator
 from .parts import merge_results, settings_of, suite_document
 from .problems import BENCHMARKS, BOTH, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import Measurement, document, read_results
-from .runner import Runner, ThroughputRun, measure_rooflines
+from .runner import Runner, ThroughputRun
 from .threads import thread_limit
 
 __all__ = [
@@ -60,20 +56,3 @@ __all__ = [
     "thread_limit",
     "write_json",
 ]
-
-# Earlier names: the present objects and names.
-_EARLIER: dict[str, tuple[Any, str]] = {
-    "TARGETS": (BACKENDS, "TARGETS[name] is hpfem.choose_backend(name): it has timer() and roofline(dtype, quick)"),
-    "SuiteRun": (Runner, "SuiteRun is Runner, and its records() suite_records(runner.measurements)"),
-    "Task": (Case, "Task is Case"),
-    "suite_rooflines": (measure_rooflines, "suite_rooflines is measure_rooflines"),
-    "suite_tasks": (SuiteSettings.cases, "suite_tasks(settings) is settings.cases()"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EARLIER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    now, instead = _EARLIER[name]
-    warn(f"hpfem.benchmarks.{instead}")
-    return now

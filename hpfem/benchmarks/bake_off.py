@@ -27,6 +27,7 @@ from ..mesh import box
 from ..operators import Helmholtz, Laplacian, Mass, Operator
 from ..space import Space
 from ..space.arguments import chosen_rule
+from ..support.communicator import ALONE
 from ..support.registry import Registry
 from .global_phases import MATRIX_ENTRIES, STEPS, MeasuredOperator
 from .problems import BuiltOperator, OneMesh, ProblemSize, new_mesh, problem_mesh
@@ -49,10 +50,7 @@ def _solved(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
     """A whole solve, with the choices of "auto"."""
     if (strategy, algorithm) != ("auto", "auto"):
         raise NotSuitable("a whole solve uses the strategy and algorithm of auto; remove other names")
-    preconditioner = block.problem.preconditioner
-    return MeasuredSolve(
-        block.fresh_mesh, block.options, preconditioner, block.matrix_entries, block.repeats, block.precision
-    )
+    return MeasuredSolve(block)
 
 
 @dataclass(frozen=True)
@@ -91,17 +89,7 @@ class BakeOff:
     until: Mapping[str, Any] = field(default_factory=lambda: {"iterations": STEPS})
 
     def refusal(self, shape: str) -> str | None:
-        """Say why a shape cannot be measured.
-
-        Parameters
-        ----------
-        shape : str
-
-        Returns
-        -------
-        str or None
-            None if it can.
-        """
+        """Say why a shape cannot be measured, None if it can; see `BenchSettings.left_out`."""
         if not self.nodal or _collocates(shape):
             return None
         return (
@@ -110,12 +98,7 @@ class BakeOff:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Describe the problem for result files.
-
-        Returns
-        -------
-        dict
-        """
+        """Describe the problem for result files; as `Measurement.as_dict`."""
         return {
             "operator": getattr(self.operator, "__name__", repr(self.operator)),
             "boundary": "u = 0" if self.dirichlet else "natural",
@@ -154,13 +137,7 @@ BAKE_OFFS.add(
 
 @dataclass(frozen=True)
 class GlobalSize(ProblemSize):
-    """Size of a problem on all of a mesh, which is one box.
-
-    Attributes
-    ----------
-    unknowns : int
-        Of the continuous space.
-    """
+    """Size of a problem on all of a mesh, which is one box, with the unknowns of the continuous space."""
 
     unknowns: int
 
@@ -171,12 +148,12 @@ class GlobalSize(ProblemSize):
 
 
 @cache
-def _unknowns(shape: str, order: int) -> NDArray[np.float64]:
+def box_polynomial(shape: str, order: int) -> NDArray[np.float64]:
     """Coefficients of the polynomial for the unknowns of a box; it is linear in the small boxes of each direction."""
     dim = SHAPES[shape].dim
     values = np.empty((2,) * dim)
     for index in np.ndindex(values.shape):
-        values[index] = Numbering(box(shape, tuple(1 + i for i in index)), "modified", {shape: order}).size
+        values[index] = Numbering(box(shape, tuple(1 + i for i in index), comm=ALONE), "modified", {shape: order}).size
     for axis in range(dim):
         # From the values at 1 and 2 to those of 1 and n.
         values = np.moveaxis(np.tensordot([[2, -1], [-1, 1]], values, (1, axis)), 0, axis)
@@ -185,7 +162,7 @@ def _unknowns(shape: str, order: int) -> NDArray[np.float64]:
 
 def unknowns(shape: str, order: int, counts: Sequence[int]) -> int:
     """Count the unknowns of the continuous space on a box."""
-    total = _unknowns(shape, order)
+    total = box_polynomial(shape, order)
     for count in counts:
         total = total[0] + count * total[1]
     return int(total)
@@ -199,7 +176,7 @@ def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSi
     sizes = {}
     for wanted in dofs:
         # The highest coefficient is the number of unknowns per small box in a large box.
-        side = max(round((wanted / _unknowns(shape, order)[(1,) * dim]) ** (1 / dim)), 1)
+        side = max(round((wanted / box_polynomial(shape, order)[(1,) * dim]) ** (1 / dim)), 1)
         one, two = (unknowns(shape, order, (first, *(side,) * (dim - 1))) for first in (1, 2))
         counts = (max(1 + round((wanted - one) / (two - one)), 1), *(side,) * (dim - 1))
         n_cells = cells * math.prod(counts)
@@ -216,36 +193,7 @@ def global_bytes(benchmark: str, shape: str, order: int, size: GlobalSize, geome
 
 
 class GlobalBlock(OneMesh):
-    """A bake-off problem on all of a mesh.
-
-    Parameters
-    ----------
-    benchmark : str
-        Name in `BAKE_OFFS`.
-    shape : str
-    order : int
-    geometry : str
-        "affine" or "deformed".
-    backend : str
-    size : GlobalSize
-    matrix_entries : float
-        Entries of element matrices that are assembled at most.
-    repeats : int
-        Whole solves that are timed; others are repeated as the engine does.
-    precision : str
-        Of the operator.
-    **options
-        `basis`, `quadrature` and `dtype` of the `Space`.
-
-    Attributes
-    ----------
-    problem : BakeOff
-    size, matrix_entries, repeats, precision
-    options : dict
-        Of the `Space`.
-    fresh_mesh : callable
-        Makes a new mesh, without cached results.
-    """
+    """A bake-off problem on all of a mesh; options as of `Space`. `repeats` counts whole solves."""
 
     def __init__(
         self,
@@ -262,6 +210,7 @@ class GlobalBlock(OneMesh):
     ) -> None:
         self.problem, self.size = BAKE_OFFS[benchmark], size
         self.matrix_entries, self.repeats, self.precision = matrix_entries, repeats, precision
+        # The second makes a mesh without cached results.
         self._mesh, self.fresh_mesh = (partial(make, shape, size.counts, geometry) for make in (problem_mesh, new_mesh))
         self.options = {"order": order, "backend": backend, **options}
 

@@ -22,7 +22,16 @@ from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
 from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, GlobalSize, global_bytes, global_sizes
 from .global_phases import MATRIX_ENTRIES
-from .problems import BENCHMARKS, BOTH, GEOMETRIES, MeshBlock, ProblemSize, problem_bytes, problem_sizes
+from .problems import (
+    BENCHMARKS,
+    BOTH,
+    GEOMETRIES,
+    MeshBlock,
+    ProblemSize,
+    problem_bytes,
+    problem_sizes,
+    problem_space,
+)
 from .tiled import TiledBlock
 
 GIB = 1 << 30
@@ -71,36 +80,20 @@ class Case:
         return cls(record["dtype"], record["geometry"], record["benchmark"], record["shape"], record["order"])
 
     def as_dict(self) -> dict[str, Any]:
-        """Make the part of a record that describes the case.
-
-        Returns
-        -------
-        dict
-            Without the size.
-        """
+        """Make the entries of a record that describe the case, without the size; as `ComparisonRow.as_dict`."""
         return {name: value for name, value in vars(self).items() if name != "size"}
 
     def block(self, settings: Settings, backend: str) -> TiledBlock | MeshBlock | GlobalBlock:
-        """Make the problem on which kernels are built.
-
-        Parameters
-        ----------
-        settings : BenchSettings or SuiteSettings
-        backend : str
-
-        Returns
-        -------
-        TiledBlock, MeshBlock or GlobalBlock
-        """
+        """Make what kernels are built on; see `TiledBlock`, `GlobalBlock` and `MeshBlock`."""
         options: dict[str, Any] = {"dtype": self.dtype, "basis": settings.basis, "quadrature": settings.quadrature}
-        options["precision"] = settings.precision
-        what = (self.benchmark, self.shape, self.order, self.geometry, backend)
+        what, precision = (self.benchmark, self.shape, self.order, self.geometry, backend), settings.precision
         if self.size is None:
-            return TiledBlock(*what, **options)
+            return TiledBlock(*what, precision, **options)
         if isinstance(self.size, GlobalSize):
             assert settings.matrix_entries is not None  # settings have set a default
-            return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, **options)
-        return MeshBlock(*what, self.size, **options)
+            return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, precision, **options)
+        space = problem_space(self.shape, self.order, self.size, self.geometry, backend=backend, **options)
+        return MeshBlock(self.benchmark, space, self.size, precision)
 
     def __str__(self) -> str:
         size = "" if self.size is None else f", {self.size.n_dofs:.1e} DoFs"
@@ -208,31 +201,13 @@ class BenchSettings:
         return tuple(shape for shape in self.shapes if shape not in self.left_out)
 
     def sizes(self, shape: str, order: int, dofs: Sequence[float]) -> Sequence[ProblemSize]:
-        """Sizes of problems near the wanted ones.
-
-        Parameters
-        ----------
-        shape : str
-        order : int
-        dofs : sequence of float
-
-        Returns
-        -------
-        sequence of ProblemSize
-            In order of size, each once.
-        """
+        """Sizes of problems near the wanted ones, in order, each once; as `problem_sizes`."""
         if self.bake_off is not None:
             return global_sizes(shape, order, dofs)
         return problem_sizes(shape, order, list(dofs), self.basis)
 
     def cases(self) -> list[Case]:
-        """List what is measured.
-
-        Returns
-        -------
-        list of Case
-            One for each size.
-        """
+        """List what is measured, a case for each size; as `SuiteSettings.cases`."""
         return [
             Case(self.dtype, geometry, self.benchmark, shape, order, size)
             for shape, order in product(self.measured_shapes, self.orders)
@@ -247,25 +222,14 @@ class SuiteSettings:
 
     Attributes
     ----------
-    benchmarks, shapes, geometries : tuple of str
+    benchmarks, shapes, geometries, strategies, algorithms, precision, backend, basis, quadrature, repeats, min_seconds
+        As in `BenchSettings`.
     orders : tuple of int
         Empty: 1 to 7 in three dimensions, 1 to 10 in two.
     dtypes : tuple of str
         "float64", "float32": the first is measured at every size and sustained, the others at the largest size.
-    precision : str
-        "full" or "mixed"; see `Operator`.
-    strategies : tuple of str
-        Empty: all of the backend.
-    algorithms : tuple of str
     dofs : tuple of float
         Wanted degrees of freedom, elements × modes; no problem has fewer.
-    backend, basis : str
-    quadrature : None, str or int
-        See `Space`.
-    repeats : int
-        Timings of each, whose median counts.
-    min_seconds : float
-        Least time of each timing: a kernel that takes longer is launched once in each.
     sustained : float
         Seconds that the fastest, of each source of geometric factors, is applied at the largest size without a pause;
         0: not at all.

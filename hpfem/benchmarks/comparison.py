@@ -28,17 +28,10 @@ REFERENCE = ("stdmat", "noncollocated")
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One algorithm on one block.
+    """One algorithm on one block; the other attributes are those of `Measurement`.
 
     Attributes
     ----------
-    shape, geometry, strategy, algorithm, backend : str
-    order, n_cells, n_dofs : int
-    seconds : float
-        Median of one application.
-    dofs_per_second : float
-    flops, nbytes : float
-        Nominal operations and compulsory bytes of one application.
     difference : float
         Largest difference to the first variant over the largest value, on random coefficients.
     precision_error : float
@@ -138,7 +131,7 @@ def compare_algorithms(
             call = partial(choice.kernel.apply, u.data[i].read(device), out.data[i].write(device))
             seconds = measure(call, timer, repeats, min_seconds).median
             n_dofs = block.n_elements * block.n_modes
-            expected, found = reference.data[i].read(), result.data[i].read()
+            expected, computed = reference.data[i].read(), result.data[i].read()
             yield ComparisonRow(
                 shape=block.shape.name,
                 geometry=block.geometry.kind.name,
@@ -152,5 +145,5 @@ def compare_algorithms(
                 nbytes=float(operator_bytes(choice.kernel.problem) * block.n_elements),
                 quadrature=rule,
                 precision_error=rounding,
-                difference=float(np.abs(found - expected).max() / np.abs(expected).max()),
+                difference=float(np.abs(computed - expected).max() / np.abs(expected).max()),
             )

@@ -109,13 +109,7 @@ class MeasuredOperator(BuiltOperator):
         return csr_array(self.A.assemble(), dtype=self.A.dtype) if refused is None else refused
 
     def error(self) -> float | None:
-        """Apply it once, and compare with the product with the matrix.
-
-        Returns
-        -------
-        float or None
-            Largest difference, relative to the largest entry; None where there is no matrix.
-        """
+        """Compare with the product with the matrix, if there is one; see `BuiltOperator.error`."""
         if isinstance(self.matrix, str):
             return None
         wanted = self.matrix @ self._given
@@ -137,13 +131,7 @@ class MeasuredOperator(BuiltOperator):
                 self.refused = [*self.refused, {"phase": phase, "reason": made}]
 
     def csr(self) -> Application | str:
-        """Make the product with the matrix ready to be timed.
-
-        Returns
-        -------
-        Application or str
-            Or why it cannot be.
-        """
+        """Make the product with the matrix ready to be timed, or say why it cannot be; see `iteration`."""
         if isinstance(self.matrix, str):
             return self.matrix
         n, itemsize = self.A.shape[0], self.A.dtype.itemsize
@@ -163,19 +151,19 @@ class MeasuredOperator(BuiltOperator):
             M, _ = make_preconditioner(self.preconditioner, A)
             free = True if A.bc is None else np.tile(A.bc.free, A.components)
             rhs = A.vectors.from_host(self._given * free)
-            done = _iterate(A, rhs, M, START + STEPS)
+            done = iterate(A, rhs, M, START + STEPS)
         except SolverError as error:
             return f"no iterations of conjugate gradients: {error}"
         if done < START + STEPS:
             return f"no iterations of conjugate gradients: fewer than {START + STEPS} solve problems of few unknowns"
         nbytes = self.nbytes + VECTORS[self.preconditioner] * n * A.dtype.itemsize
         flops = self.flops + OPERATIONS[self.preconditioner] * n
-        whole, start = (partial(_iterate, A, rhs, M, count) for count in (START + STEPS, START))
+        whole, start = (partial(iterate, A, rhs, M, count) for count in (START + STEPS, START))
         return Application(whole, nbytes, flops, n, "iteration", start, STEPS)
 
 
-def _iterate(A: GlobalOperator, rhs: Any, M: Any, count: int) -> int:
-    """Iterate a number of times; returns the number of iterations done."""
+def iterate(A: GlobalOperator, rhs: Any, M: Any, count: int) -> int:
+    """Iterate a number of times; -> the number of iterations done, fewer where the system is solved."""
     try:
         with warnings.catch_warnings():
             # The warning that rounding allows no smaller residual is expected here.

@@ -106,14 +106,14 @@ def cases_of(part: Mapping[str, Any]) -> set[Case]:
             _identity(run, "cuda")
             for limits in run.get("rooflines", {}).values():
                 _ = [float(limits[name]) for name in ("bandwidth", "flops")]
-        found = set()
+        cases = set()
         for what in _ENTRIES:
             for entry in part.get(what, ()):
-                found.add(Case.of(entry))
+                cases.add(Case.of(entry))
                 int(entry.get("run", 0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArgumentError(f"the {what} of a result file are not what hpfem writes: {error!r}") from None
-    return found
+    return cases
 
 
 def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
@@ -157,9 +157,8 @@ def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for run in part["runs"]:
             known, other = (_identity(r, settings.backend) for r in ([*runs, run][0], run))
             if known != other:
-                raise ArgumentError(
-                    f"these results do not belong together: device, commit and NumPy are {known} and {other}"
-                )
+                differ = f"device, commit and NumPy are {known} and {other}"
+                raise ArgumentError(f"these results do not belong together: {differ}")
         twice = cases & done
         if twice:
             raise ArgumentError(f"{min(map(str, twice))} and {len(twice) - 1} more are in two of these results")

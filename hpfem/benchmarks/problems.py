@@ -38,8 +38,6 @@ WAVE = 0.02
 BENCHMARKS: Registry[Callable[..., Operator]] = Registry("benchmark")
 BENCHMARKS.add("bk1", Mass)
 BENCHMARKS.add("bk3", Helmholtz)
-# Names of benchmarks by those of their operators.
-BENCHMARK_OF = {"helmholtz": "bk3", "mass": "bk1"}
 
 
 @cache
@@ -61,17 +59,7 @@ def _box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
 
 @dataclass(frozen=True)
 class ProblemSize:
-    """Size of a problem.
-
-    Attributes
-    ----------
-    counts : tuple of int
-        Small boxes per direction of a patch.
-    copies : int
-        Patches.
-    n_cells, n_modes : int
-        Cells of all patches, and modes of each.
-    """
+    """Size of a problem: small boxes per direction of a patch, patches, cells of all patches, modes of each cell."""
 
     counts: tuple[int, ...]
     copies: int
@@ -116,11 +104,11 @@ def deformed(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return points + WAVE * np.sin(np.roll(angle, 1, axis=1) + 0.4) * np.cos(angle - 0.3)
 
 
-def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
-    """Mesh of a patch of a benchmark problem."""
+def new_mesh(shape: str | tuple[str, ...], counts: tuple[int, ...], geometry: str, **options: Any) -> Mesh:
+    """Mesh of a patch of a benchmark problem; options as of `box`."""
     if geometry not in GEOMETRIES:
         raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both, all")
-    mesh = box(shape, counts)
+    mesh = box(shape, counts, **options)
     if geometry == "affine":
         return mesh
     return (mesh if geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
@@ -131,29 +119,7 @@ problem_mesh = lru_cache(maxsize=2)(new_mesh)
 
 
 def problem_space(shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> Space:
-    """Space of a benchmark problem.
-
-    Parameters
-    ----------
-    shape : str
-    order : int
-    size : ProblemSize
-        From `problem_sizes`.
-    geometry : str
-        "affine" or "deformed".
-    **options
-        See `Space`.
-
-    Returns
-    -------
-    Space
-        Of one block.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown geometry, shape or option.
-    """
+    """Make the space of a benchmark problem, of one block; arguments as for `problem_bytes`."""
     mesh = problem_mesh(shape, size.counts, geometry)
     return Space(mesh, order, **options) if size.copies == 1 else RepeatedSpace(mesh, size.copies, order, **options)
 
@@ -168,8 +134,9 @@ def problem_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geo
     shape : str
     order : int
     size : ProblemSize
+        From `problem_sizes`.
     geometry : str
-        "affine" or "deformed".
+        Of `GEOMETRIES`.
     **options
         See `Space`.
 
@@ -203,59 +170,36 @@ def random_field(space: Space, state: str) -> Field:
 
 @dataclass(frozen=True)
 class Application:
-    """One application of an operator, or other timed work, on memory of its own.
-
-    Attributes
-    ----------
-    call : callable
-        Does it.
-    nbytes, flops : float or None
-        Compulsory bytes and nominal operations of a call, or of one step of it; None without a model.
-    n_dofs : int
-        Degrees of freedom that it works on.
-    phase : str, optional
-        Its name, if a benchmark measures several phases.
-    start : callable, optional
-        The part of the call without its steps.
-    steps : int
-        Equal steps of the call; the time of one step counts.
-    timing : Timing, optional
-        The timing, if it was measured already.
-    iterations : int, optional
-    residual : float, optional
-        Of a solve: its iterations, and the norm of the true residual over that of the right-hand side.
-    """
+    """One application of an operator, or other timed work, on memory that nothing else uses."""
 
     call: Callable[[], object]
+    # Compulsory bytes and nominal operations of a call, or of one step of it; None without a model.
     nbytes: float | None
     flops: float | None
     n_dofs: int
+    # Its name, if a benchmark measures several phases.
     phase: str | None = None
+    # What precedes the equal steps of the call; the time of one step counts.
     start: Callable[[], object] | None = None
     steps: int = 1
+    # The timing, if it was measured already.
     timing: Timing | None = None
+    # Of a solve: iterations, and the norm of the true residual over that of the right-hand side.
     iterations: int | None = None
     residual: float | None = None
 
 
 class BuiltOperator(ABC):
-    """A benchmark's operator by one strategy and algorithm.
-
-    Attributes
-    ----------
-    choice : Choice
-    refused : list of dict
-        Phases that could not be measured, with the "reason" of each; filled by `phases`.
-    reference : str
-        Reference of the comparison, for messages.
-    """
+    """A benchmark's operator by one strategy and algorithm."""
 
     choice: Choice
+    # Phases that could not be measured, with the "reason" of each; filled by `phases`.
     refused: Sequence[Mapping[str, str]] = ()
+    # What `error` compares with, for messages.
     reference = "NumPy's"
 
     def error(self) -> float | None:
-        """Apply it once, and compare with NumPy's result."""
+        """Apply it once; -> largest difference to the reference over the largest entry, None without a reference."""
         return None
 
     @abstractmethod
@@ -268,12 +212,7 @@ class BuiltOperator(ABC):
 
 
 class OneMesh:
-    """The measurements on one mesh.
-
-    Attributes
-    ----------
-    size : ProblemSize
-    """
+    """The measurements on one mesh."""
 
     size: ProblemSize
 
@@ -286,42 +225,15 @@ class OneMesh:
 
 
 class MeshBlock(OneMesh):
-    """A benchmark's operator on a mesh, applied as users apply it: with its own Python.
+    """A benchmark's operator on a mesh, applied as users apply it, Python included."""
 
-    Parameters
-    ----------
-    benchmark : str
-        Name in `BENCHMARKS`.
-    shape : str
-    order : int
-    geometry : str
-        "affine" or "deformed".
-    backend : str
-    size : ProblemSize
-    precision : str
-        Of the operator.
-    **options
-        `basis`, `quadrature` and `dtype` of the `Space`.
-    """
-
-    def __init__(
-        self,
-        benchmark: str,
-        shape: str,
-        order: int,
-        geometry: str,
-        backend: str,
-        size: ProblemSize,
-        precision: str = "full",
-        **options: Any,
-    ) -> None:
-        self.benchmark, self.size, self.precision = benchmark, size, precision
-        self.space = problem_space(shape, order, size, geometry, backend=backend, **options)
+    def __init__(self, benchmark: str, space: Space, size: ProblemSize, precision: str = "full") -> None:
+        self.size = size
+        self._make = partial(BENCHMARKS[benchmark], space, precision=precision)
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
         """Build the operator."""
-        how = {"strategy": strategy, "algorithm": algorithm, "precision": self.precision}
-        return _MeshOperator(BENCHMARKS[self.benchmark](self.space, **how))
+        return _MeshOperator(self._make(strategy=strategy, algorithm=algorithm))
 
 
 class _MeshOperator(BuiltOperator):

@@ -14,28 +14,11 @@ from ..space import Block, Space
 
 
 class RepeatedGeometry(BlockGeometry):
-    """The elements of a patch, repeated to any number.
+    """The elements of a patch, repeated to any number, each with factors in memory, so the traffic is that of a mesh.
 
-    Factors are those of the patch; every element has its own in memory, so the traffic is that of a mesh.
-
-    Parameters
-    ----------
-    patch : BlockGeometry
-        The few elements.
-    n_elements : int
-    moved : bool
-        Whether each copy of the patch is moved by 1 along x from the one before. If not, all are in the same place, and
-        only the patch's coefficients are stored.
-    whole : bool
-        Whether `factors` makes those of all elements. If not, it makes as many groups of lanes as there are before
-        everything repeats; `hpfem.benchmarks.tiled.TiledKernel` copies them on the device.
-
-    Attributes
-    ----------
-    size : int
-        Number of elements; may be lowered.
-    lanes : int
-        Lanes of the factors that were made last.
+    If copies are `moved`, each is 1 further along x; else all are in the same place, and only the patch's coefficients
+    are stored. Unless it is `whole`, `factors` makes as many groups of lanes as there are before everything repeats,
+    which `TiledKernel` copies on the device. `size` may be lowered; `lanes` are those of the last factors.
     """
 
     def __init__(self, patch: BlockGeometry, n_elements: int, moved: bool = False, whole: bool = True) -> None:
@@ -108,20 +91,7 @@ class RepeatedGeometry(BlockGeometry):
 
 
 class RepeatedSpace(Space):
-    """A space on copies of a mesh, each moved by 1 along x from the one before.
-
-    Elements and geometry are there `copies` times; `mesh` is one copy, and the blocks' cell numbers are those in it.
-
-    Parameters
-    ----------
-    mesh : Mesh
-        The patch.
-    copies : int
-        At least 1.
-    order : int
-    **options
-        See `Space`.
-    """
+    """A space on copies of a mesh, each moved by 1 along x; `mesh` and the cell numbers of blocks are one copy's."""
 
     def __init__(self, mesh: Mesh, copies: int, order: int, **options: Any) -> None:
         self.copies = copies

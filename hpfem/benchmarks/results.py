@@ -120,13 +120,7 @@ class Measurement:
     sustained_fraction: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Make a record for result files.
-
-        Returns
-        -------
-        dict
-            Without entries that were not measured.
-        """
+        """Make a record for result files, without entries that were not measured; as `ComparisonRow.as_dict`."""
         return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -100,13 +101,18 @@ class Runner:
     def _in_time(self) -> bool:
         return time.monotonic() < self._end
 
-    def _every_source(self, case: Case) -> bool:
-        """Whether a case is measured with every source of geometric factors."""
-        return self.settings.sources and case.dtype == self.settings.dtypes[0]
+    def _ways(self, case: Case, block: Any, n_elements: int) -> Iterator[tuple[str, str, list[Any]]]:
+        """Strategies and algorithms, each with the block, and with it by other sources of factors if they are wanted.
 
-    def _combinations(self) -> Iterator[tuple[str, str]]:
-        """Strategies and algorithms."""
-        return product(self.settings.strategies or self._backend.strategy_names, self.settings.algorithms)
+        The block itself takes the strategy's default source.
+        """
+        every = self.settings.sources and case.dtype == self.settings.dtypes[0] and isinstance(block, TiledProblem)
+        for way in product(self.settings.strategies or self._backend.strategy_names, self.settings.algorithms):
+            others: list[Any] = []
+            if every:
+                with suppress(*REFUSALS):  # Said when the default is measured.
+                    others = block.sources(block.choose(*way, n_elements))
+            yield *way, [block, *others]
 
     def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
         """Compile kernels of the next `TOGETHER` cases, which will be measured alone, on all of the machine's cores.
@@ -128,20 +134,14 @@ class Runner:
                 continue  # Said when it is measured.
             if not isinstance(block, TiledProblem):
                 continue  # Compiled by other processes.
-            for strategy, algorithm in self._combinations():
-                try:
-                    choice = block.choose(strategy, algorithm, 1)
-                    kernels.append(choice.kernel)
-                    for own in block.sources(choice) if self._every_source(case) else ():
-                        kernels.append(own.choose(strategy, algorithm, 1).kernel)
-                except REFUSALS:
-                    continue  # Said when it is measured.
+            for strategy, algorithm, problems in self._ways(case, block, 1):
+                for problem in problems:
+                    with suppress(*REFUSALS):  # Said when it is measured.
+                        kernels.append(problem.choose(strategy, algorithm, 1).kernel)
             step(0, f"compiling: {case}")
         while kernels and self._in_time():
-            try:
+            with suppress(DeviceError):  # Said when it is measured.
                 kernels.pop(0).finish()
-            except DeviceError:
-                continue  # Said when it is measured.
 
     def __iter__(self) -> Iterator[Case]:
         """Measure case by case; yields each case when it is done."""
@@ -164,18 +164,17 @@ class Runner:
         sizes = block.sizes(s.dofs if first else [max(s.dofs)])
         auto = block.auto(sizes[0])
         best: dict[str, Timed] = {}
-        found: list[Measurement] = []
+        measurements: list[Measurement] = []
         refused: list[dict[str, Any]] = []
         wrong: list[dict[str, Any]] = []
         seen: set[tuple[str, str]] = set()
-        for strategy, algorithm in self._combinations():
+        for strategy, algorithm, problems in self._ways(case, block, sizes[0]):
             what = {**case.as_dict(), "strategy": strategy, "algorithm": algorithm}
-            others = self._sources(block, strategy, algorithm, sizes[0]) if self._every_source(case) else ()
-            for own in (block, *others):
-                # First the strategy's own source of factors at all sizes, then the others at the largest.
-                first_source = own is block
+            for problem in problems:
+                # First the strategy's default source of factors at all sizes, then the others at the largest.
+                first_source = problem is block
                 try:
-                    built = own.build(strategy, algorithm, sizes[0])
+                    built = problem.build(strategy, algorithm, sizes[0])
                     chosen = (built.choice.strategy, built.choice.algorithm)
                     if first_source and chosen in seen:
                         break  # A form without gradients has one algorithm only; "auto" may take one asked for too.
@@ -191,35 +190,21 @@ class Runner:
                     continue
                 checked = {"error": error, "chosen": None if auto is None else first_source and chosen == auto}
                 for n in sizes if first_source else sizes[:1]:
-                    timed = [self._time(case, built, n, part, **checked) for part in built.phases(n)]
-                    timed = [replace(one, source=source) for one in timed]
-                    found += timed
-                    if n == sizes[0]:
-                        self._keep_best(best, timed[0], built)
+                    timed = [self._time(case, built, n, phase, source=source, **checked) for phase in built.phases(n)]
+                    measurements += timed
+                    # The fastest; where all sources of factors are measured, the fastest of each.
+                    of = built.choice.kernel.problem.source if s.sources else ""
+                    if n == sizes[0] and (of not in best or timed[0].seconds < best[of][0].seconds):
+                        best[of] = timed[0], built
                 refused += [{**what, **phase} for phase in built.refused]
         for pair in best.values() if s.sustained and first else ():
-            found[found.index(pair[0])] = self._sustain(*pair)
-        self.measurements += found
+            measurements[measurements.index(pair[0])] = self._sustain(*pair)
+        self.measurements += measurements
         self.skipped += refused
         self.wrong += wrong
 
-    def _sources(self, block: Any, strategy: str, algorithm: str, n_elements: int) -> list[TiledProblem]:
-        """The problem with the sources of factors that a strategy offers beside its own, where they are measured."""
-        if not isinstance(block, TiledProblem):
-            return []
-        try:
-            return block.sources(block.choose(strategy, algorithm, n_elements))
-        except REFUSALS:
-            return []  # Said when the strategy's own is measured.
-
-    def _keep_best(self, best: dict[str, Timed], timed: Measurement, built: BuiltOperator) -> None:
-        """Keep the fastest, where all sources of factors are measured the fastest of each."""
-        source = built.choice.kernel.problem.source if self.settings.sources else ""
-        if source not in best or timed.seconds < best[source][0].seconds:
-            best[source] = timed, built
-
     def _time(
-        self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **checked: Any
+        self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **about: Any
     ) -> Measurement:
         s, choice, problem = self.settings, built.choice, built.choice.kernel.problem
         work = (application.call, self._timer, s.repeats, s.min_seconds, application.start, application.steps)
@@ -249,7 +234,7 @@ class Runner:
             seconds=timing.median,
             dofs_per_second=n_dofs / timing.median,
             **limits,
-            **checked,
+            **about,
         )
 
     def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:
@@ -265,26 +250,7 @@ class Runner:
 
 
 class ThroughputRun:
-    """A run on meshes: iterate to measure; the results so far can always be read.
-
-    Parameters
-    ----------
-    settings : BenchSettings
-    roofline : Roofline
-        Measured on the backend of the settings, in the same run.
-
-    Attributes
-    ----------
-    measurements, skipped : list
-        See `Runner`.
-
-    Raises
-    ------
-    ArgumentError
-        For problems that do not fit in memory.
-    DeviceError
-        If the backend cannot run here.
-    """
+    """A run on meshes, in one precision, of problems that fit in memory; see `Runner` and `check_settings`."""
 
     def __init__(self, settings: BenchSettings, roofline: Roofline) -> None:
         check_settings(settings)

@@ -23,21 +23,24 @@ import numpy as np
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends import choose_backend
-from ..errors import ArgumentError, SolverError
+from ..errors import ArgumentError
 from ..memory import OutOfMemory
-from ..mesh import Mesh, box
+from ..mesh import Mesh
 from ..operators import Laplacian
 from ..solvers import cg
 from ..solvers.preconditioners import make_preconditioner
 from ..space import Space
 from ..space.arguments import Quadrature
 from ..support.communicator import ALONE, Communicator
-from .problems import deformed
+from .bake_off import box_polynomial
+from .global_phases import iterate
+from .problems import new_mesh
 from .results import rounded
 
+Record = Mapping[str, Any]
 MIXED = ("hex", "prism", "pyramid", "tet")
 # From DOLFINx's benchmark: unknowns for each GPU by order, and iterations.
-UNKNOWNS, ITERATIONS = {3: 300e6, 6: 500e6}, 100
+UNKNOWNS, ITERATIONS, WARM_UP = {3: 300e6, 6: 500e6}, 100, 12
 SCALINGS = ("weak", "strong", "alone")
 # Seconds of a message beside its bytes, and bytes a second between GPUs of different nodes (400 Gbit/s).
 MESSAGE, LINK = 12e-6, 50e9
@@ -52,18 +55,16 @@ _NEIGHBOURS, _FACES = 26, 6
 
 def unknowns_per_box(shape: str, order: int) -> float:
     """Count the unknowns that a small box adds to a large one."""
-    if shape == "mixed":
-        return sum(unknowns_per_box(own, order) for own in MIXED) / len(MIXED)
-    closed = box(shape, 3, periodic=("x", "y", "z"), comm=ALONE)
-    return C0Space(Space(closed, order, backend="numpy")).size / 27
+    shapes = MIXED if shape == "mixed" else (shape,)
+    return sum(float(box_polynomial(name, order)[1, 1, 1]) for name in shapes) / len(shapes)
 
 
 def factors(n: int) -> tuple[int, int, int]:
     """Factorise the number of processes, such that their boxes form one that is nearly a cube."""
-    found = [
+    triples = [
         (a, b, n // a // b) for a in range(1, n + 1) if n % a == 0 for b in range(1, n // a + 1) if n // a % b == 0
     ]
-    return min(found, key=lambda own: (max(own) - min(own), own[::-1]))
+    return min(triples, key=lambda abc: (max(abc) - min(abc), abc[::-1]))
 
 
 def box_counts(shape: str, order: int, unknowns: float, parts: int = 1) -> tuple[int, ...]:
@@ -87,35 +88,8 @@ def expected_seconds(alone: float, unknowns: float, parts: int, link: float = LI
 class ScalingRun:
     """One problem on all processes; collective.
 
-    Parameters
-    ----------
-    shape : str
-        "hex", "prism", "pyramid", "tet" or "mixed".
-    order : int
-    scaling : str
-        "weak", "strong" or "alone".
-    unknowns : float
-        Unknowns of each process, or with "strong" of all.
-    comm : Communicator
-        All processes.
-    backend : str
-    geometry : str
-        Of `GEOMETRIES`.
-    iterations : int
-    quadrature : Quadrature
-        As for `Space`.
-    preconditioner : str
-        "none", "jacobi" or "multigrid"; other than "none" for a whole solution.
-
-    Attributes
-    ----------
-    phases : dict
-        Seconds of each phase, of the slowest process.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown scaling.
+    `unknowns` are those of each process, or with scaling "strong" of all; `phases` has the seconds of the slowest
+    process. With a preconditioner other than "none" a whole solution is measured.
     """
 
     shape: str
@@ -149,10 +123,8 @@ class ScalingRun:
         counts = box_counts(self.shape, self.order, self.unknowns, parts)
         # Cells of one shape however many processes there are: iterations of whole solutions depend on it.
         upper = [n / min(counts) for n in counts]
-        mesh = box(MIXED if self.shape == "mixed" else self.shape, counts, upper=upper, comm=self._mine)
-        if self.geometry == "affine":
-            return mesh
-        return (mesh if self.geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
+        shapes = MIXED if self.shape == "mixed" else self.shape
+        return new_mesh(shapes, counts, self.geometry, upper=upper, comm=self._mine)
 
     def measure(self) -> dict[str, Any]:
         """Set it up and iterate."""
@@ -188,10 +160,11 @@ class ScalingRun:
             b = vectors.from_host(c0.vectors_on().agreed(rng.standard_normal(c0.size) * bc.free), space.dtype)
             vectors.norm(A.apply(b, A.device))
         if self.preconditioner == "none":
-            with self._phase("warm-up"):
-                self._iterate(A, b, 12)
-            with self._phase("iterations"):
-                self._iterate(A, b, self.iterations)
+            for name, count in (("warm-up", WARM_UP), ("iterations", self.iterations)):
+                with self._phase(name):
+                    done = iterate(A, b, None, count)
+                if done < count:
+                    raise ArgumentError(f"{count} iterations solve it; use fewer iterations, or more unknowns")
             iterations, seconds = self.iterations, self.phases["iterations"] / self.iterations
         else:
             with self._phase("preconditioner"):
@@ -226,26 +199,18 @@ class ScalingRun:
             "phases": rounded(self.phases),
         })  # fmt: skip
 
-    def _iterate(self, A: GlobalOperator, b: Any, iterations: int) -> None:
-        """Iterate a fixed number of times; it must not converge."""
-        try:
-            cg(A, b, tol=1e-300, max_iterations=iterations, bar=False)
-        except SolverError:
-            return
-        raise ArgumentError(f"{iterations} iterations solve it; use fewer iterations, or more unknowns")
-
     def _link(self, vectors: Any, dtype: Any) -> float:
         """Bytes a second that pairs of processes send each other at the same time; 0 where there is one."""
         other = self.comm.rank ^ 1
         if self._mine.size == 1:
             return 0.0
-        given = vectors.xp.zeros(_PING // dtype.itemsize, dtype)
-        parts = {other: slice(None)} if other < self.comm.size else {}
+        sent = vectors.xp.zeros(_PING // dtype.itemsize, dtype)
+        places = {other: slice(None)} if other < self.comm.size else {}
         best = math.inf
         for _ in range(3):
             self.comm.sum(0.0)
             start = perf_counter()
-            float(vectors.started(self.comm, given, parts)()[0])  # waits for the device
+            float(vectors.started(self.comm, sent, places)()[0])  # waits for the device
             best = min(best, perf_counter() - start)
         return _PING / self.comm.max(best)
 
@@ -256,47 +221,37 @@ def needed_bytes(space: Space, size: int) -> dict[str, float]:
     Index tables are sorted before factors are made, so that both need not fit together.
     """
     backend, number = choose_backend(space.backend), space.dtype.itemsize
-    found = backend.product_needs(space.n_dofs, size, 1, space.dtype)[backend.device().name]
+    needs = backend.product_needs(space.n_dofs, size, 1, space.dtype)[backend.device().name]
     kept = _LOCAL * space.n_dofs * number
     geometries = [block.geometry for block in space.blocks]
-    stored = (own.n_elements * own.n_factors("metric") * own.n_points("metric") for own in geometries)
+    stored = (g.n_elements * g.n_factors("metric") * g.n_points("metric") for g in geometries)
     return {
         "geometry factors": float(number * sum(stored)),
-        "index tables": found["index tables"],
+        "index tables": needs["index tables"],
         "local numbers": float(kept),
         "vectors": float(_VECTORS * size * number),
-        "sorting": max(0.0, found.get("scratch", 0.0) - kept),
+        "sorting": max(0.0, needs.get("scratch", 0.0) - kept),
     }
 
 
-def merged(rows: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def merged(records: Sequence[Record], more: Sequence[Record]) -> list[dict[str, Any]]:
     """Merge records; the later one counts for the same problem and number of processes."""
-    kept = {(*_problem(row), row["ranks"]): dict(row) for row in (*rows, *more)}
+    kept = {(*_problem(record), record["ranks"]): dict(record) for record in (*records, *more)}
     return [kept[key] for key in sorted(kept)]
 
 
-def _problem(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (
-        row["shape"],
-        row["order"],
-        row["geometry"],
-        row["backend"],
-        str(row.get("quadrature")),
-        row.get("preconditioner", "none"),
-        row["scaling"],
-        row["wanted"],
-    )
+def _problem(record: Record) -> tuple[Any, ...]:
+    how = str(record.get("quadrature")), record.get("preconditioner", "none")
+    first = tuple(record[name] for name in ("shape", "order", "geometry", "backend"))
+    return (*first, *how, record["scaling"], record["wanted"])
 
 
-def efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Rate per process relative to that of the same problem on the fewest processes."""
-    found = []
-    for row in rows:
-        beside = {**row, "scaling": "alone"}
-        same = [r for r in rows if row["scaling"] == "weak" and _problem(r) == _problem(beside)]
-        first = next((r for r in same if r["ranks"] == row["ranks"]), None)
-        if first is None:
-            first = min((r for r in rows if _problem(r) == _problem(row)), key=lambda r: r["ranks"])
-        rate = first["dofs_per_second"] / first["ranks"]
-        found.append(row["dofs_per_second"] / row["ranks"] / rate)
-    return found
+def efficiencies(records: Sequence[Record]) -> list[float]:
+    """Rate per process relative to that of the same problem on the fewest processes; weak: beside "alone", if any."""
+    rates = []
+    for record in records:
+        beside = {**record, "scaling": "alone" if record["scaling"] == "weak" else None}
+        first = [r for r in records if _problem(r) == _problem(beside) and r["ranks"] == record["ranks"]]
+        first += sorted((r for r in records if _problem(r) == _problem(record)), key=lambda r: int(r["ranks"]))
+        rates.append(record["dofs_per_second"] / record["ranks"] / (first[0]["dofs_per_second"] / first[0]["ranks"]))
+    return rates

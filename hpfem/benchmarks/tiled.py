@@ -67,20 +67,7 @@ def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class TiledKernel:
-    """A kernel on copies of a few elements.
-
-    Parameters
-    ----------
-    kernel : BlockKernel
-        Built on a problem whose geometry is a `RepeatedGeometry`.
-    xp : module
-        NumPy or CuPy: the library of its arrays.
-
-    Attributes
-    ----------
-    kernel : BlockKernel
-    geometry : RepeatedGeometry
-    """
+    """A kernel on copies of a few elements, built on a `RepeatedGeometry`; `xp` is the library of its arrays."""
 
     def __init__(self, kernel: Any, xp: Any) -> None:
         self.kernel = kernel
@@ -109,21 +96,7 @@ class TiledKernel:
 
 
 class TiledProblem:
-    """A form on copies of a few elements.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        On the few elements, on the host.
-    backend : str
-    components : int
-        Of the field that it is applied to.
-
-    Attributes
-    ----------
-    problem : BlockProblem
-    components : int
-    """
+    """A form on copies of a few elements, which `problem` has on the host, for fields of some components."""
 
     def __init__(self, problem: BlockProblem, backend: str = "auto", components: int = 1) -> None:
         self.problem, self.components = problem, components
@@ -239,29 +212,7 @@ class TiledProblem:
 
 
 class TiledBlock(TiledProblem):
-    """A benchmark's operator on copies of a few elements of a shape.
-
-    Parameters
-    ----------
-    benchmark : str
-        Name in `BENCHMARKS`.
-    shape : str
-    order : int
-    geometry : str
-        "affine", "multilinear" or "deformed".
-    backend : str
-    precision : str
-        Of the operator.
-    **options
-        `basis`, `quadrature` and `dtype` of the `Space`.
-
-    Raises
-    ------
-    ArgumentError
-        For unknown names.
-    NotSuitable
-        If multilinear elements of this shape are affine.
-    """
+    """A benchmark's operator on copies of a few elements of a shape; options as of `Space`."""
 
     def __init__(
         self,

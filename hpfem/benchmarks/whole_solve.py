@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -33,7 +33,6 @@ from scipy.sparse.linalg import cg as scipy_cg
 
 from ..backends.timer import SLOW_SECONDS, Timing
 from ..errors import NotSuitable, SolverError
-from ..mesh import Mesh
 from ..solvers import Problem, SolveInfo
 from ..solvers.norms import load
 from ..space import Space
@@ -58,49 +57,14 @@ def source(*x: Any) -> Any:
 
 
 class MeasuredSolve(BuiltOperator):
-    """Phases of a whole solve; the first is made here.
+    """Phases of a whole solve of a `GlobalBlock`; the first solve is made here, `block.repeats` more are timed."""
 
-    Parameters
-    ----------
-    mesh : callable
-        A function that makes a new mesh.
-    options : mapping
-        Of the `Space`.
-    preconditioner : str
-    matrix_entries : float
-        Entries of element matrices that are assembled at most, for pyamg.
-    repeats : int
-        Solves that are timed after the first; at most 3 of those that take longer than a second.
-    precision : str
-        Of the operator.
-
-    Attributes
-    ----------
-    vector : ndarray, [n]
-        Coefficients of the last solution.
-    info : SolveInfo
-        Of the last solve.
-
-    Raises
-    ------
-    NotSuitable
-        If the solver does not converge.
-    """
-
+    # Coefficients [n] and report of the last solution.
     vector: NDArray[np.float64]
     info: SolveInfo
 
-    def __init__(
-        self,
-        mesh: Callable[[], Mesh],
-        options: Mapping[str, Any],
-        preconditioner: str,
-        matrix_entries: float,
-        repeats: int = 1,
-        precision: str = "full",
-    ) -> None:
-        self._mesh, self._options, self._preconditioner, self._precision = mesh, options, preconditioner, precision
-        self._entries, self._repeats = matrix_entries, repeats
+    def __init__(self, block: Any) -> None:
+        self._block = block
         self._no_matrix: str | None = None
         self.refused = []
         try:
@@ -109,31 +73,29 @@ class MeasuredSolve(BuiltOperator):
             raise NotSuitable(str(error)) from error
 
     def _problem(self, space: Space, preconditioner: str) -> Problem:
-        tol = TOLERANCE[space.dtype.name]
-        precision = self._precision
-        return Problem(
-            space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, tol=tol, bar=False, precision=precision
-        )
+        how: dict[str, Any] = {"tol": TOLERANCE[space.dtype.name], "precision": self._block.precision, "bar": False}
+        return Problem(space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, **how)
 
     def solve(self) -> dict[str, float]:
         """Solve once, from a mesh to the solution."""
         gc.collect()  # memory of the previous solve is held until then
-        mesh = self._mesh()
+        mesh = self._block.fresh_mesh()
         began = perf_counter()
-        space = Space(mesh, **self._options)
+        space = Space(mesh, **self._block.options)
         after = perf_counter()
-        problem = self._problem(space, self._preconditioner)
+        problem = self._problem(space, self._block.problem.preconditioner)
         solution = problem.solve(source)
         ended = perf_counter()
         [self.choice], self.vector, self.info = problem.operator.operator.choices, solution.vector, solution.info
-        self._no_matrix = matrix_refusal("SciPy with pyamg", space, problem.operator.device, self._entries)
-        parts = problem.phases
+        entries = self._block.matrix_entries
+        self._no_matrix = matrix_refusal("SciPy with pyamg", space, problem.operator.device, entries)
+        seconds = problem.phases
         vertices = getattr(problem.preconditioner, "phases", {}).get("vertices", 0.0)
         return {
             "all in": ended - began,
             "space": after - began,
-            "operator": sum(seconds for name, seconds in parts.items() if name != "preconditioner"),
-            "multigrid": parts["preconditioner"] - vertices,
+            "operator": sum(seconds.values()) - seconds["preconditioner"],
+            "multigrid": seconds["preconditioner"] - vertices,
             "vertices": vertices,
             "right-hand side": self.info.set_up_time,
             "iterations": self.info.time - self.info.set_up_time,
@@ -152,10 +114,11 @@ class MeasuredSolve(BuiltOperator):
     def phases(self, n_elements: int) -> Iterator[Application]:
         """All in, its parts, the first time, and the peer; see `BuiltOperator.phases`."""
         slow = self._first["all in"] > SLOW_SECONDS
-        timed = [self.solve() for _ in range(min(self._repeats, SLOW_REPEATS) if slow else self._repeats)]
+        repeats = self._block.repeats
+        timed = [self.solve() for _ in range(min(repeats, SLOW_REPEATS) if slow else repeats)]
         went = {"iterations": self.info.iterations, "residual": self.info.residual}
         for phase in self._first:
-            yield self._application(phase, [parts[phase] for parts in timed], self.solve, **went)
+            yield self._application(phase, [seconds[phase] for seconds in timed], self.solve, **went)
         yield self._application("first", [self._first["all in"]], self.solve, **went)
         peer = self._no_matrix or self.peer()
         if isinstance(peer, Application):
@@ -167,7 +130,7 @@ class MeasuredSolve(BuiltOperator):
         """Solve the same with the assembled matrix, by SciPy and pyamg."""
         from pyamg import smoothed_aggregation_solver
 
-        problem = self._problem(Space(self._mesh(), **self._options), "none")
+        problem = self._problem(Space(self._block.fresh_mesh(), **self._block.options), "none")
         A, free = problem.operator, problem.conditions.free
         if not free.any():
             return "SciPy with pyamg: there are no unknowns but on the boundary"
@@ -190,5 +153,5 @@ class MeasuredSolve(BuiltOperator):
         residual = float(np.linalg.norm(rhs - matrix @ x) / np.linalg.norm(rhs))
         if not residual < 10 * tol:
             return f"SciPy with pyamg: the residual is {residual:.1e} after {iterations} iterations"
-        times = [seconds, *(solved()[0] for _ in range(self._repeats - 1 if seconds < SLOW_SECONDS else 0))]
+        times = [seconds, *(solved()[0] for _ in range(self._block.repeats - 1 if seconds < SLOW_SECONDS else 0))]
         return self._application("pyamg", times, solved, iterations=iterations, residual=residual)

@@ -19,22 +19,7 @@ LEAST_DIFFERENCE = 1e-17
 
 
 def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
-    """Draw throughput, operations and agreement of each algorithm over the order.
-
-    Parameters
-    ----------
-    results : mapping
-        Result of `hpfem compare`.
-    folder : path
-        Where ``compare`` goes; it must exist.
-    suffix : str
-        ".png", ".pdf" or ".svg".
-
-    Returns
-    -------
-    list of Path
-        One.
-    """
+    """Draw throughput, operations and agreement of each algorithm over the order as ``compare``; see `plot_results`."""
     rows: Sequence[Row] = results["results"]
     shapes = style.in_order(row["shape"] for row in rows)
     blocks = sorted({(row["shape"], row["geometry"]) for row in rows}, key=lambda b: (shapes.index(b[0]), b[1]))
@@ -51,7 +36,7 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     ]
     width = max(2.7 * len(blocks) + 0.95, 6.4)
     figure, axes = style.panels((len(quantities), len(blocks)), (width, 7.2), (0.85, 0.65, 0.8), (0.08, 0.1))
-    machine = (results.get("machine") or {}).get("cpu", "unknown machine")
+    machine = style.processor(results, None) or "unknown machine"
     style.heading(figure, f"Helmholtz, algorithms compared — {Path(str(results.get('mesh', ''))).name}, {machine}")
 
     def look(strategy: str, algorithm: str, quadrature: str) -> dict[str, Any]:
@@ -63,10 +48,10 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         for line, quantity in enumerate(quantities):
             # Differences are relative to the first variant.
             for variant in variants[1:] if line == len(quantities) - 1 else variants:
-                own = [row for row in rows if (row["shape"], row["geometry"]) == block and way(row) == variant]
-                if not own:  # a rule for other shapes only
-                    continue
-                axes[line][column].plot([row["order"] for row in own], [quantity(row) for row in own], **look(*variant))
+                shown = [row for row in rows if (row["shape"], row["geometry"]) == block and way(row) == variant]
+                if shown:  # a rule may be for other shapes only
+                    points = [row["order"] for row in shown], [quantity(row) for row in shown]
+                    axes[line][column].plot(*points, **look(*variant))
         axes[-1][column].set_xlabel("Order P", fontsize=9)
         axes[-1][column].set_xticks(sorted({row["order"] for row in rows}))
     style.throughput_axis(axes[0][0])

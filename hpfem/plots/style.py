@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,13 @@ def in_order(shapes: Iterable[str]) -> list[str]:
     """Sort shapes in the order of `hpfem.shapes.SHAPES`: the paper's columns."""
     place = {name: number for number, name in enumerate(SHAPES)}
     return sorted(dict.fromkeys(shapes), key=lambda name: place.get(name, len(place)))
+
+
+def processor(results: Mapping[str, Any], backend: str | None) -> str | None:
+    """Name of the processor that results of a backend were measured on."""
+    machine = results.get("machine") or {}
+    gpus = machine.get("gpu") or [None]
+    return (gpus[0] if backend == "cuda" else None) or machine.get("cpu")
 
 
 def heading(figure: Figure, text: str) -> None:

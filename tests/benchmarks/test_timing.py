@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.benchmarks import (
     BenchSettings,
@@ -96,17 +95,6 @@ def test_thread_limit_without_threadpoolctl(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with thread_limit() as limit:
         assert limit == {"limit": 1, "blas": "nothing"}
-
-
-def test_earlier_names_say_the_present_names():
-    with pytest.warns(hp.HpfemWarning, match="choose_backend"):
-        from hpfem.benchmarks import TARGETS
-    assert TARGETS["numpy"].timer().seconds(lambda: None, 1) > 0
-    for name, instead in (("SuiteRun", "Runner"), ("Task", "Case"), ("suite_tasks", r"settings\.cases")):
-        with pytest.warns(hp.HpfemWarning, match=instead):
-            getattr(hp.benchmarks, name)
-    with pytest.raises(AttributeError, match="no attribute 'Tasks'"):
-        _ = hp.benchmarks.Tasks
 
 
 @pytest.mark.cuda

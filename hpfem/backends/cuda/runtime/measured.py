@@ -20,7 +20,7 @@ BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
 @cache
 def measured_table() -> dict[str, list[Any]]:
-    """Read the options that were the fastest of many on an H200 (`benchmarks/tuner_loss.py --table`)."""
+    """Read the options that were the fastest of many on an H200 (`python -m benchmarks.tuner_loss --table`)."""
     path = Path(__file__).with_name("measured.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
