@@ -1,7 +1,7 @@
 """BK1 and BK3 on one core, or more: every shape and order, in and out of cache, against the core's limits and libCEED.
 
-    python benchmarks/bk_cpu.py -o benchmarks/results/bk_cpu.json
-    python benchmarks/bk_cpu.py --shapes hex,tet --orders 3,7 --kernels bk3 --peers
+    python -m benchmarks.bk_cpu -o benchmarks/results/bk_cpu.json
+    python -m benchmarks.bk_cpu --shapes hex,tet --orders 3,7 --kernels bk3 --peers
 
 Every kernel is timed alone: coefficients in, results out, in the users' layout, geometric factors stored. Elements of a
 small mesh are repeated until there are enough. Limits are measured before and after each case by kernels that are
@@ -16,19 +16,21 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.script import pivot
 from hpfem.backends.cpu.runtime.buffers import aligned
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
 from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
 from hpfem.benchmarks.cases import SOLID_FIRST
 from hpfem.benchmarks.repeated import RepeatedGeometry
-from hpfem.benchmarks.results import BENCH, markdown_table, rounded
+from hpfem.benchmarks.results import BENCH, rounded
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.form import BlockProblem
@@ -41,32 +43,8 @@ from hpfem.support.threads import thread_count
 
 SIZES = {"in": 3e4, "out": 1.5e6}
 READ_BYTES = 192 << 20
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement, with what `hpfem plot` reads."""
-
-    benchmark: str
-    shape: str
-    geometry: str
-    order: int
-    cache: str
-    dtype: str
-    strategy: str
-    algorithm: str
-    n_cells: int
-    n_dofs: int
-    seconds: float
-    dofs_per_second: float
-    gflops: float
-    own_gflops: float
-    bytes_per_dof: float
-    fma_peak: float
-    read_bandwidth: float
-    fraction: float
-    bound: str
-    compile_seconds: float
+# A measurement, with what `hpfem plot` reads.
+Record = dict[str, Any]
 
 
 def make_problem(
@@ -95,49 +73,50 @@ def time_kernel(kernel: CpuKernel, seconds: float) -> float:
     return best_seconds(lambda: kernel.apply(source, out), seconds)
 
 
-def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float) -> Row:
+def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float) -> Record:
     """Measure a kernel between two measurements of the limits, which are those of all its threads together."""
     threads = thread_count()
     start = time.perf_counter()
     kernel = CpuKernel(problem, strategy)
-    built = time.perf_counter() - start
-    peaks, reads = [measure_fma(problem.dtype, 0.03, threads)], [0.0]
-    if cache == "out":
-        reads.append(measure_read(READ_BYTES, 0.15, threads))
+    compiled = time.perf_counter() - start
+    peaks, reads = [0.0], [0.0]
+
+    def measure_limits() -> None:
+        peaks.append(measure_fma(problem.dtype, 0.03, threads))
+        if cache == "out":
+            reads.append(measure_read(READ_BYTES, 0.15, threads))
+
+    measure_limits()
     best = time_kernel(kernel, seconds)
-    peaks.append(measure_fma(problem.dtype, 0.03, threads))
-    if cache == "out":
-        reads.append(measure_read(READ_BYTES, 0.15, threads))
+    measure_limits()
     elements = problem.n_elements
     nominal = operator_flops(problem, "sumfac") * elements
     nbytes = operator_bytes(problem) * elements
-    bounds = {"flops": nominal / max(peaks)}
-    if cache == "out":
-        bounds["bandwidth"] = nbytes / max(reads)
-    bound = max(bounds, key=lambda kind: bounds[kind])
+    bounds = {"flops": nominal / max(peaks)} | ({"bandwidth": nbytes / max(reads)} if cache == "out" else {})
+    bound = max(bounds, key=lambda name: bounds[name])
     dofs = elements * problem.n_modes
-    return Row(
-        benchmark=benchmark,
-        shape=problem.shape.name,
-        geometry=problem.geometry.kind.name,
-        order=problem.tabulation.basis.order,
-        cache=cache,
-        dtype=problem.dtype.name,
-        strategy=strategy,
-        algorithm=problem.algorithm,
-        n_cells=elements,
-        n_dofs=dofs,
-        seconds=best,
-        dofs_per_second=dofs / best,
-        gflops=nominal / best / 1e9,
-        own_gflops=kernel.group_flops * kernel.groups / best / 1e9,
-        bytes_per_dof=nbytes / dofs,
-        fma_peak=max(peaks) / 1e9,
-        read_bandwidth=max(reads) / 1e9,
-        fraction=bounds[bound] / best,
-        bound=bound,
-        compile_seconds=built,
-    )
+    return {
+        "benchmark": benchmark,
+        "shape": problem.shape.name,
+        "geometry": problem.geometry.kind.name,
+        "order": problem.tabulation.basis.order,
+        "cache": cache,
+        "dtype": problem.dtype.name,
+        "strategy": strategy,
+        "algorithm": problem.algorithm,
+        "n_cells": elements,
+        "n_dofs": dofs,
+        "seconds": best,
+        "dofs_per_second": dofs / best,
+        "gflops": nominal / best / 1e9,
+        "own_gflops": kernel.group_flops * kernel.groups / best / 1e9,
+        "bytes_per_dof": nbytes / dofs,
+        "fma_peak": max(peaks) / 1e9,
+        "read_bandwidth": max(reads) / 1e9,
+        "fraction": bounds[bound] / best,
+        "bound": bound,
+        "compile_seconds": compiled,
+    }
 
 
 def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float | None:
@@ -190,22 +169,15 @@ def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float
     return elements * modes / best_seconds(lambda: operator.apply(u, v), seconds)
 
 
-def table(names: tuple[str, ...], cells: dict[tuple[str, ...], dict[int, str]]) -> str:
-    """Table with a line per case and a column per order."""
-    orders = sorted({order for line in cells.values() for order in line})
-    rows = [[*key, *(line.get(p, "") for p in orders)] for key, line in cells.items()]
-    return markdown_table([*names, *(f"P={p}" for p in orders)], rows)
-
-
-def markdown(rows: list[Row], peers: list[dict]) -> str:
+def markdown(records: list[Record], peers: list[Record]) -> str:
     """Tables: MDoF/s and the share of the limit, and those of libCEED."""
     cells: dict[tuple[str, ...], dict[int, str]] = {}
-    for row in rows:
-        how = row.strategy if row.algorithm == "collocated" else f"{row.strategy}, {row.algorithm}"
-        key = (row.benchmark, row.geometry, row.cache, row.dtype, how, row.shape)
-        cells.setdefault(key, {})[row.order] = f"{row.dofs_per_second / 1e6:.0f} ({row.fraction:.2f})"
+    for record in records:
+        how = record["strategy"] + ("" if record["algorithm"] == "collocated" else f", {record['algorithm']}")
+        key = (*(record[name] for name in ("benchmark", "geometry", "cache", "dtype")), how, record["shape"])
+        cells.setdefault(key, {})[record["order"]] = f"{record['dofs_per_second'] / 1e6:.0f} ({record['fraction']:.2f})"
     names = ("kernel", "geometry", "cache", "dtype", "strategy", "shape")
-    lines = ["MDoF/s (share of the limit)", "", table(names, cells)]
+    lines = ["MDoF/s (share of the limit)", "", pivot(names, cells, "P={}")]
     if peers:
         cells = {}
         for peer in peers:
@@ -215,11 +187,11 @@ def markdown(rows: list[Row], peers: list[dict]) -> str:
             "libCEED 0.12 in the same run, MDoF/s (how many times faster ours is). Its wheel is built for processors in"
             " general; one built for the CPU was 1.7 to 4.3 times as fast on hexes, 2.0 to 5.6 times on tets: CPU.md"
         )
-        lines += ["", title, "", table(("kernel", "shape"), cells)]
+        lines += ["", title, "", pivot(("kernel", "shape"), cells, "P={}")]
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str] | None = None) -> list[Row]:
+def main(arguments: list[str] | None = None) -> list[Record]:
     """Measure what was asked for, print a line each, write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = {
@@ -244,34 +216,32 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     os.environ["HPFEM_NUM_THREADS"] = str(chosen.threads)
     every = product(*(getattr(chosen, name) for name in names))
     cases = [case for case in every if case[-1] != "dense" or case[1] == "affine"]
-    fastest: dict[tuple, Row] = {}
-    peers: dict[tuple, dict] = {}
+    fastest: dict[tuple, Record] = {}
+    peers: dict[tuple, Record] = {}
     for case in cases * chosen.sweeps:
         kernel, geometry, cache, dtype, shape, order, algorithm, strategy = case
         problem = make_problem(kernel, shape, order, geometry, SIZES[cache], dtype, algorithm)
-        row = measure_case(problem, cache, strategy, kernel, chosen.seconds)
-        row = max(row, fastest.get(case, row), key=lambda r: r.dofs_per_second)
-        fastest[case] = row
+        record = measure_case(problem, cache, strategy, kernel, chosen.seconds)
+        record = max(record, fastest.get(case, record), key=lambda one: one["dofs_per_second"])
+        fastest[case] = record
         line = (
             f"{kernel} {shape:8}P{order} {geometry:9}{dtype:8} {cache:4}{strategy:7}{algorithm[:4]}"
-            f"{row.dofs_per_second / 1e6:8.1f} MDoF/s {row.gflops:6.1f} GF/s of {row.fma_peak:5.1f}"
-            f" {row.bytes_per_dof:6.1f} B/DoF  {row.fraction:5.2f} of {row.bound}"
+            f"{record['dofs_per_second'] / 1e6:8.1f} MDoF/s {record['gflops']:6.1f} GF/s of {record['fma_peak']:5.1f}"
+            f" {record['bytes_per_dof']:6.1f} B/DoF  {record['fraction']:5.2f} of {record['bound']}"
         )
-        if chosen.peers and cache == "in":
-            rate = libceed_rate(problem, kernel, chosen.seconds)
-            if rate:
-                rate = max(rate, peers.get(case, {}).get("dofs_per_second", 0.0))
-                about = {"peer": "libceed", "benchmark": kernel, "shape": shape, "order": order}
-                peers[case] = {**about, "n_dofs": row.n_dofs, "dofs_per_second": rate, "ours": row.dofs_per_second}
-                line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
+        rate = libceed_rate(problem, kernel, chosen.seconds) if chosen.peers and cache == "in" else None
+        if rate:
+            ours, rate = record["dofs_per_second"], max(rate, peers.get(case, {}).get("dofs_per_second", 0.0))
+            about = {"peer": "libceed", "benchmark": kernel, "shape": shape, "order": order}
+            peers[case] = {**about, "n_dofs": record["n_dofs"], "dofs_per_second": rate, "ours": ours}
+            line += f"  libceed {rate / 1e6:6.1f} ({ours / rate:.1f}x)"
         print(line, flush=True)
-    rows = list(fastest.values())
+    records = list(fastest.values())
     if chosen.output:
-        results = [rounded(asdict(row)) for row in rows]
         about = {"machine": machine_description(), "threads": chosen.threads, "peers": list(peers.values())}
-        write_json(chosen.output, document(BENCH, results, True, **about))
-        chosen.output.with_suffix(".md").write_text(markdown(rows, list(peers.values())), encoding="utf-8")
-    return rows
+        write_json(chosen.output, document(BENCH, [rounded(record) for record in records], True, **about))
+        chosen.output.with_suffix(".md").write_text(markdown(records, list(peers.values())), encoding="utf-8")
+    return records
 
 
 if __name__ == "__main__":

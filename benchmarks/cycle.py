@@ -1,7 +1,7 @@
 """Time of multigrid's cycle by level, beside a product of the operator in conjugate gradients.
 
-    python benchmarks/cycle.py [--backend cuda] [--small] [-o OUT.json]
-    python benchmarks/cycle.py --show OUT.json
+    python -m benchmarks.cycle [--backend cuda] [--small] [-o OUT.json]
+    python -m benchmarks.cycle --show OUT.json
 
 On curved boxes of every shape. A cycle is run as solvers run it, on a GPU as one graph; copies between host and device
 are counted. By level: the operator A, the smoother's B = T D^-1 T^t, and all work of the cycle.
@@ -10,21 +10,19 @@ are counted. By level: the operator A, the smoother's B = T D^-1 T^t, and all wo
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import hpfem as hp
+from benchmarks.script import Content, run
 from hpfem.backends import choose_backend
+from hpfem.benchmarks.results import markdown_table
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers.multigrid import Multigrid
-from hpfem.support.files import write_json
-from hpfem.support.machine import machine_description
 
 # Shape, boxes across, order: about 1e7 unknowns on a GPU, 2e5 on a CPU.
 CASES = {
@@ -51,19 +49,19 @@ def measured(shape: str, n: int, order: int, backend: str) -> dict[str, Any]:
         return round(1e3 * min(timer.seconds(call, CALLS) for _ in range(3)) / CALLS, 3)
 
     r = A.vectors.from_host(np.random.default_rng(0).standard_normal(c0.size))
-    found: dict[str, Any] = {"shape": shape, "order": order, "unknowns": c0.size, "degree": M.degree}
-    found["product"], found["cycle"] = milliseconds(lambda: A.apply(r, A.device)), milliseconds(lambda: M(r))
+    case: dict[str, Any] = {"shape": shape, "order": order, "unknowns": c0.size, "degree": M.degree}
+    case["product"], case["cycle"] = milliseconds(lambda: A.apply(r, A.device)), milliseconds(lambda: M(r))
     with count_transfers() as moved:
         M(r)
-    found["transfers"], found["levels"] = moved.total, []
+    case["transfers"], case["levels"] = moved.total, []
     for number, level in enumerate(M.levels):
         x = r[: level.A.shape[0]].astype(M.dtype)
         below = as_one_graph(A.vectors.iteration, partial(M.in_modes, number, x))
-        own = {"orders": level.A.c0.space.orders, "unknowns": len(x), "from here": milliseconds(below)}
+        times = {"orders": level.A.c0.space.orders, "unknowns": len(x), "from here": milliseconds(below)}
         if level.smoothers:
-            own |= {"A": milliseconds(partial(level.product, x)), "B": milliseconds(partial(level.smooth, x))}
-        found["levels"].append(own)
-    return found
+            times |= {"A": milliseconds(partial(level.product, x)), "B": milliseconds(partial(level.smooth, x))}
+        case["levels"].append(times)
+    return case
 
 
 def as_one_graph(iteration: Any, call: Any) -> Any:
@@ -74,44 +72,33 @@ def as_one_graph(iteration: Any, call: Any) -> Any:
     return iteration.capture(call, 1, "a cycle").launch
 
 
-def text_of(content: dict[str, Any]) -> str:
+def text_of(content: Content) -> str:
     """The table of a file, in Markdown."""
-    lines = [
-        "| cells | unknowns | product | cycle | by level: A, B, all of the level | vertices |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for case in content["cases"]:
         levels = case["levels"]
-        rest = [one["from here"] for one in levels[1:]] + [0.0]
-        parts = [
-            f"P={max(one['orders'].values())}: {one['A']:.2f}, {one['B']:.2f}, {one['from here'] - lower:.2f}"
-            for one, lower in zip(levels[:-1], rest, strict=False)
+        below = [level["from here"] for level in levels[1:]] + [0.0]
+        by_level = [
+            f"P={max(level['orders'].values())}: {level['A']:.2f}, {level['B']:.2f}, {level['from here'] - rest:.2f}"
+            for level, rest in zip(levels[:-1], below, strict=False)
         ]
-        lines.append(
-            f"| {case['shape']} | {case['unknowns']:.2e} | {case['product']:.2f} | {case['cycle']:.2f} |"
-            f" {'; '.join(parts)} | {levels[-1]['from here']:.2f} |"
-        )
-    return "\n".join(lines)
+        times = [f"{seconds:.2f}" for seconds in (case["product"], case["cycle"], levels[-1]["from here"])]
+        rows.append([case["shape"], f"{case['unknowns']:.2e}", *times[:2], "; ".join(by_level), times[2]])
+    heads = ["cells", "unknowns", "product", "cycle", "by level: A, B, all of the level", "vertices"]
+    return markdown_table(heads, rows)
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
+    """Time the cases of the backend."""
+    content |= {"unit": "ms", "cases": []}
+    for shape, n, order in CASES[given.backend]:
+        content["cases"].append(measured(shape, 3 if given.small else n, order, given.backend))
+        yield
+
+
+def main(arguments: Sequence[str] | None = None) -> Content:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=tuple(CASES), default="cpu")
-    parser.add_argument("--small", action="store_true", help="small meshes, to try the script")
-    parser.add_argument("--show", metavar="FILE", help="measure nothing, print the table of a file")
-    parser.add_argument("-o", "--output", metavar="FILE", help="JSON file to write")
-    given = parser.parse_args(arguments)
-    if given.show:
-        content = json.loads(Path(given.show).read_text(encoding="utf-8"))
-    else:
-        content = {"machine": machine_description(), "unit": "ms", "cases": []}
-        for shape, n, order in CASES[given.backend]:
-            content["cases"].append(measured(shape, 3 if given.small else n, order, given.backend))
-            if given.output:
-                write_json(given.output, content)
-    print(text_of(content))
-    return content
+    return run(__doc__, measure, text_of, arguments, tuple(CASES))
 
 
 if __name__ == "__main__":

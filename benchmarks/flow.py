@@ -1,7 +1,7 @@
 """Time steps of incompressible flow: how many a second, and where their time goes.
 
-    HPFEM_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/flow.py [--backend cuda] [--small] [-o OUT.json]
-    python benchmarks/flow.py --show OUT.json
+    HPFEM_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.flow [--backend cuda] [--small] [-o OUT.json]
+    python -m benchmarks.flow --show OUT.json
 
 The flows of examples/incompressible_flow.py. On a CPU times are processor times of one thread. The part inside compiled
 kernels, passes over vectors included, is summed up by clocks, whose own time is measured and taken off; the rest is
@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.script import Content, run
 from hpfem.backends import choose_backend
 from hpfem.backends.cpu.runtime import kernel, passes
+from hpfem.benchmarks.results import markdown_table
 from hpfem.memory import count_transfers
-from hpfem.support.files import write_json
-from hpfem.support.machine import machine_description
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "incompressible_flow.py"
 # Of `channel`: order and time step; of `vortex`: order, boxes across and time step.
@@ -49,12 +48,7 @@ BEFORE = 6
 
 
 class Counted:
-    """Compiled code whose seconds of the processor are summed up, all of them together.
-
-    Parameters
-    ----------
-    code : Code
-    """
+    """Compiled code whose seconds of the processor are summed up, all of them together."""
 
     seconds, calls = 0.0, 0
 
@@ -74,13 +68,13 @@ class Counted:
 
 def seconds_of_clock(calls: int = 1000) -> float:
     """What it takes to look at the clock, which may be as long as a small kernel."""
-    found = []
+    times = []
     for _ in range(5):
         began = thread_time()
         for _ in range(calls):
             thread_time()
-        found.append((thread_time() - began) / calls)
-    return min(found)
+        times.append((thread_time() - began) / calls)
+    return min(times)
 
 
 def in_kernels_of_gpu(flow: Any, timer: Any, steps: int = 5) -> float | None:
@@ -89,9 +83,9 @@ def in_kernels_of_gpu(flow: Any, timer: Any, steps: int = 5) -> float | None:
         from torch.profiler import ProfilerActivity, profile
     except ImportError:
         return None
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
+    with profile(activities=[ProfilerActivity.CUDA]) as events:
         timer.seconds(flow.step, steps)
-    return sum(event.self_device_time_total for event in found.key_averages()) * 1e-6 / steps
+    return sum(event.self_device_time_total for event in events.key_averages()) * 1e-6 / steps
 
 
 def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float = 6.0) -> dict[str, Any]:
@@ -129,7 +123,7 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
     def mean(which: int, what: str) -> float:
         return float(sum(getattr(both[which], what) for both in solves)) / steps
 
-    found = {
+    case = {
         "flow": name,
         "order": arguments[0],
         "cells": flow.c0.space.n_cells,
@@ -143,46 +137,40 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
         "bytes_moved": (moved.bytes_to_host + moved.bytes_to_device) // steps,
     }
     busy = (Counted.seconds - clocks) / steps if backend == "cpu" else in_kernels_of_gpu(flow, timer)
-    return found | ({} if busy is None else {"kernels": round(busy * steps / whole, 3)})
+    return case | ({} if busy is None else {"kernels": round(busy * steps / whole, 3)})
 
 
-def text_of(content: dict[str, Any]) -> str:
+def text_of(content: Content) -> str:
     """The table of a file, in Markdown."""
-    lines = [
-        "| flow | cells | unknowns | ready | ms a step | pressure | velocity | iterations | steps/s | unknowns/s |"
-        " kernels |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+    heads = "flow,cells,unknowns,ready,ms a step,pressure,velocity,iterations,steps/s,unknowns/s,kernels".split(",")
+    rows = [
+        [
+            f"{case['flow']}, P={case['order']}",
+            str(case["cells"]),
+            f"{case['unknowns']:.2e}",
+            f"{case['ready']:.1f} s" if "ready" in case else "",
+            *(f"{case[name]:.1f}" for name in ("step", "pressure", "velocity")),
+            " + ".join(map(str, case["iterations"])),
+            f"{1e3 / case['step']:.3g}",
+            f"{case['unknowns_per_second']:.2e}",
+            f"{case['kernels']:.2f}" if "kernels" in case else "",
+        ]
+        for case in content["cases"]
     ]
-    for case in content["cases"]:
-        share = f"{case['kernels']:.2f}" if "kernels" in case else ""
-        ready = f"{case['ready']:.1f} s" if "ready" in case else ""
-        lines.append(
-            f"| {case['flow']}, P={case['order']} | {case['cells']} | {case['unknowns']:.2e} |"
-            f" {ready} | {case['step']:.1f} |"
-            f" {case['pressure']:.1f} | {case['velocity']:.1f} | {' + '.join(map(str, case['iterations']))} |"
-            f" {1e3 / case['step']:.3g} | {case['unknowns_per_second']:.2e} | {share} |"
-        )
-    return "\n".join(lines)
+    return markdown_table(heads, rows)
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
+    """Time the flows of the backend."""
+    content |= {"unit": "ms", "cases": []}
+    for name, arguments in SMALL if given.small else CASES[given.backend]:
+        content["cases"].append(measured(name, arguments, given.backend, 0.1 if given.small else 6.0))
+        yield
+
+
+def main(arguments: Sequence[str] | None = None) -> Content:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=tuple(CASES), default="cpu")
-    parser.add_argument("--small", action="store_true", help="small meshes, to try the script")
-    parser.add_argument("--show", metavar="FILE", help="measure nothing, print the table of a file")
-    parser.add_argument("-o", "--output", metavar="FILE", help="JSON file to write")
-    given = parser.parse_args(arguments)
-    if given.show:
-        content = json.loads(Path(given.show).read_text(encoding="utf-8"))
-    else:
-        content = {"machine": machine_description(), "unit": "ms", "cases": []}
-        for name, own in SMALL if given.small else CASES[given.backend]:
-            content["cases"].append(measured(name, own, given.backend, 0.1 if given.small else 6.0))
-            if given.output:
-                write_json(given.output, content)
-    print(text_of(content))
-    return content
+    return run(__doc__, measure, text_of, arguments, tuple(CASES))
 
 
 if __name__ == "__main__":

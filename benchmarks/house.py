@@ -1,57 +1,41 @@
-"""Numbers of the house: lines of code, conditions on names, modules that name CUDA, circles, documented functions.
+"""Numbers of the house by folder: files, lines, lines of code, functions whose docstring is longer than the body.
 
-python benchmarks/house.py [CHECKOUT]
+python -m benchmarks.house [CHECKOUT]
 """
 
 from __future__ import annotations
 
 import ast
-import io
-import re
 import sys
-import tokenize
 from pathlib import Path
 
-EMPTY = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+from hpfem.benchmarks.results import markdown_table
 
 
-def python_lines(path: Path) -> int:
-    """Lines of code without docstrings, comments and blanks."""
-    text = path.read_text(encoding="utf-8")
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docstrings: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        first = node.body[0] if isinstance(node, documented) and node.body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            docstrings |= set(range(first.lineno, (first.end_lineno or 0) + 1))
-    code: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in EMPTY:
-            code |= set(range(token.start[0], token.end[0] + 1))
-    return len(code - docstrings)
+def docstring(node: ast.AST) -> range:
+    """Lines of the docstring of a module, class or function."""
+    first = node.body[0] if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body else None
+    text = first.value if isinstance(first, ast.Expr) else None
+    return range(text.lineno, (text.end_lineno or 0) + 1) if isinstance(text, ast.Constant) else range(0)
 
 
-def cuda_lines(path: Path) -> int:
-    """Lines of code without comments and blanks."""
-    return sum(bool(line.partition("//")[0].strip()) for line in path.read_text(encoding="utf-8").splitlines())
-
-
-def main() -> None:
-    """Print the numbers of a checkout."""
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
-    python = {path: python_lines(path) for path in (root / "hpfem").rglob("*.py")}
-    cuda = {path: cuda_lines(path) for path in (root / "hpfem").rglob("*.h")}
-    print(f"lines of code: {sum(python.values())} Python in {len(python)} files, {sum(cuda.values())} CUDA")
-    stages = sum(
-        bool(re.search(r"\bstage\b.*(==|!=|\bin\b)|getattr\(self, .*stage|uses_gradient", line))
-        for path in python
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if not line.lstrip().startswith(("#", '"'))
-    )
-    stages += sum(len(re.findall(r"STAGE\s*(==|!=)", path.read_text(encoding="utf-8"))) for path in cuda)
-    print(f"conditions on an operator's stage, or on what stands for it: {stages}")
-    print("modules that name CUDA, circles, documented functions: pytest tests/test_house.py tests/test_docstrings.py")
+def numbers(folder: Path) -> list[int]:
+    """Files, lines, lines without docstrings, comments and blanks, and functions with long docstrings."""
+    total = [0, 0, 0, 0]
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        nodes = list(ast.walk(ast.parse(text)))
+        documented = {number for node in nodes for number in docstring(node)}
+        lines = [line for number, line in enumerate(text.splitlines(), 1) if number not in documented]
+        code = sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines)
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+        long = sum(2 * len(docstring(f)) > (f.end_lineno or 0) - f.body[0].lineno + 1 for f in functions)
+        total = [a + b for a, b in zip(total, (1, len(text.splitlines()), code, long), strict=True)]
+    return total
 
 
 if __name__ == "__main__":
-    main()
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1])
+    folders = ("hpfem", "shapes", "benchmarks", "tests", "examples")
+    rows = [[name, *map(str, numbers(root / name))] for name in folders]
+    print(markdown_table(["folder", "files", "lines", "of code", "docstring longer than the body"], rows))

@@ -1,8 +1,8 @@
 """Is a kernel slower than it was? Shares of the roofline, kept commit by commit.
 
-    python benchmarks/over_time.py
-    python benchmarks/over_time.py --backend cuda --keep benchmarks/results/over_time_h200.json
-    python benchmarks/over_time.py --against 5f2059e
+    python -m benchmarks.over_time
+    python -m benchmarks.over_time --backend cuda --keep benchmarks/results/over_time_h200.json
+    python -m benchmarks.over_time --against 5f2059e
 
 measures a few problems with `hpfem bench` in a minute or two, compares each with the last commit measured on the same
 processor, and adds the results to a file. A share is the time at the machine's limits, which are measured in the same
@@ -34,19 +34,7 @@ RUNS = {
         ("--benchmark", "bp3", *SHAPES, "--orders", "2,4", "--dofs", "1e5", "--matrix-entries", "1"),
     ),
     "cuda": (
-        (
-            "--benchmark",
-            "bk3",
-            *SHAPES,
-            "--dtype",
-            "float64",
-            "--orders",
-            "2,4,7",
-            "--dofs",
-            "2e7",
-            "--sustained",
-            "0.1",
-        ),
+        (*("--benchmark bk3 --dtype float64 --orders 2,4,7 --dofs 2e7 --sustained 0.1".split()), *SHAPES),
         ("--benchmark", "bp3", *SHAPES, "--orders", "2,4", "--dofs", "1e6", "--matrix-entries", "1"),
     ),
 }
@@ -56,16 +44,7 @@ Run = dict[str, Any]
 
 
 def shares(result: dict[str, Any]) -> dict[str, float]:
-    """Share of the roofline of each problem in a result of `hpfem bench`, by the shortest time.
-
-    Parameters
-    ----------
-    result : dict
-
-    Returns
-    -------
-    dict
-    """
+    """Share of the roofline of each problem in a result of `hpfem bench`, by the shortest time."""
     return {
         " ".join(str(record[key]) for key in CASE if record.get(key)): record["fraction"]
         * record["seconds"]
@@ -76,20 +55,7 @@ def shares(result: dict[str, Any]) -> dict[str, float]:
 
 
 def measure(backend: str, sweeps: int, extra: list[str]) -> Run:
-    """Run `hpfem bench`; the highest share of all sweeps counts, as other processes only take time away.
-
-    Parameters
-    ----------
-    backend : str
-    sweeps : int
-    extra : list of str
-        Further options of `hpfem bench`.
-
-    Returns
-    -------
-    dict
-        Commit, date, processor, and share by problem.
-    """
+    """Run `hpfem bench`; the highest share of all sweeps counts, as other processes only take time away."""
     run: Run = {"shares": {}}
     with tempfile.TemporaryDirectory() as folder:
         for options in RUNS[backend] * sweeps:
@@ -110,19 +76,7 @@ def measure(backend: str, sweeps: int, extra: list[str]) -> Run:
 
 
 def compare(run: Run, before: Run | None, tolerance: float) -> list[str]:
-    """Print the share of each problem beside the one before.
-
-    Parameters
-    ----------
-    run : dict
-    before : dict, optional
-    tolerance : float
-
-    Returns
-    -------
-    list of str
-        Problems that have lost more than the tolerance.
-    """
+    """Print the share of each problem beside the one before."""
     old = {} if before is None else before["shares"]
     lost = [case for case, share in run["shares"].items() if share < (1 - tolerance) * old.get(case, 0.0)]
     print(
@@ -135,13 +89,7 @@ def compare(run: Run, before: Run | None, tolerance: float) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, compare, keep.
-
-    Returns
-    -------
-    int
-        1 if a problem is slower than before.
-    """
+    """Measure, compare, keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", choices=RUNS, default="cpu")
     parser.add_argument("--keep", type=Path, default=KEEP, metavar="FILE", help="runs so far, one for each commit")

@@ -1,7 +1,7 @@
 """One case of every family of CUDA kernels, small, compared with NumPy: to be run under compute-sanitizer.
 
-compute-sanitizer --tool memcheck python benchmarks/sanitize_cuda.py [kernels | solves]
-compute-sanitizer --tool racecheck python benchmarks/sanitize_cuda.py [kernels | solves]
+compute-sanitizer --tool memcheck python -m benchmarks.sanitize_cuda [kernels | solves]
+compute-sanitizer --tool racecheck python -m benchmarks.sanitize_cuda [kernels | solves]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The waiting time of a user from a mesh to a solution, row by row, each in a process of its own.
 
-    python benchmarks/solution.py -o OUT.json [ROW ...] [--device cpu|cuda] [--small]
+    python -m benchmarks.solution -o OUT.json [ROW ...] [--backend cpu|cuda] [--small]
 
-By default all rows of the device are measured. The processor's rows run on one core. A row that is not done within
+By default all rows of the backend are measured. The processor's rows run on one core. A row that is not done within
 its time says so. Kernels are compiled before, if a row is about the time without compilation.
 """
 
@@ -17,12 +17,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import hpfem as hp
+from benchmarks.script import Content, run
+from hpfem.benchmarks import MeasuredOperator, measure
+from hpfem.benchmarks.problems import deformed, random_field
+from hpfem.benchmarks.whole_solve import source as exact
+from hpfem.mesh import box
+from hpfem.solvers import make_preconditioner
+from hpfem.solvers.norms import load
 
 # Seconds that a row may take.
 LIMIT = 900
@@ -33,10 +43,10 @@ ROWS: dict[str, dict[str, Row]] = {"cpu": {}, "cuda": {}}
 
 
 class Clock:
-    """Seconds of the phases of a row, and what else it found."""
+    """Seconds of the phases of a row, and what else it measured."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.record: dict[str, Any] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -45,7 +55,7 @@ class Clock:
         start = time.perf_counter()
         yield
         synchronize()
-        self.found[name] = round(time.perf_counter() - start, 4)
+        self.record[name] = round(time.perf_counter() - start, 4)
 
     def median(self, name: str, call: Callable[[], Any], seconds: float = 1.0) -> float:
         """Median of the seconds of a call, after one that does not count."""
@@ -57,18 +67,16 @@ class Clock:
             call()
             synchronize()
             times.append(time.perf_counter() - start)
-        self.found[name] = float(np.median(times))
-        return float(self.found[name])
+        self.record[name] = float(np.median(times))
+        return float(self.record[name])
 
 
-def timed(A: Any, clock: Clock, preconditioner: str = "none", phases: tuple[str, ...] = ()) -> None:
+def global_phases(A: Any, clock: Clock, preconditioner: str = "none", phases: tuple[str, ...] = ()) -> None:
     """Seconds of phases of a global operator, as `hpfem bench --benchmark bp3` measures them."""
-    from hpfem.benchmarks import MeasuredOperator, measure
-
-    for part in MeasuredOperator(A, preconditioner).phases(A.operator.space.n_cells):
-        if part.phase in phases:
-            timing = measure(part.call, A.operator.backend.timer(), 9, 0.02, part.start, part.steps)
-            clock.found[part.phase] = timing.median
+    for timed in MeasuredOperator(A, preconditioner).phases(A.operator.space.n_cells):
+        if timed.phase in phases:
+            timing = measure(timed.call, A.operator.backend.timer(), 9, 0.02, timed.start, timed.steps)
+            clock.record[timed.phase] = timing.median
 
 
 def synchronize() -> None:
@@ -87,14 +95,6 @@ def row(device: str) -> Callable[[Row], Row]:
     return add
 
 
-def exact(*x: Any) -> Any:
-    """A smooth solution."""
-    result = np.sin(1.5 * x[0])
-    for i, c in enumerate(x[1:], start=1):
-        result = result * np.sin(1.5 * c + 0.3 * i)
-    return result
-
-
 def source(*x: Any) -> Any:
     """What -div grad u makes of it."""
     return 2.25 * len(x) * exact(*x)
@@ -102,26 +102,22 @@ def source(*x: Any) -> Any:
 
 def curved(mesh: Any) -> Any:
     """The mesh with cells of order 2, bent smoothly."""
-    from hpfem.benchmarks.problems import deformed
-
     return mesh.elevated(2).transformed(deformed, check=False)
 
 
 def solved(clock: Clock, mesh: Any, order: int, preconditioners: tuple[str, ...], backend: str) -> None:
     """A Poisson problem, all in."""
-    import hpfem as hp
-
     space = hp.Space(mesh, order, backend=backend)
     for name in preconditioners:
         gc.collect()
         for again in ("first", "again"):
             with clock.phase(f"{name}, {again}"):
                 u = hp.solve_helmholtz(space, lam=0.0, f=source, dirichlet=exact, preconditioner=name, tol=1e-8)
-            clock.found[f"{name}, {again}, set-up"] = u.info.set_up_time
-        clock.found[f"{name}, iterations"] = u.info.iterations
-        clock.found["unknowns"] = u.info.size
+            clock.record[f"{name}, {again}, set-up"] = u.info.set_up_time
+        clock.record[f"{name}, iterations"] = u.info.iterations
+        clock.record["unknowns"] = u.info.size
     with clock.phase("error's time"):
-        clock.found["error"] = hp.l2_error(u, exact)
+        clock.record["error"] = hp.l2_error(u, exact)
 
 
 def ngsolve_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
@@ -130,7 +126,7 @@ def ngsolve_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
         import ngsolve as ng
         from ngsolve.meshes import MakeStructured3DMesh
     except ImportError:
-        clock.found["ngsolve"] = "not installed"
+        clock.record["ngsolve"] = "not installed"
         return
     mesh = MakeStructured3DMesh(hexes=hexes, nx=n, ny=n, nz=n)
     x, y, z = ng.x, ng.y, ng.z
@@ -152,8 +148,8 @@ def ngsolve_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
         gf.vec.data += solver * r
         gf.vec.data += a.harmonic_extension * gf.vec
         gf.vec.data += a.inner_solve * r
-    clock.found["ngsolve, iterations"] = solver.iterations
-    clock.found["ngsolve, error"] = float(ng.sqrt(ng.Integrate((gf - u_exact) ** 2, mesh)))
+    clock.record["ngsolve, iterations"] = solver.iterations
+    clock.record["ngsolve, error"] = float(ng.sqrt(ng.Integrate((gf - u_exact) ** 2, mesh)))
 
 
 def mfem_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
@@ -164,7 +160,7 @@ def mfem_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
     try:
         import mfem.ser as mfem
     except ImportError:
-        clock.found["mfem"] = "not installed"
+        clock.record["mfem"] = "not installed"
         return
 
     class Function(mfem.PyCoefficient):  # type: ignore[misc]
@@ -205,48 +201,33 @@ def mfem_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
         solver.SetOperator(A.Ptr())
         solver.Mult(rhs, x)
         a.RecoverFEMSolution(x, b, u)
-    clock.found["mfem, iterations"] = solver.GetNumIterations()
-    clock.found["mfem, error"] = u.ComputeL2Error(u_exact)
+    clock.record["mfem, iterations"] = solver.GetNumIterations()
+    clock.record["mfem, error"] = u.ComputeL2Error(u_exact)
 
 
-@row("cpu")
-def box_hexes(clock: Clock, small: bool) -> None:
-    """16^3 hexes, P = 4."""
-    from hpfem.mesh import box
-
+def box_of(shape: str, clock: Clock, small: bool) -> None:
+    """16^3 hexes, or boxes of six tets, P = 4, beside the peers."""
     n = 4 if small else 16
-    solved(clock, box("hex", (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
-    ngsolve_solved(clock, True, n, 4)
-    mfem_solved(clock, True, n, 4)
+    solved(clock, box(shape, (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
+    ngsolve_solved(clock, shape == "hex", n, 4)
+    mfem_solved(clock, shape == "hex", n, 4)
 
 
-@row("cpu")
-def box_tets(clock: Clock, small: bool) -> None:
-    """16^3 boxes of six tets, P = 4."""
-    from hpfem.mesh import box
-
-    n = 4 if small else 16
-    solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
-    ngsolve_solved(clock, False, n, 4)
-    mfem_solved(clock, False, n, 4)
+ROWS["cpu"] |= {"box_hexes": partial(box_of, "hex"), "box_tets": partial(box_of, "tet")}
 
 
 @row("cpu")
 def mixed_boxes(clock: Clock, small: bool) -> None:
     """Small problems on all shapes: the first solution of a process, and the next one."""
-    from hpfem.mesh import box
-
     for n, order in ((2, 2),) if small else ((4, 2), (4, 4), (2, 9)):
-        own = Clock()
-        solved(own, box(("hex", "prism", "pyramid", "tet"), (4, n, n)), order, ("multigrid",), "cpu")
-        clock.found[f"P={order}"] = own.found
+        inner = Clock()
+        solved(inner, box(("hex", "prism", "pyramid", "tet"), (4, n, n)), order, ("multigrid",), "cpu")
+        clock.record[f"P={order}"] = inner.record
 
 
 @row("cpu")
 def box_tets_million(clock: Clock, small: bool) -> None:
     """Tets, P = 3, 1e6 unknowns."""
-    from hpfem.mesh import box
-
     n = 6 if small else 33
     solved(clock, box("tet", (n, n, n)), 3, ("jacobi", "multigrid"), "cpu")
 
@@ -282,8 +263,6 @@ def ball(cells: float) -> Path:
 @row("cpu")
 def ball_tets(clock: Clock, small: bool) -> None:
     """A ball of 1.5e6 gmsh tets of order 2, P = 3: from the file to the first iteration."""
-    import hpfem as hp
-
     path = ball(2e4 if small else 1.5e6)
     began = time.perf_counter()
     with clock.phase("reading"):
@@ -297,31 +276,22 @@ def ball_tets(clock: Clock, small: bool) -> None:
     x = np.random.default_rng(0).standard_normal(c0.size)
     with clock.phase("first application"):
         A.apply(x)
-    clock.found["ready but for the diagonal"] = time.perf_counter() - began
-    clock.found |= {"cells": mesh.n_cells, "unknowns": c0.size, "memory, GB": peak()}
+    clock.record["ready but for the diagonal"] = time.perf_counter() - began
+    clock.record |= {"cells": mesh.n_cells, "unknowns": c0.size, "memory, GB": peak()}
     clock.median("application", lambda: A.apply(x))
     with clock.phase("diagonal"):
         A.diagonal()
-    clock.found["memory in the end, GB"] = peak()
+    clock.record["memory in the end, GB"] = peak()
 
 
 @row("cpu")
 def ball_solution(clock: Clock, small: bool) -> None:
     """The same ball: from the file to a solution to 1e-8 with multigrid, and a second one."""
-    solutions(clock, lambda: hp_read(ball(2e4 if small else 1.5e6)), 3, "cpu")
-
-
-def hp_read(path: Path) -> Any:
-    """The mesh of a file."""
-    import hpfem as hp
-
-    return hp.read_mesh(path)
+    solutions(clock, lambda: hp.read_mesh(ball(2e4 if small else 1.5e6)), 3, "cpu")
 
 
 def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -> None:
     """A mesh, a problem with multigrid, two solutions."""
-    import hpfem as hp
-
     began = time.perf_counter()
     with clock.phase("mesh"):
         mesh = make()
@@ -331,14 +301,14 @@ def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -
         problem = hp.Problem(space, lam=1.0, dirichlet=0.0, preconditioner="multigrid", tol=1e-8)
         synchronize()
     multigrid: Any = problem.preconditioner
-    clock.found["of that, multigrid"] = multigrid.phases
+    clock.record["of that, multigrid"] = multigrid.phases
     with clock.phase("solve"):
         u = problem.solve(source)
-    clock.found["together"] = time.perf_counter() - began
+    clock.record["together"] = time.perf_counter() - began
     with clock.phase("solve again"):
         u = problem.solve(source)
-    clock.found |= {"iterations": u.info.iterations, "iterating again": u.info.time - u.info.set_up_time}
-    clock.found |= {"residual": u.info.residual, "unknowns": u.info.size, "memory, GB": peak()}
+    clock.record |= {"iterations": u.info.iterations, "iterating again": u.info.time - u.info.set_up_time}
+    clock.record |= {"residual": u.info.residual, "unknowns": u.info.size, "memory, GB": peak()}
 
 
 def peak() -> float:
@@ -352,37 +322,29 @@ SIZES = {"hex": 10, "prism": 8, "pyramid": 6, "tet": 6, "quad": 60, "tri": 45}
 @row("cpu")
 def applications(clock: Clock, small: bool) -> None:
     """Element-local and global application, a CG iteration, SciPy's CSR product, diagonal: every shape and P."""
-    import hpfem as hp
-    from hpfem.mesh import box
-
     for shape, n in SIZES.items():
-        mesh = box(shape, (n,) * (2 if shape in ("quad", "tri") else 3))
-        for kind, own in (("affine", mesh), ("curved", curved(mesh))):
+        straight = box(shape, (n,) * (2 if shape in ("quad", "tri") else 3))
+        for name, mesh in (("affine", straight), ("curved", curved(straight))):
             for order in (1, 2, 3) if small else range(1, 9):
-                own_clock = Clock()
-                space = hp.Space(own, order, backend="cpu")
+                inner = Clock()
+                space = hp.Space(mesh, order, backend="cpu")
                 c0 = hp.C0Space(space)
                 A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
-                u = space.zeros("coeff")
-                for array in u.arrays:
-                    array[...] = np.random.default_rng(0).standard_normal(array.shape)
+                u = random_field(space, "coeff")
                 out = A.operator(u)
-                own_clock.median("operator", lambda: A.operator(u, out=out), 0.2)  # noqa: B023
-                timed(A, own_clock, "none", ("application", "iteration", "csr"))
+                inner.median("operator", partial(A.operator, u, out=out), 0.2)
+                global_phases(A, inner, "none", ("application", "iteration", "csr"))
                 A.diagonal()
-                with own_clock.phase("diagonal"):
+                with inner.phase("diagonal"):
                     A.diagonal()
-                own_clock.found["unknowns"] = c0.size
-                clock.found[f"{shape} {kind} P={order}"] = own_clock.found
-                print(shape, kind, order, own_clock.found, file=sys.stderr, flush=True)
+                inner.record["unknowns"] = c0.size
+                clock.record[f"{shape} {name} P={order}"] = inner.record
+                print(shape, name, order, inner.record, file=sys.stderr, flush=True)
 
 
 @row("cpu")
 def heat(clock: Clock, small: bool) -> None:
     """Steps of the implicit heat equation through `solve_helmholtz`."""
-    import hpfem as hp
-    from hpfem.mesh import box
-
     n = 4 if small else 12
     space = hp.Space(box("hex", (n, n, n)), 4, backend="cpu")
     c0 = hp.C0Space(space)
@@ -395,7 +357,7 @@ def heat(clock: Clock, small: bool) -> None:
         u = hp.BwdTrans(space)(found)
         for array in u.arrays:
             array /= dt
-        clock.found[f"step {step}, set-up"] = found.info.set_up_time
+        clock.record[f"step {step}, set-up"] = found.info.set_up_time
 
 
 @row("cpu")
@@ -403,34 +365,17 @@ def importing(clock: Clock, small: bool) -> None:
     """Seconds of `import hpfem` in a fresh process."""
     code = "import time; t = time.perf_counter(); import hpfem; print(time.perf_counter() - t)"
     times = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(7)]
-    clock.found["import"] = float(np.median(times[1:]))
+    clock.record["import"] = float(np.median(times[1:]))
 
 
-@row("cuda")
-def gpu_hexes(clock: Clock, small: bool) -> None:
-    """32^3 hexes, P = 7."""
-    from hpfem.mesh import box
-
-    n = 4 if small else 32
-    solved(clock, box("hex", (n, n, n)), 7, ("jacobi", "multigrid"), "cuda")
+def gpu_boxes(shape: str, n: int, order: int, clock: Clock, small: bool) -> None:
+    """n^3 hexes, or boxes of six tets."""
+    solved(clock, box(shape, (4 if small else n,) * 3), order, ("jacobi", "multigrid"), "cuda")
 
 
-@row("cuda")
-def gpu_tets(clock: Clock, small: bool) -> None:
-    """20^3 boxes of six tets, P = 4."""
-    from hpfem.mesh import box
-
-    n = 4 if small else 20
-    solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "multigrid"), "cuda")
-
-
-def ready(clock: Clock, shape: str, n: int, order: int) -> None:
+def gpu_ready(shape: str, n: int, order: int, clock: Clock, small: bool) -> None:
     """A curved mesh in host memory to the first iteration: times of the third pass, the first two compile."""
-    import hpfem as hp
-    from hpfem.mesh import box
-    from hpfem.solvers import make_preconditioner
-
-    for count in (3, n, n):
+    for count in (3, 4, 4) if small else (3, n, n):
         mesh = curved(box(shape, (count,) * 3))
         assert mesh.facets.cells.size  # topology is made before
         phases = Clock()
@@ -441,105 +386,91 @@ def ready(clock: Clock, shape: str, n: int, order: int) -> None:
             c0 = hp.C0Space(space)
         with phases.phase("set-up"):
             A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
-            A.apply(hp.solvers.norms.load(c0, source), A.device)
+            A.apply(load(c0, source), A.device)
         synchronize()
-        phases.found["ready but for the diagonal"] = time.perf_counter() - began
+        phases.record["ready but for the diagonal"] = time.perf_counter() - began
         with phases.phase("diagonal"):
             make_preconditioner("jacobi", A)
-    clock.found |= phases.found
-    clock.found |= {"unknowns": c0.size, "memory, GB": peak()}
+    clock.record |= phases.record | {"unknowns": c0.size, "memory, GB": peak()}
 
 
-def _ready(shape: str, n: int, order: int) -> None:
-    def gpu_ready(clock: Clock, small: bool) -> None:
-        ready(clock, shape, 4 if small else n, order)
-
-    ROWS["cuda"][f"gpu_ready_{shape}_{order}"] = gpu_ready
-
-
-for _shape, _n, _order in (("hex", 54, 4), ("hex", 31, 7), ("tet", 72, 3), ("tet", 54, 4)):
-    _ready(_shape, _n, _order)
+def gpu_solution(shape: str, n: int, order: int, clock: Clock, small: bool) -> None:
+    """Two solutions on a curved mesh in host memory."""
+    for count in (3, 4 if small else n):  # the first compiles
+        inner = Clock()
+        mesh = curved(box(shape, (count,) * 3))
+        solutions(inner, lambda mesh=mesh: mesh, order, "cuda")
+    clock.record |= inner.record
 
 
-def _solutions(shape: str, n: int, order: int) -> None:
-    def gpu_solution(clock: Clock, small: bool) -> None:
-        from hpfem.mesh import box
-
-        for count in (3, 4 if small else n):  # the first compiles
-            found = Clock()
-            mesh = curved(box(shape, (count,) * 3))
-            solutions(found, lambda mesh=mesh: mesh, order, "cuda")
-        clock.found |= found.found
-
-    ROWS["cuda"][f"gpu_solution_{shape}_{order}"] = gpu_solution
-
-
-for _shape, _n, _order in (("hex", 54, 4), ("hex", 32, 7), ("tet", 72, 3), ("tet", 54, 4)):
-    _solutions(_shape, _n, _order)
+ROWS["cuda"] |= {"gpu_hexes": partial(gpu_boxes, "hex", 32, 7), "gpu_tets": partial(gpu_boxes, "tet", 20, 4)}
+for _case in (("hex", 54, 4), ("hex", 31, 7), ("tet", 72, 3), ("tet", 54, 4)):
+    ROWS["cuda"][f"gpu_ready_{_case[0]}_{_case[2]}"] = partial(gpu_ready, *_case)
+for _case in (("hex", 54, 4), ("hex", 32, 7), ("tet", 72, 3), ("tet", 54, 4)):
+    ROWS["cuda"][f"gpu_solution_{_case[0]}_{_case[2]}"] = partial(gpu_solution, *_case)
 
 
 @row("cuda")
 def gpu_iterations(clock: Clock, small: bool) -> None:
     """A CG iteration with stored factors."""
-    import hpfem as hp
-    from hpfem.mesh import box
-
     sizes = (("hex", 80, 3), ("hex", 40, 6), ("tet", 72, 3), ("tet", 54, 4))
     for shape, n, order in sizes:
         space = hp.Space(curved(box(shape, (4 if small else n,) * 3)), order, backend="cuda")
         c0 = hp.C0Space(space)
         A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
-        own_clock = Clock()
-        timed(A, own_clock, "jacobi", ("iteration",))
-        seconds = own_clock.found["iteration"]
-        clock.found[f"{shape} P={order}"] = {
-            "unknowns": c0.size,
-            "seconds": seconds,
-            "GDoF/s": c0.size / seconds / 1e9,
-        }
-        print(clock.found, file=sys.stderr, flush=True)
+        inner = Clock()
+        global_phases(A, inner, "jacobi", ("iteration",))
+        seconds = inner.record["iteration"]
+        rate = c0.size / seconds / 1e9
+        clock.record[f"{shape} P={order}"] = {"unknowns": c0.size, "seconds": seconds, "GDoF/s": rate}
+        print(clock.record, file=sys.stderr, flush=True)
 
 
-def run(device: str, name: str, small: bool, limit: float) -> dict[str, Any]:
+def in_a_process(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """Measure a row in a process of its own."""
     environment = dict(os.environ)
-    if device == "cpu":
+    if given.backend == "cpu":
         environment |= {"HPFEM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, name, "--alone", "--device", device, *(["--small"] if small else [])]
+    command = [sys.executable, "-m", "benchmarks.solution", name, "--alone", "--backend", given.backend]
+    command += ["--small"] if given.small else []
     try:
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=limit, check=False)
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=given.limit, check=False)
     except subprocess.TimeoutExpired:
-        return {"failed": f"not done within {limit:g} s"}
+        return {"failed": f"not done within {given.limit:g} s"}
     if done.returncode:
         return {"failed": f"exit code {done.returncode}"}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(done.stdout.splitlines()[-1].removeprefix(name.encode())))
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="*")
-    parser.add_argument("--device", choices=tuple(ROWS), default="cpu")
-    parser.add_argument("--small", action="store_true", help="small problems, to try the script")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
-    parser.add_argument("--alone", action="store_true", help="measure one row here, and print it")
-    parser.add_argument("-o", "--output")
-    given = parser.parse_args()
-    rows = ROWS[given.device]
-    if given.alone:
-        clock = Clock()
-        rows[given.rows[0]](clock, given.small)
-        print(json.dumps(clock.found))
-        return
-    from hpfem.support.files import write_json
-    from hpfem.support.machine import machine_description
-
-    found: dict[str, Any] = {"machine": machine_description(), "rows": {}}
+def measure_rows(given: argparse.Namespace, content: Content) -> Iterator[None]:
+    """Measure the rows that are asked for, one after the other."""
+    rows = ROWS[given.backend]
+    content["rows"] = {}
     for name in given.rows or rows:
-        found["rows"][name] = result = run(given.device, name, given.small, given.limit)
-        print(name, json.dumps(result, indent=1), flush=True)
-        if given.output:
-            write_json(given.output, found)
+        if given.alone:
+            clock = Clock()
+            rows[name](clock, given.small)
+            content["rows"][name] = clock.record
+        else:
+            print(name, file=sys.stderr, flush=True)
+            content["rows"][name] = in_a_process(name, given)
+        yield
+
+
+def text_of(content: Content) -> str:
+    """A line for each row of a file."""
+    return "\n".join(f"{name} {json.dumps(record)}" for name, record in content["rows"].items())
+
+
+def main(arguments: Sequence[str] | None = None) -> Content:
+    """Measure, print and write."""
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("rows", nargs="*", metavar="ROW", help="; ".join(map(", ".join, ROWS.values())))
+        parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
+        parser.add_argument("--alone", action="store_true", help="measure rows in this process")
+
+    return run(__doc__, measure_rows, text_of, arguments, tuple(ROWS), add_options)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """The tuner's loss: how much slower its choice is than the fastest kernel, timed in turns; and the shipped table.
 
-    python benchmarks/tuner_loss.py -o OUT.json [--backend cuda] [--variants] [--shapes hex,tet] [--orders 1:7]
-        [--geometries deformed] [--operators helmholtz,mass] [--points default,nodes,simplex] [--precisions full,mixed]
-        [--dtype float64] [--dofs 2e7] [--strategy NAME] [--tune 8] [--most 12 --kept 3] [--budget 400] [--table]
-    python benchmarks/tuner_loss.py -o OUT.json --merge A.json B.json
+    python -m benchmarks.tuner_loss -o OUT.json [--variants] [--shapes hex,tet] [--orders 1:7] [--table] [--help]
+    python -m benchmarks.tuner_loss -o OUT.json --merge A.json B.json
 
 First the suitable kernels of all cases, searched without most of the tuner's short cuts and on all elements. Then, for
 each case, the tuner as users run it, without earlier results, though with these kernels compiled; and its choice and
@@ -27,6 +25,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,13 +94,7 @@ Case = dict[str, Any]
 
 
 def problem_of(case: Case, dtype: str) -> BlockProblem:
-    """A case's form on a few elements.
-
-    Raises
-    ------
-    NotSuitable
-        If it is another case by another name, or there is none.
-    """
+    """A case's form on a few elements; an error if it is another case by another name, or there is none."""
     try:
         mesh = few_elements(case["shape"], case["geometry"])
         space = Space(mesh, case["order"], backend="numpy", dtype=dtype, **POINTS[case["points"]])
@@ -129,21 +122,9 @@ def thorough_search(strategy: Any, problem: Any, most: int, kept: int) -> Search
 
 
 class Searched:
-    """All kernels of a case; they begin to be compiled when this is made.
+    """All kernels of a case, in `seconds` of an application once they were run; compiling begins at once.
 
-    Parameters
-    ----------
-    case : dict
-    block : TiledProblem
-    everything : BlockTuner
-        On all elements.
-    most, kept : int
-        Numbers of elements per block that are tried; those whose options are.
-
-    Attributes
-    ----------
-    seconds : dict
-        Config -> seconds of an application, when it was run.
+    `most` numbers of elements per block are tried, and the options of the `kept` fastest.
     """
 
     def __init__(self, case: Case, block: TiledProblem, everything: BlockTuner, most: int, kept: int) -> None:
@@ -165,20 +146,12 @@ class Searched:
         begun = []
         for config in self.batch:
             strategy, problem = self.everything.groups[config._replace(options=None)]
-            try:
+            with suppress(NotSuitable, ArgumentError, DeviceError):
                 begun.append(strategy.prepare(problem, config.options))
-            except (NotSuitable, ArgumentError, DeviceError):
-                pass
         return [future for future in begun if future is not None]
 
     def run(self) -> bool:
-        """Time all that can serve, round by round, dropping nothing but what is slower than twice the best.
-
-        Returns
-        -------
-        bool
-            Whether there was time for all.
-        """
+        """Time all that can serve, dropping what is slower than twice the best; -> whether there was time for all."""
         everything, race = self.everything, self.everything.race
         while self.batch:
             wait(self.begun, timeout=max(everything.deadline - time.perf_counter(), 0.0))
@@ -212,18 +185,18 @@ class Searched:
     def rows(self) -> Iterator[tuple[str, tuple[float, str]]]:
         """Rows of the shipped table: key, and rate with the fastest options, of every strategy and algorithm."""
         plain = self.block.problem
-        kinds = [plain.geometry.kind.name]
+        geometries = [plain.geometry.kind.name]
         # Where factors are stored, elements of a higher order are as fast as these.
-        kinds += [GENERAL.name] if self.case["geometry"] == "deformed" else []
+        geometries += [GENERAL.name] if self.case["geometry"] == "deformed" else []
         for group in {config._replace(options=None) for config in self.seconds}:
             problem = self.block.tiled(1, group.algorithm or "collocated")
-            for kind in kinds:
-                own = [c for c in self.seconds if c._replace(options=None) == group]
-                if kind != plain.geometry.kind.name:
-                    own = [c for c in own if not source_in(c.options or "").recomputes]
-                best = min(own, key=lambda c: self.seconds[c], default=None)
+            for geometry in geometries:
+                configs = [c for c in self.seconds if c._replace(options=None) == group]
+                if geometry != plain.geometry.kind.name:
+                    configs = [c for c in configs if not source_in(c.options or "").recomputes]
+                best = min(configs, key=lambda c: self.seconds[c], default=None)
                 if best is not None and (best.options is not None or group.strategy == "sumfac"):
-                    key = measured.measured_key(merged_if_possible(problem), group.strategy, kind)
+                    key = measured.measured_key(merged_if_possible(problem), group.strategy, geometry)
                     rate = 1e-9 * self.case["elements"] * plain.n_modes / self.seconds[best]
                     yield key, (float(f"{rate:.1f}"), "stored" if best.options is None else best.options)
 
@@ -251,21 +224,22 @@ def search_all(cases: Sequence[Case], options: argparse.Namespace, deadline: flo
             print(f"{case}: {reason}"[:160])
             return None
 
-    found: list[Searched] = []
+    done: list[Searched] = []
     following = begin(cases[0]) if cases else None
     for number in range(len(cases)):
-        own, following = following, begin(cases[number + 1]) if number + 1 < len(cases) else None
-        if own is None:
+        searched, following = following, begin(cases[number + 1]) if number + 1 < len(cases) else None
+        if searched is None:
             continue
         began = time.perf_counter()
-        complete = own.run()
-        own.free()
+        complete = searched.run()
+        searched.free()
         if not complete:
-            print(f"out of time; {len(found)} of {len(cases)} cases are searched")
+            print(f"out of time; {len(done)} of {len(cases)} cases are searched")
             break
-        found.append(own)
-        print(f"{time.perf_counter() - began:4.1f} s, {len(own.seconds)} kernels: {case_key(own.case)}", flush=True)
-    return found
+        done.append(searched)
+        seconds = time.perf_counter() - began
+        print(f"{seconds:4.1f} s, {len(searched.seconds)} kernels: {case_key(searched.case)}", flush=True)
+    return done
 
 
 def measure(searched: Searched, options: argparse.Namespace, deadline: float) -> dict[str, Any] | None:
@@ -296,7 +270,8 @@ def measure(searched: Searched, options: argparse.Namespace, deadline: float) ->
     finalists = {name: seconds[name] for name in everything.race.active}
     best = min(finalists, key=lambda name: finalists[name])
     samples = min(len(everything.race.runners[name].samples) for name in finalists)
-    found = {
+    block.free_unused_memory()
+    return {
         **case,
         "chosen": str(chosen),
         "best": str(best),
@@ -312,28 +287,26 @@ def measure(searched: Searched, options: argparse.Namespace, deadline: float) ->
         "tuner_seconds": spent,
         "unsuitable": sorted(set(tuned.unsuitable)),
     }
-    block.free_unused_memory()
-    return found
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Geometric mean and worst of the losses, and the targets."""
     if not results:
         return {"cases": 0}
-    mean = {
-        name: math.expm1(statistics.fmean(math.log1p(max(r[name], 0.0)) for r in results))
-        for name in ("loss", "default_loss")
-    }
+
+    def mean(name: str) -> float:
+        return math.expm1(statistics.fmean(math.log1p(max(r[name], 0.0)) for r in results))
+
     worst = max(results, key=lambda r: r["loss"])
     return {
         "cases": len(results),
-        "geometric_mean_loss": mean["loss"],
+        "geometric_mean_loss": mean("loss"),
         "worst_loss": worst["loss"],
         "worst_case": {name: worst[name] for name in CASE},
-        "geometric_mean_default_loss": mean["default_loss"],
+        "geometric_mean_default_loss": mean("default_loss"),
         "worst_default_loss": max(r["default_loss"] for r in results),
         "median_tuner_seconds": statistics.median(r["tuner_seconds"] for r in results),
-        "target_met": mean["loss"] <= TARGET_MEAN and worst["loss"] <= TARGET_WORST,
+        "target_met": mean("loss") <= TARGET_MEAN and worst["loss"] <= TARGET_WORST,
     }
 
 
@@ -343,13 +316,7 @@ def case_key(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A part that was written before.
-
-    Raises
-    ------
-    ArgumentError
-        If it is none.
-    """
+    """A part that was written before."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,15 +1,13 @@
 """benchmarks/cycle.py: that it runs, that levels add up, and that a GPU's cycle is a graph that moves nothing."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
+from benchmarks import cycle
+
 ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("cycle", ROOT / "benchmarks" / "cycle.py")
-cycle = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(cycle)
 
 
 def test_a_case_by_level():

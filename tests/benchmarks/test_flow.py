@@ -1,15 +1,13 @@
 """benchmarks/flow.py: that it runs, and that the page shows what was measured."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
+from benchmarks import flow
+
 ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("flow", ROOT / "benchmarks" / "flow.py")
-flow = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(flow)
 
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

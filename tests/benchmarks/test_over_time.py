@@ -1,14 +1,10 @@
 """benchmarks/over_time.py: it keeps a run for each commit and finds what became slower."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("over_time", Path(__file__).parents[2] / "benchmarks" / "over_time.py")
-over_time = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(over_time)
+from benchmarks import over_time
 
 SMALL = ["--sweeps", "1", "--shapes", "quad", "--orders", "2", "--dofs", "1000", "--quick"]
 

@@ -1,10 +1,10 @@
 """benchmarks/sanitize_cuda.py: its cases are kernels that there are, and what it compares is compared."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+from benchmarks import sanitize_cuda
 from hpfem.backends.cuda.dense import strategy as dense
 from hpfem.backends.cuda.fused import strategy as fused
 from hpfem.backends.cuda.kronecker import strategy as kronecker
@@ -17,16 +17,7 @@ from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-@pytest.fixture(scope="module")
-def script():
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("sanitize_cuda", ROOT / "benchmarks" / "sanitize_cuda.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_case_has_a_source(script, monkeypatch):
+def test_every_case_has_a_source(monkeypatch):
     programs = []
     for module in (dense, fused, kronecker, stdmat, sumfac, sumfac_top, sumfac_warp):
         for name, known in (
@@ -38,8 +29,8 @@ def test_every_case_has_a_source(script, monkeypatch):
                 monkeypatch.setattr(module, name, known)
     sources = set()
     for mixed in (False, True):
-        for case in script.CASES:
-            found = script.made(mixed, *case)
+        for case in sanitize_cuda.CASES:
+            found = sanitize_cuda.made(mixed, *case)
             if found is not None:
                 strategy, problem = found
                 # NumPy's factors are rounded: a kernel that recomputes its own by default is not to be compared.
@@ -57,8 +48,8 @@ def test_every_case_has_a_source(script, monkeypatch):
     } <= sources
 
 
-def test_solutions_and_functions_at_points_are_compared(script):
-    assert script.error_at_points("cpu") < 1e-12
-    assert script.error_of_solve("jacobi", "cpu") < 1e-8
+def test_solutions_and_functions_at_points_are_compared():
+    assert sanitize_cuda.error_at_points("cpu") < 1e-12
+    assert sanitize_cuda.error_of_solve("jacobi", "cpu") < 1e-8
     with pytest.raises(SystemExit):
-        script.shown(float("nan"), "a wrong one")
+        sanitize_cuda.shown(float("nan"), "a wrong one")

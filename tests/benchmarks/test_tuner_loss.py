@@ -1,12 +1,12 @@
 """benchmarks/tuner_loss.py: what it measures, parts that go on and go together."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import tuner_loss
 from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
 from hpfem.backends.options import from_text
 from hpfem.errors import ArgumentError
@@ -15,24 +15,15 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CASES = ("--backend", "numpy", "--shapes", "tri", "--geometries", "affine", "--dofs", "200", "--tune", "1")
 
 
-@pytest.fixture(scope="module")
-def script():
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("tuner_loss", ROOT / "benchmarks" / "tuner_loss.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_parts_go_on_and_go_together(script, tmp_path, capsys):
+def test_parts_go_on_and_go_together(tmp_path, capsys):
     one, two, both = (str(tmp_path / f"{name}.json") for name in ("one", "two", "both"))
-    assert script.main(["-o", one, *CASES, "--orders", "1", "--budget", "0.000001"])["cases"] <= 1
-    found = script.main(["-o", one, *CASES, "--orders", "1"])
+    assert tuner_loss.main(["-o", one, *CASES, "--orders", "1", "--budget", "0.000001"])["cases"] <= 1
+    found = tuner_loss.main(["-o", one, *CASES, "--orders", "1"])
     assert found["cases"] == 2 and found["geometric_mean_loss"] >= 0
     before = Path(one).read_text()
-    assert script.main(["-o", one, *CASES, "--orders", "1"]) == found and Path(one).read_text() == before
-    script.main(["-o", two, *CASES, "--orders", "2", "--operators", "mass"])
-    assert script.main(["-o", both, "--merge", one, two])["cases"] == 3
+    assert tuner_loss.main(["-o", one, *CASES, "--orders", "1"]) == found and Path(one).read_text() == before
+    tuner_loss.main(["-o", two, *CASES, "--orders", "2", "--operators", "mass"])
+    assert tuner_loss.main(["-o", both, "--merge", one, two])["cases"] == 3
     content = json.loads(Path(both).read_text())
     assert {"cpu", "device", "date"} <= set(content["machine"]) and content["summary"]["cases"] == 3
     for result in content["results"]:
@@ -41,23 +32,25 @@ def test_parts_go_on_and_go_together(script, tmp_path, capsys):
     assert "geometric_mean_loss" in capsys.readouterr().out
 
 
-def test_other_settings_and_foreign_files_are_refused(script, tmp_path):
+def test_other_settings_and_foreign_files_are_refused(tmp_path):
     one, other = tmp_path / "one.json", tmp_path / "other.json"
-    script.main(["-o", str(one), *CASES, "--orders", "1", "--operators", "mass"])
+    tuner_loss.main(["-o", str(one), *CASES, "--orders", "1", "--operators", "mass"])
     with pytest.raises(ArgumentError, match="other settings"):
-        script.main(["-o", str(one), *CASES, "--dofs", "300"])
+        tuner_loss.main(["-o", str(one), *CASES, "--dofs", "300"])
     other.write_text("{}")
     with pytest.raises(ArgumentError, match="no result of tuner_loss"):
-        script.main(["-o", str(tmp_path / "both.json"), "--merge", str(one), str(other)])
+        tuner_loss.main(["-o", str(tmp_path / "both.json"), "--merge", str(one), str(other)])
 
 
-def test_options_of_the_shipped_table_can_be_read(script):
+def test_options_of_the_shipped_table_can_be_read():
     """Those that are all by default are an empty text; "stored" is the source of a strategy without other options."""
     case = {"operator": "helmholtz", "shape": "hex", "order": 7, "geometry": "affine", "points": "nodes"}
-    block = script.TiledProblem(script.problem_of({**case, "precision": "full"}, "float64"), "numpy")
+    block = tuner_loss.TiledProblem(tuner_loss.problem_of({**case, "precision": "full"}, "float64"), "numpy")
     ways = ("sumfac-warp", "", 1.0), ("sumfac-warp", "min_blocks=2", 2.0), ("sumfac", None, 3.0), ("stdmat", None, 4.0)
-    seconds = {script.Config(name, "collocated", options): t for name, options, t in ways}
-    found = dict(script.Searched.rows(SimpleNamespace(block=block, seconds=seconds, case={**case, "elements": 10**9})))
+    seconds = {tuner_loss.Config(name, "collocated", options): t for name, options, t in ways}
+    found = dict(
+        tuner_loss.Searched.rows(SimpleNamespace(block=block, seconds=seconds, case={**case, "elements": 10**9}))
+    )
     assert {key.split("/")[0]: row for key, row in found.items()} == {
         "sumfac-warp": (512.0, ""),
         "sumfac": (170.7, "stored"),
