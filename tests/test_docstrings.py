@@ -21,7 +21,7 @@ EXTENSION_MODULES = {
     "hpfem.operators.operator",
     "hpfem.shapes.shape",
 }
-EXTENSIONS = {"Elements", "Format", "MeshFile", "VectorSpace", "canonical"}
+EXTENSIONS = {"Elements", "GeometryKind", "Format", "MeshFile", "VectorSpace", "canonical"}
 
 
 def tree_of(module):

@@ -7,6 +7,7 @@ from hpfem.backends.strategy import Strategy, with_source
 from hpfem.forms.cost import operator_flops
 from hpfem.forms.evaluate import Evaluator
 from hpfem.forms.form import BlockKernel
+from hpfem.geometry.factors import expansion
 
 
 class ToyKernel(BlockKernel):
@@ -21,7 +22,7 @@ class ToyKernel(BlockKernel):
         p = self.problem
         stored = p.geometry.factors("jacobian")[..., 0]
         if p.geometry.affine:
-            stored = np.einsum("fqk,ek->efq", p.geometry.expansion("jacobian"), stored[..., 0])
+            stored = np.einsum("fqk,ek->efq", expansion(p.geometry, "jacobian"), stored[..., 0])
         return stored[:, -1], stored[:, :-1].reshape(len(stored), p.shape.dim, p.geometry.space_dim, -1)
 
     def derivative(self, values, axis, transposed=False):

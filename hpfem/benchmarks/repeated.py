@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..geometry.block_geometry import BlockGeometry, Coefficients
+from hpfem.shapes.cached import cached_property
+
+from ..geometry.block_geometry import BlockGeometry
+from ..geometry.products import Coefficients
 from ..mesh import Mesh
 from ..space import Block, Space
 
@@ -28,10 +31,10 @@ class RepeatedGeometry(BlockGeometry):
             coefficients = coefficients[element]
             # The first mode is the constant one.
             coefficients[:, 0, 0] += copy / float(patch.basis.evaluate(np.zeros((1, patch.dim)))[0, 0])
-        super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.kind)
+        super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.kind, patch.merged)
         self.patch = patch
         self.size = n_elements
-        self.by_element, self.merged, self.tensor = moved, patch.merged, patch.tensor
+        self.by_element = moved
         self.whole = whole
         self.lanes = 1
 
@@ -60,9 +63,10 @@ class RepeatedGeometry(BlockGeometry):
         """Number of elements."""
         return self.size
 
-    def n_factors(self, kind: str) -> int:
-        """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
-        return self.patch.n_factors(kind)
+    @cached_property
+    def magnitudes(self) -> tuple[NDArray[np.float64], ...]:
+        """Those of the patch; see `BlockGeometry.magnitudes`."""
+        return self.patch.magnitudes
 
     def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         """Factors of the groups of lanes in one period of the repetition."""

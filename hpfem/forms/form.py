@@ -24,6 +24,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry, FactorSource
+from ..geometry.rounding import outside
 from ..memory import Device, PairArray
 from . import Trace
 
@@ -274,7 +275,7 @@ class BlockProblem:
         Parameters
         ----------
         kind : str
-            One of `hpfem.geometry.block_geometry.KINDS`.
+            One of `hpfem.geometry.factors.KINDS`.
 
         Returns
         -------
@@ -283,7 +284,7 @@ class BlockProblem:
             factors are in its range; else the problem's. Coordinates are not rounded, nor what recomputed factors read.
         """
         at_points = kind not in ("points", "scale", "map") and not self.geometry.affine
-        rounded = self.mixed and at_points and not len(self.geometry.outside(np.float32))
+        rounded = self.mixed and at_points and not len(outside(self.geometry, np.float32))
         return np.dtype(np.float32) if rounded else self.dtype
 
     @property

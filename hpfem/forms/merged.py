@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..errors import NotSuitable
-from ..geometry import BlockGeometry, FactorSource
+from ..geometry import FactorSource
 from ..geometry.element_map import Elements
+from ..geometry.factors import PointMap
 from . import Expression, Graph, Trace
 from .cost import operator_bytes
 from .evaluate import evaluate
@@ -26,7 +27,7 @@ from .linear import coefficients
 
 
 class KnownCoefficients:
-    """Coefficients of a form that are known when its kernel is made; see `hpfem.geometry.Coefficients`.
+    """Coefficients of a form that are known when its kernel is made; see `hpfem.geometry.products.Coefficients`.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ class KnownCoefficients:
         self._trace = Trace(graph, dim, 1, (*diffusion, *([] if reaction is None else [reaction])))
         self._fields, self._dtype = fields, dtype
 
-    def values(self, geometry: BlockGeometry, elements: Elements, xp: Any) -> tuple[Any, Any]:
-        """Evaluate them, in the arithmetic of kernels; see `hpfem.geometry.Coefficients`."""
+    def values(self, geometry: PointMap, elements: Elements, xp: Any) -> tuple[Any, Any]:
+        """Evaluate them, in the arithmetic of kernels; see `hpfem.geometry.products.Coefficients`."""
         points: list[Any] = []
 
         def source(key: tuple[Any, ...]) -> Any:

@@ -1,19 +1,11 @@
 """The geometry of elements: coordinate maps, Jacobians, metric factors."""
 
-from .block_geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, BlockGeometry, Coefficients, GeometryKind
-from .element_map import ElementMap
-from .factor_source import FactorSource
-from .map_lines import MapLines
-
-__all__ = [
-    "AFFINE",
-    "GENERAL",
-    "MULTILINEAR",
-    "QUADRATIC",
-    "BlockGeometry",
-    "Coefficients",
-    "ElementMap",
-    "FactorSource",
-    "GeometryKind",
-    "MapLines",
-]
+from .block_geometry import BlockGeometry as BlockGeometry
+from .element_map import ElementMap as ElementMap
+from .factor_source import FactorSource as FactorSource
+from .kinds import AFFINE as AFFINE
+from .kinds import GENERAL as GENERAL
+from .kinds import MULTILINEAR as MULTILINEAR
+from .kinds import QUADRATIC as QUADRATIC
+from .kinds import GeometryKind as GeometryKind
+from .map_lines import MapLines as MapLines

@@ -50,17 +50,14 @@ class Cells(Protocol):
     @property
     def shape(self) -> Shape:
         """The reference shape."""
-        ...
 
     @property
     def order(self) -> int:
         """Geometry order k."""
-        ...
 
     @property
     def nodes(self) -> Indices:
         """Point numbers in canonical equispaced order, [E, n_nodes]."""
-        ...
 
 
 def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = None) -> Iterator[slice]:
@@ -71,9 +68,7 @@ def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = Non
 
 
 def at_once(xp: Any) -> int:
-    """Say how many numbers short operations should hold at a time: what a core's cache has room for, more on a
-    device.
-    """
+    """How many numbers short operations should hold at a time: what a core's cache has room for, more on a device."""
     return CACHED if xp is np else CHUNK
 
 
@@ -115,23 +110,14 @@ class Quality:
 
 
 class ElementMap:
-    """The coordinate maps of elements of one shape and geometry order.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-        Geometry order k.
-    coefficients : array of xp, [E, D, n_modes]
-        Coordinates in the orthogonal basis of order k.
-    xp : module
-        NumPy or CuPy: where the coefficients are, and where properties of the elements are found.
+    """The coordinate maps of elements of one shape and geometry order k.
 
     Attributes
     ----------
-    given : array of xp
-        The coefficients where they were made; see `coefficients` and `coefficients_of` for others.
+    given : array of xp, [E, D, n_modes]
+        Coordinates in the orthogonal basis of order k, where they were made; see `coefficients` and `coefficients_of`.
     xp : module
+        NumPy or CuPy: where these are, and where properties of the elements are found.
     dim, space_dim : int
         Dimensions d of the reference shape and D of the coordinates.
     """
@@ -161,22 +147,7 @@ class ElementMap:
 
     @staticmethod
     def of(cells: Cells, points: Any, rows: Elements = slice(None), xp: Any = np) -> ElementMap:
-        """Maps of cells that are given by their nodes.
-
-        Parameters
-        ----------
-        cells : Cells
-        points : array of xp, [n, D]
-            Of the mesh.
-        rows : slice or ndarray of int
-            Which of the cells; all by default.
-        xp : module
-            NumPy or CuPy: where they are made.
-
-        Returns
-        -------
-        ElementMap
-        """
+        """Maps of some cells, rows, that are given by their nodes, made by xp; points [n, D] of the mesh."""
         inverse = _inverse_vandermonde(cells.shape, cells.order)
         n, dim = len(inverse), points.shape[1]
         nodes = cells.nodes[rows] if isinstance(rows, slice) else cells.nodes.take(rows, axis=0)
@@ -192,18 +163,8 @@ class ElementMap:
 
     @staticmethod
     def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:
-        """Maps of all cells, a few at a time: all at once would take several times the memory of the cells.
-
-        Parameters
-        ----------
-        cells : Cells
-        points : ndarray, [n, D]
-            Of the mesh.
-
-        Yields
-        ------
-        ElementMap
-            Maps of consecutive cells; one map without cells if there are none.
+        """Maps of all cells, a few at a time, as all take several times the memory of the cells; one without cells if
+        there are none; points [n, D].
         """
         some = list(chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED))
         for rows in some or [slice(0)]:
@@ -220,37 +181,13 @@ class ElementMap:
         return make_basis("orthogonal", self.shape, self.order)
 
     def positions(self, values: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
-        """Points in space.
-
-        Parameters
-        ----------
-        values : ndarray, [n_modes, Q]
-            Of `basis` at the points, which are the same in all elements.
-        elements : slice or ndarray of int
-            Which elements.
-        xp : module
-            NumPy or CuPy: where it is computed.
-
-        Returns
-        -------
-        array of xp, [D, E, Q]
-        """
+        """Points in space; values [n_modes, Q] of `basis` at the points -> [D, E, Q] of xp."""
         return xp.matmul(self.coefficients_of(elements, xp).transpose(1, 0, 2), xp.asarray(values))
 
     def coefficients_of(self, elements: Elements, xp: Any = np) -> Any:
-        """Coefficients of some elements.
+        """Coefficients of some elements on the host or the device of xp, [n, D, n_modes].
 
         Those of all are kept on a device where some were asked for, and on the host once as many were asked for.
-
-        Parameters
-        ----------
-        elements : slice or ndarray of int
-        xp : module
-            NumPy or CuPy: where they are wanted.
-
-        Returns
-        -------
-        array of xp, [n, D, n_modes]
         """
         if xp is np and not self.on_host and HOST.name not in self._copies:
             given = self.given[elements if isinstance(elements, slice) else self.xp.asarray(elements)]
@@ -263,20 +200,10 @@ class ElementMap:
         return copied[elements if isinstance(elements, slice) else xp.asarray(elements)]
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
-        """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is.
+        """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is, [d, n_modes, Q]; -> [D, d, E, Q].
 
-        Parameters
-        ----------
-        gradient : ndarray, [d, n_modes, Q]
-            Of `basis` at the points, which are the same in all elements.
-        elements, xp
-            See `positions`.
-
-        Returns
-        -------
-        array of xp, [D, d, E, Q]
-            A view: in memory, elements are contiguous on the host, and points on a device, where a kernel's threads
-            work on neighbours along the last axis.
+        A view: in memory, elements are contiguous on the host, and points on a device, where a kernel's threads work on
+        neighbours along the last axis.
         """
         c = self.coefficients_of(elements, xp)
         table = gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1])
@@ -287,35 +214,11 @@ class ElementMap:
         return rows.reshape(len(c), *parts[:-1]).transpose(1, 2, 0, 3)
 
     def paired_positions(self, values: Array, elements: Indices) -> Array:
-        """Points in space, one in each element.
-
-        Parameters
-        ----------
-        values : ndarray, [n_modes, n]
-            Of `basis` at the points.
-        elements : ndarray of int, [n]
-            The element of each point.
-
-        Returns
-        -------
-        ndarray, [D, n]
-        """
+        """Points in space, one in each element; values [n_modes, n], elements [n] -> [D, n]."""
         return np.asarray(np.einsum("nim,mn->in", self.coefficients_of(elements), values))
 
     def paired_jacobian(self, gradient: Array, elements: Indices) -> Array:
-        """Derivatives dx_i/d xi_a, at one point in each element.
-
-        Parameters
-        ----------
-        gradient : ndarray, [d, n_modes, n]
-            See `jacobian`.
-        elements : ndarray of int, [n]
-            The element of each point.
-
-        Returns
-        -------
-        ndarray, [D, d, n]
-        """
+        """Derivatives dx_i/d xi_a at one point in each element; gradient [d, n_modes, n], elements [n] -> [D, d, n]."""
         return np.asarray(np.einsum("nim,amn->ian", self.coefficients_of(elements), gradient))
 
     @cached_property
@@ -348,29 +251,11 @@ class ElementMap:
         return largest <= self.xp.maximum(tolerance * size, COORDINATE_ROUNDING * place)
 
     def restricted(self, order: int) -> Array:
-        """Matrix from coefficients to those of the map of lower order with the same nodes of that order.
-
-        Parameters
-        ----------
-        order : int
-
-        Returns
-        -------
-        ndarray, [n_modes of that order, n_modes]
-        """
+        """Matrix from coefficients to those of the map of lower order with the same nodes of that order."""
         return _restricted(self.shape, self.order, order)
 
     def of_order(self, order: int) -> Any:
-        """Tell the elements whose maps are of a lower order, up to rounding.
-
-        Parameters
-        ----------
-        order : int
-
-        Returns
-        -------
-        array of `xp`, of bool, [E]
-        """
+        """Tell the elements whose maps are of a lower order, up to rounding; [E]."""
         if order >= self.order:
             return self.xp.ones(self.n_elements, dtype=bool)
         return self._small(_rest_of_order(self.shape, self.order, order), ORDER_TOLERANCE)
@@ -384,21 +269,12 @@ class ElementMap:
         return xp.ascontiguousarray(combined.transpose(2, 0, 1))
 
     def sure_signs(self, gradient: Array) -> Any:
-        """Tell the sign of det J at points by a bound, if that suffices, without evaluating det J.
+        """Tell the sign of det J at points by a bound, if that suffices; gradient [d, n_modes, Q] by xi -> int8 [E].
 
         Let J be the mean over the points, and e_a the largest distance of column a from its mean. Then det J differs
-        from that of the mean by at most prod(|J_a| + e_a) - prod |J_a|.
-
-        Parameters
-        ----------
-        gradient : ndarray, [d, n_modes, Q]
-            Of `basis` by xi at the points, which are the same in all elements.
-
-        Returns
-        -------
-        array of `xp`, of int8, [E]
-            1 or -1 where det J has that sign at all the points, by more than `SURE` times the largest length of a
-            column of J to the power of d, and by more than rounding of the coordinates; 0 if det J must be evaluated.
+        from that of the mean by at most prod(|J_a| + e_a) - prod |J_a|. It has the sign 1 or -1 at all the points if it
+        is beyond `SURE` times the largest length of a column of J to the power of d, and beyond rounding of the
+        coordinates; 0 if det J must be evaluated.
         """
         xp = self.xp
         signs = xp.zeros(self.n_elements, dtype=np.int8)
@@ -420,12 +296,7 @@ class ElementMap:
         return signs
 
     def quality(self) -> Quality:
-        """Find the extremes of det J in each element.
-
-        Returns
-        -------
-        Quality
-        """
+        """Find the extremes of det J in each element."""
         gradient, values = check_gradient(self.shape, self.order), _nodes_of_modes(self.shape, self.order)[0]
         results = np.empty((5, self.n_elements))
         affine = as_numpy(self.affine_elements)
@@ -443,12 +314,7 @@ class ElementMap:
         return Quality(*results)
 
     def volumes(self) -> Array:
-        """Integrate det J: exactly where D = d, else by a rule of k + 5 more points.
-
-        Returns
-        -------
-        ndarray, [E]
-        """
+        """Integrate det J, [E]: exactly where D = d, else by a rule of k + 5 more points."""
         # In each direction det J has degree d k at most.
         count = (self.dim * self.order + 2) // 2 + (0 if self.dim == self.space_dim else self.order + 5)
         rule = quadrature(self.shape, (count,) * self.dim, ("gauss",) * self.dim)

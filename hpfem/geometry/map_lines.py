@@ -46,20 +46,8 @@ class MapLines:
 
     @classmethod
     def of(cls, basis: Basis, rule: ShapeRule, axes: Sequence[int]) -> MapLines:
-        """Tables of a basis of coordinates on a rule.
-
-        Parameters
-        ----------
-        basis : Basis
-            Orthogonal: mode 0 is constant.
-        rule : ShapeRule
-            With directions.
-        axes : sequence of int
-            All directions: that of the lines, then the others, the slowest first.
-
-        Returns
-        -------
-        MapLines
+        """Tables of an orthogonal basis of coordinates on a rule with directions, on lines along axes[0]; axes[1:] are
+        the other directions, the slowest first.
         """
         tabulation, tree, counts = Tabulation(basis, rule), basis.tree, rule.counts
         rows: list[tuple[int, Array]] = []
@@ -85,18 +73,7 @@ class MapLines:
         return [bool(np.all(own == 1)) for own in self.along]
 
     def flops(self, dim: int) -> tuple[int, int]:
-        """Count the operations of the Jacobians.
-
-        Parameters
-        ----------
-        dim : int
-            Of coordinates.
-
-        Returns
-        -------
-        on_line, at_point : int
-            Operations for the rows of a line, and from these for the Jacobian at a point.
-        """
+        """Operations for the rows of a line, and from these for the Jacobian at a point, of D = dim coordinates."""
         on_line = sum(1 + (function > 0) for _, _, function in self.terms) - len(self.directions)
         at_point = sum(2 - one for one in self.one) - len(set(self.directions))
         return dim * on_line, dim * at_point

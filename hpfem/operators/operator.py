@@ -22,6 +22,7 @@ from ..forms.form import BlockProblem, FieldValues, Form
 from ..forms.linear import elliptic_part
 from ..geometry import FactorSource
 from ..geometry.element_map import CHUNK
+from ..geometry.rounding import rounding_error
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..space import Field, Space
 from ..space.arguments import simplex_rules
@@ -433,7 +434,7 @@ class Operator(FieldMap):
         kind, dtype = problem.read_factors, problem.factors_dtype
         if kind is None or dtype == problem.dtype:
             return 0.0
-        return problem.geometry.rounding_error(kind, dtype, _ERROR_POINTS)
+        return rounding_error(problem.geometry, kind, dtype, _ERROR_POINTS)
 
     def explain(self) -> str:
         """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.

@@ -24,8 +24,8 @@ from ..backends.vectors import scaled
 from ..errors import ArgumentError, StateError
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockProblem, Form
 from ..geometry import BlockGeometry
-from ..geometry.block_geometry import AFFINE
 from ..geometry.element_map import ElementMap
+from ..geometry.kinds import AFFINE
 from ..operators import BwdTrans, PhysDeriv
 from ..space import Field, Space
 from ..space.arguments import MAX_POINTS, chosen_rule, simplex_rules

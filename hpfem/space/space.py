@@ -16,8 +16,10 @@ from hpfem.shapes.cached import cached_property
 from ..backends.base import BACKENDS, Backend, checked_name, choose_backend, vectors_on
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
-from ..geometry.block_geometry import BlockGeometry, GeometryKind, by_kind
+from ..geometry.block_geometry import BlockGeometry
 from ..geometry.element_map import CHUNK, FLAT_TOLERANCE, Cells, ElementMap
+from ..geometry.kinds import GeometryKind, by_kind
+from ..geometry.rounding import outside
 from ..memory import HOST, PairArray
 from ..mesh import Mesh
 from ..support.communicator import Communicator
@@ -170,7 +172,9 @@ class Space(Immutable):
         for group in groups:
             tabulation = self._tabulation(group.shape)
             for kind, chosen, elements in self._maps(group):
-                geometry = BlockGeometry(group.shape, group.order, elements.given, tabulation.rule, kind, elements.xp)
+                geometry = BlockGeometry(
+                    group.shape, group.order, elements.given, tabulation.rule, kind, xp=elements.xp
+                )
                 self._check_tangling(geometry, group.indices[chosen])
                 self._check_range(geometry, group.indices[chosen])
                 blocks.append(Block(tabulation, geometry, group.indices[chosen]))
@@ -223,12 +227,12 @@ class Space(Immutable):
 
     def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells whose volumes leave the range of the type."""
-        outside = geometry.outside(self.dtype)
-        if len(outside):
+        beyond = outside(geometry, self.dtype)
+        if len(beyond):
             advice = "take another unit of length" + (", or float64" if self.dtype == np.float32 else "")
             raise MeshError(
-                f"{self.mesh.describe_cell(int(cells[outside[0]]))} is about {geometry.widths[outside[0]]:.0e} wide,"
-                f" and the volumes of {len(outside)} such cell(s) leave the range of {self.dtype}; {advice}"
+                f"{self.mesh.describe_cell(int(cells[beyond[0]]))} is about {geometry.widths[beyond[0]]:.0e} wide,"
+                f" and the volumes of {len(beyond)} such cell(s) leave the range of {self.dtype}; {advice}"
             )
 
     @property

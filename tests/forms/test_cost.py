@@ -5,7 +5,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.forms.cost import operator_bytes, operator_flops, pointwise_flops, stage_flops
-from hpfem.geometry.block_geometry import KINDS
+from hpfem.geometry.factors import KINDS
 from hpfem.shapes import Tabulation, default_counts, make_basis, quadrature
 from tests.cases import SHAPES_2D, SHAPES_3D, each_shape
 from tests.operators.reference import random_field

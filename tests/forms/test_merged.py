@@ -13,7 +13,7 @@ from hpfem.errors import NotSuitable, StateError
 from hpfem.forms.cost import operator_bytes
 from hpfem.forms.merged import merged
 from hpfem.forms.sources import possible_sources
-from hpfem.geometry import block_geometry
+from hpfem.geometry import kinds
 from hpfem.memory import HOST, PairArray
 from hpfem.mesh import box
 from tests.operators.reference import random_field
@@ -188,7 +188,7 @@ def test_sources_far_from_the_origin_on_the_cpu(name, moved, rng):
 
 def test_a_mixture_of_kinds(rng, monkeypatch):
     """Affine, straight and bent cells of one mesh, each with its own source."""
-    monkeypatch.setattr(block_geometry, "FEW", 1)
+    monkeypatch.setattr(kinds, "FEW", 1)
 
     def tapered_behind(x):
         return x + 0.3 * np.clip(x[:, :1] - 1 / 3, 0, 1) * x[:, 1:2] * np.roll(x, 1, axis=1)

@@ -10,9 +10,11 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError
 from hpfem.geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, ElementMap, GeometryKind, MapLines
-from hpfem.geometry.block_geometry import KINDS, BlockGeometry, by_kind
+from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.geometry.element_map import FLAT_TOLERANCE
+from hpfem.geometry.factors import KINDS, expansion
 from hpfem.geometry.jacobians import symmetric_pairs
+from hpfem.geometry.kinds import by_kind
 from hpfem.mesh.cells import CellArray
 from hpfem.shapes import default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.tuning.key import tuning_key
@@ -70,7 +72,7 @@ def expanded(block, kind):
     factors = block.geometry.factors(kind)[..., 0]
     if not block.affine:
         return factors.transpose(1, 0, 2)
-    return np.einsum("fqk,ek->feq", block.geometry.expansion(kind), factors[:, :, 0])
+    return np.einsum("fqk,ek->feq", expansion(block.geometry, kind), factors[:, :, 0])
 
 
 MESHES = {"affine": lambda name: skewed(straight(name)), "deformed": curved, "straight": tapered}
@@ -198,7 +200,7 @@ def test_unknown_kinds_are_refused():
     with pytest.raises(ArgumentError, match="'normal'; valid: wJ, metric, jacobian, points"):
         geometry.factors("normal")
     with pytest.raises(ArgumentError, match="'points' have no affine form"):
-        geometry.expansion("points")
+        expansion(geometry, "points")
 
 
 class Straight(GeometryKind):
@@ -215,7 +217,7 @@ def test_files_that_another_geometry_kind_changes(monkeypatch):
     mesh = tapered("hex")
     plain = hp.Space(mesh, 2)
     kind = Straight()
-    monkeypatch.setattr("hpfem.geometry.block_geometry.GEOMETRY_KINDS", [AFFINE, kind, MULTILINEAR, QUADRATIC, GENERAL])
+    monkeypatch.setattr("hpfem.geometry.kinds.GEOMETRY_KINDS", [AFFINE, kind, MULTILINEAR, QUADRATIC, GENERAL])
     space = hp.Space(mesh, 2)
     assert [block.geometry.kind for block in space.blocks] == [kind]
     block, geometry = space.blocks[0], space.blocks[0].geometry
@@ -310,7 +312,7 @@ def test_few_cells_of_a_kind_are_with_those_of_the_next(monkeypatch):
 
     mixed = mesh.transformed(bend)
     assert kinds_of(mixed) == [QUADRATIC] * 8
-    monkeypatch.setattr("hpfem.geometry.block_geometry.FEW", 4)
+    monkeypatch.setattr("hpfem.geometry.kinds.FEW", 4)
     kinds = kinds_of(mixed)
     assert sorted(kind.name for kind in kinds) == ["multilinear"] * 4 + ["quadratic"] * 4
     space = hp.Space(mixed, 3)

@@ -13,7 +13,9 @@ from hpfem.backends.base import BACKENDS
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError
 from hpfem.forms.cost import operator_bytes
-from hpfem.geometry.block_geometry import GENERAL, BlockGeometry
+from hpfem.geometry.block_geometry import BlockGeometry
+from hpfem.geometry.kinds import GENERAL
+from hpfem.geometry.rounding import rounding_error
 from hpfem.solvers import make_preconditioner
 from hpfem.tuning.key import tuning_key
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT
@@ -100,10 +102,10 @@ def test_the_error_of_many_elements_is_that_of_some():
     many = BlockGeometry(
         geometry.shape, geometry.order, np.repeat(geometry.coefficients, 1000, axis=0), geometry.rule, GENERAL
     )
-    error = geometry.rounding_error("metric", np.float32, 1)
-    assert many.rounding_error("metric", np.float32, 1000) == pytest.approx(error, rel=1e-6)
-    assert many.part(0).rounding_error("metric", np.float32, 1000) == 0
-    assert geometry.rounding_error("metric", np.float64, 1000) == 0
+    error = rounding_error(geometry, "metric", np.float32, 1)
+    assert rounding_error(many, "metric", np.float32, 1000) == pytest.approx(error, rel=1e-6)
+    assert rounding_error(many.part(0), "metric", np.float32, 1000) == 0
+    assert rounding_error(geometry, "metric", np.float64, 1000) == 0
 
 
 @pytest.mark.parametrize("backend", HOSTS)

@@ -16,6 +16,7 @@ from ...forms import Expression, Trace
 from ...forms.cost import operator_flops
 from ...forms.evaluate import Evaluator
 from ...forms.form import BlockKernel, BlockProblem
+from ...geometry.factors import expansion
 from ...geometry.jacobians import symmetric_pairs
 from ...support.pool import Pool
 from .dense import Dense
@@ -62,7 +63,7 @@ class NumpyKernel(BlockKernel):
         self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, stored)
         self._expansion: Array | None = None
         if kind is not None and problem.geometry.affine:
-            matrix = problem.geometry.expansion(kind)
+            matrix = expansion(problem.geometry, kind)
             self._expansion = np.ascontiguousarray(matrix.reshape(-1, matrix.shape[-1]), dtype)
         if form.trace is not None and form.trace.uses_point:
             self._points = problem.geometry.factors("points", self.lanes, dtype)

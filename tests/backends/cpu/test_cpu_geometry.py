@@ -5,8 +5,10 @@ import pytest
 
 from hpfem.backends.cpu.runtime.geometry import stored_factors
 from hpfem.benchmarks.repeated import RepeatedGeometry
-from hpfem.geometry.block_geometry import AFFINE, GENERAL, KINDS, BlockGeometry
+from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.geometry.element_map import ElementMap
+from hpfem.geometry.factors import KINDS
+from hpfem.geometry.kinds import AFFINE, GENERAL
 from hpfem.mesh.cells import CellArray
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.shapes import default_counts, equispaced_nodes, quadrature

@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.codegen.layout import lines_padded, stored_factors
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.geometry.block_geometry import KINDS
+from hpfem.geometry.factors import KINDS
 from hpfem.mesh import box
 from tests.samples import NAMES, NAMES_2D, dimension, norm_error, skewed, straight
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
+from ....geometry.factors import expansion
 from .affine import Group, write_affine
 from .ir import Program, Where
 from .line import product, table_product
@@ -29,17 +30,17 @@ def _reference_matrices(problem: BlockProblem) -> Array:
     """Matrices [n_factors, n_modes, n_modes] that the factors of an affine element multiply; the last is the mass."""
     tabulation, kind = problem.tabulation, problem.form.factor_kind
     assert kind is not None
-    expansion = problem.geometry.expansion(kind)  # [factor at a point, Q, factor]
-    mass = (tabulation.dense * expansion[-1, :, -1]) @ tabulation.dense.T
+    at_points = expansion(problem.geometry, kind)  # [factor at a point, Q, factor]
+    mass = (tabulation.dense * at_points[-1, :, -1]) @ tabulation.dense.T
     if kind == "wJ":
         return mass[None]
     derivatives, d = tabulation.dense_gradient, problem.shape.dim
-    matrices = np.zeros((expansion.shape[2], *mass.shape))
+    matrices = np.zeros((at_points.shape[2], *mass.shape))
     row = 0
     for a in range(d):
         for b in range(a, d):
             for q in range(len(matrices) - 1):
-                part = (derivatives[a] * expansion[row, :, q]) @ derivatives[b].T
+                part = (derivatives[a] * at_points[row, :, q]) @ derivatives[b].T
                 matrices[q] += part if a == b else part + part.T
             row += 1
     matrices[-1] = mass

@@ -1,7 +1,7 @@
 """Geometric factors of a block in the order in which kernels read them: Jacobians and what follows from them.
 
 One element per lane. Tables of the coordinates' basis are data of the caller, `%points`: [point, mode, direction], with
-the weights behind them in `%parameters`. See `hpfem.geometry.block_geometry` for what factors are.
+the weights behind them in `%parameters`. See `hpfem.geometry.factors` for what factors are.
 """
 
 from __future__ import annotations

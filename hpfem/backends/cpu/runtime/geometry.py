@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ....geometry.block_geometry import BlockGeometry, MergedGeometry
+from ....geometry.block_geometry import BlockGeometry
+from ....geometry.products import multiply
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ..codegen.geometry import write_geometry
 from ..codegen.ir import Program
@@ -41,13 +42,13 @@ def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direc
 
 def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
     rest = geometry.n_elements % out.shape[-1]
-    rounded = geometry.merged and out.dtype != np.float64  # products are rounded once
+    rounded = geometry.merged is not None and out.dtype != np.float64  # products are rounded once
     if kind == "map" or rounded or not geometry.by_element:
         geometry.write_factors(kind, _as_made(out, geometry, direction))
     elif geometry.n_elements:
         _run(geometry, kind, direction, target, out)
-        if isinstance(geometry, MergedGeometry):
-            geometry.multiply(kind, _as_made(out, geometry, direction))
+        if geometry.merged is not None:
+            multiply(geometry, geometry.merged, kind, _as_made(out, geometry, direction))
         if rest:
             out[-1, ..., rest:] = 0
     if kind == "map" and rest:
