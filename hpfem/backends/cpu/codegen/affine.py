@@ -12,32 +12,20 @@ from ....forms import Trace
 from ....forms.form import BlockProblem
 from ....geometry.jacobians import symmetric_pairs
 from .factors import Factors
-from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Operand, Program
 from .pointwise import Expressions, load_parameters
 from .prefetch import Prefetch, input_streams
-from .transpose import Layout, write_reader, write_writer
+from .transpose import write_both
 
 
 @dataclass(frozen=True)
 class Group:
-    """Elements side by side, of which a kernel's product is written.
-
-    Attributes
-    ----------
-    b : Builder
-    prefetch : Prefetch
-        What fetches the next group: `fetch` is to be called where arithmetic leaves time.
-    scales : dict
-        Of each geometric factor that occurs, by its number: it, times the form's coefficient.
-    modes, results, scratch : str
-        Pointers to the coefficients, the results, and further vectors.
-    """
+    """Elements side by side, of which a kernel's product is written."""
 
     b: Builder
-    prefetch: Prefetch
-    scales: dict[int, str]
-    modes: str
+    prefetch: Prefetch  # `fetch` is to be called where arithmetic leaves time
+    scales: dict[int, str]  # by number, each geometric factor that occurs, times the form's coefficient
+    modes: str  # pointers to the coefficients, the results, and further vectors
     results: str
     scratch: str
 
@@ -60,12 +48,7 @@ def write_affine(
     factors = Factors(b, problem, 0)
     streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
     prefetched = Prefetch(b, *(streams if prefetch else ()))
-    if indexed:
-        write_indexed_reader(b, "read_modes", n, None)
-        write_indexed_writer(b, "write_modes", n, None)
-    else:
-        write_reader(b, "read_modes", Layout(n))
-        write_writer(b, "write_modes", Layout(n))
+    write_both(b, "read_modes", "write_modes", n, indexed)
     with b.function("run", ARGUMENTS, internal=False):
         b.emit("%last = sub nsw i64 %elements, 1")
         target, further = b.at("%scratch", (n, 1)), b.at("%scratch", (2 * n, 1))

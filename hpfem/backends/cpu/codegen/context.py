@@ -29,44 +29,8 @@ Array = NDArray[np.floating[Any]]
 class Context:
     """State of writing a kernel.
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    lanes : int
-        Elements of a group.
-    prefetch : bool
-        Whether the next group's geometry, input and output are fetched while a group is worked on: for data out of
-        cache.
-    indexed : bool
-        Whether coefficients come from a global vector, and results are added to one, by signed indices.
-
-    Attributes
-    ----------
-    b : Builder
-    from_modes, to_modes : bool
-        Of the problem.
-    counts : tuple of int
-        Points of each direction.
-    rest : list of int
-        Points of the directions above each.
-    block : list of int
-        Vectors of a node at each level.
-    plane, point_vectors : int
-        Vectors of one point of eta_1, and of all points.
-    by_rows : bool
-        Whether the pointwise function is applied along the last direction: where derivatives are collocated.
-    direction : int
-        Of the fibers along which points are visited.
-    scratch_size : int
-        Vectors of all areas asked for so far.
-    shared : int
-        Bytes of a group that all applications of the form read.
-    group : Index
-        The group at work.
-    parameters : dict
-        Name -> vector.
-    coordinates : str
-        Pointer to the points of the group.
+    With `prefetch`, the next group's geometry, input and output are fetched while a group is worked on: for data out of
+    cache. With `indexed`, coefficients come from a global vector, and results are added to one, by signed indices.
     """
 
     def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool = False) -> None:
@@ -75,14 +39,16 @@ class Context:
         self.b = Builder(lanes, problem.dtype)
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
         self.tree, self.counts = problem.tabulation.basis.tree, problem.tabulation.rule.counts
+        # Of each direction the points of those above it, and the vectors of a node of its level.
         self.rest = [int(np.prod(self.counts[k + 1 :])) for k in range(self.dim)]
         self.block = [q * rest for q, rest in zip(self.counts, self.rest)] + [1]
         if self.dim > 1:
             self.block[1] |= 1  # odd strides of eta_1 fibers: no two of their vectors in one cache set
             self.block[0] = self.counts[0] * self.block[1]
-        self.plane, self.point_vectors = self.block[1], self.block[0]
+        self.plane, self.point_vectors = self.block[1], self.block[0]  # vectors of one point of eta_1, and of all
+        # Where derivatives are collocated, the pointwise function is applied along the last direction.
         self.by_rows = self.form.gradients and problem.collocated
-        self.direction = self.dim - 1 if self.by_rows else 0
+        self.direction = self.dim - 1 if self.by_rows else 0  # of the fibers along which points are visited
         self.factors = Factors(self.b, problem, self.direction)
         self.indexed = indexed
         inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
@@ -90,8 +56,9 @@ class Context:
         streams = ([self.factors.group_bytes, *inputs], outputs) if prefetch else ()
         self.prefetch = Prefetch(self.b, *streams)
         at_points = len(field_inputs(self.trace)) + self.space_dim * (self.trace is not None and self.trace.uses_point)
+        # Bytes of a group that all applications of the form read.
         self.shared = self.factors.group_bytes + problem.n_points * at_points * self.b.nbytes
-        self.scratch_size = 0
+        self.scratch_size = 0  # vectors of all areas so far
         self.group = Index("")
         self.parameters: dict[str, str] = {}
         self.coordinates = ""

@@ -24,14 +24,7 @@ from .transfer import read_fields, write_result, write_transposes
 
 
 class SquareContext(Context):
-    """State of a kernel on the tree of pairs; see `Context`.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-        Of the form whose diagonal is made.
-    lanes : int
-    """
+    """State of a kernel on the tree of pairs, of the form whose diagonal is made."""
 
     def __init__(self, problem: BlockProblem, lanes: int) -> None:
         self._plain, self._pairs = problem.tabulation, pair_tree(problem.tabulation.basis)

@@ -24,15 +24,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class _PointTable:
-    """A number per point of the reference shape, read where a fiber is.
-
-    Parameters
-    ----------
-    b : Builder
-    values : ndarray, [Q_1, ..., Q_d]
-    direction : int
-        Of the fibers.
-    """
+    """A number per point of the reference shape [Q_1, ..., Q_d], read where a fiber of a direction is."""
 
     def __init__(self, b: Builder, values: Array, direction: int) -> None:
         self._b = b
@@ -70,20 +62,7 @@ class _PointTable:
 
 
 class Factors:
-    """Geometric factors of a form at the points of fibers.
-
-    Parameters
-    ----------
-    b : Builder
-    problem : BlockProblem
-    direction : int
-        Of the fibers: 0, or the last one.
-
-    Attributes
-    ----------
-    group_bytes : int
-        That a group reads.
-    """
+    """Geometric factors of a form at the points of fibers, along direction 0 or the last one."""
 
     def __init__(self, b: Builder, problem: BlockProblem, direction: int) -> None:
         self.b, self.affine = b, problem.geometry.affine
@@ -117,7 +96,7 @@ class Factors:
             self.n = problem.geometry.n_factors("scale") if problem.source.scales else 0
             self._map_at = self.n * int(np.prod(self.counts))  # behind the scales
             self._per_group = self._map_at + problem.geometry.n_factors("map")
-        self.group_bytes = self._per_group * b.lanes * self._dtype.itemsize
+        self.group_bytes = self._per_group * b.lanes * self._dtype.itemsize  # that a group reads
         self._rows: list[list[str]] = []
         self._weight = ""
         self._points: dict[int, tuple[Matrix, str, str]] = {}

@@ -18,14 +18,13 @@ from hpfem.shapes.mirror import Mirror, mirror_of, without_mirror
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from .context import Context
-from .indexed import write_indexed_reader, write_indexed_writer
-from .ir import ARGUMENTS, Index, Program, Where
+from .ir import Index, Program, Where
 from .levels import Integers
 from .line import table_product
 from .points import at_point
-from .pointwise import field_inputs, load_parameters
-from .transfer import call, component, multiply, start_group
-from .transpose import Layout, write_reader, write_writer
+from .pointwise import field_inputs
+from .transfer import call, component, multiply, program_of
+from .transpose import Layout, write_both, write_reader
 
 Array = NDArray[np.floating[Any]]
 
@@ -47,12 +46,7 @@ def check_fused(problem: BlockProblem) -> None:
 
 
 class _Writer:
-    """Writes the kernel of a problem.
-
-    Parameters
-    ----------
-    ctx : Context
-    """
+    """Writes the kernel of a problem."""
 
     def __init__(self, ctx: Context) -> None:
         tabulation, form = ctx.problem.tabulation, ctx.form
@@ -185,32 +179,18 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
     b, ctx.by_rows, ctx.factors.fiber_points = ctx.b, True, 1  # every point is a fiber of its own
     writer = _Writer(ctx)
-    if indexed:
-        write_indexed_reader(b, "read_input", n, None)
-        write_indexed_writer(b, "write_result", n, None)
-    else:
-        write_reader(b, "read_input", Layout(n))
-        write_writer(b, "write_result", Layout(n))
+    write_both(b, "read_input", "write_result", n, indexed)
     if field_inputs(ctx.trace):
         write_reader(b, "read_field", Layout(problem.n_points))
     modes, halves = ctx.area("modes", size=n), ctx.area("halves", size=n)
     even, odd = (ctx.area(name, size=max(len(writer.test), 1) * problem.n_points) for name in ("even", "odd"))
-    with b.function("run", ARGUMENTS, internal=False):
-        ctx.parameters = load_parameters(b, ctx.trace)
-        b.emit("%last = sub nsw i64 %elements, 1")
-        with b.turns(ctx.shared) as (application, ctx.group):
-            start_group(ctx, application)
-            _apply(ctx, writer, application, modes, halves, even, odd)
-        b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
-    return Program(b.module(), b.flops, ctx.scratch_size, 0)
 
+    def apply(application: Index) -> None:
+        call(ctx, "read_input", component(ctx, "%in", application, 1, 0, n), modes)
+        writer.split(modes, halves, back=False)
+        writer.points(halves, even, odd)
+        writer.back(even, odd, halves)
+        writer.split(modes, halves, back=True)
+        call(ctx, "write_result", component(ctx, "%out", application, 1, 0, n), modes)
 
-def _apply(ctx: Context, writer: _Writer, application: Index, modes: str, halves: str, even: str, odd: str) -> None:
-    """One component: read, evaluate, apply the pointwise function, test, write."""
-    n = ctx.problem.n_modes
-    call(ctx, "read_input", component(ctx, "%in", application, 1, 0, n), modes)
-    writer.split(modes, halves, back=False)
-    writer.points(halves, even, odd)
-    writer.back(even, odd, halves)
-    writer.split(modes, halves, back=True)
-    call(ctx, "write_result", component(ctx, "%out", application, 1, 0, n), modes)
+    return program_of(ctx, apply)

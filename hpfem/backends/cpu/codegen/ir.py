@@ -29,14 +29,7 @@ _SHARED = 32 << 10
 
 @dataclass(frozen=True)
 class Index:
-    """A run-time index plus a constant.
-
-    Attributes
-    ----------
-    value : str
-        The run-time part, an i64.
-    offset : int
-    """
+    """A run-time index, an i64, plus a constant."""
 
     value: str
     offset: int = 0
@@ -49,46 +42,18 @@ Operand = str | float
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel as text.
+    """A kernel as text."""
 
-    Attributes
-    ----------
-    text : str
-        A module with the function `run`, which takes `ARGUMENTS`.
-    flops : int
-        Operations per lane on a group and component.
-    scratch_size : int
-        Vectors of the scratch buffer.
-    direction : int
-        Of the fibers along which points are visited: the order of the geometric factors.
-    one_by_one : bool
-        Whether components are faster one after the other where nothing is in cache: little is read that they share.
-    """
-
-    text: str
-    flops: int
-    scratch_size: int
-    direction: int
+    text: str  # a module with the function `run`, which takes `ARGUMENTS`
+    flops: int  # per lane on a group and component
+    scratch_size: int  # vectors
+    direction: int  # of the fibers along which points are visited: the order of the geometric factors
+    # Whether components are faster one after the other where nothing is in cache: little is read that they share.
     one_by_one: bool = False
 
 
 class Builder:
-    """A module of functions on vectors.
-
-    Parameters
-    ----------
-    lanes : int
-        Elements of a vector.
-    dtype : dtype
-        float64 or float32.
-
-    Attributes
-    ----------
-    flops : int
-        Operations per lane of what was written so far.
-    trips : int
-        How often what is written now is run.
-    """
+    """A module of functions on vectors of float64 or float32."""
 
     def __init__(self, lanes: int, dtype: DTypeLike) -> None:
         self.lanes = lanes
@@ -97,8 +62,8 @@ class Builder:
         self.vector = self.vector_of(dtype)
         self.suffix = f"v{lanes}f{8 * self.dtype.itemsize}"
         self.nbytes = lanes * self.dtype.itemsize
-        self.flops = 0
-        self.trips = 1
+        self.flops = 0  # per lane of what was written so far
+        self.trips = 1  # how often what is written now is run
         self.lines: list[str] = []
         self._globals: list[str] = []
         self._tables: dict[tuple[str, bytes], str] = {}

@@ -66,17 +66,7 @@ def _summed(b: Builder, matrices: Sequence[Array], fibers: Sequence[Fiber]) -> F
 
 
 class _Terms:
-    """The factors G_ij and w of an element, as far as the form has them.
-
-    Parameters
-    ----------
-    b : Builder
-    scales : dict
-        Of each geometric factor that occurs; see `Group`.
-    dim : int
-    gradients : bool
-        Whether there are G_ij, before w.
-    """
+    """The factors G_ij and w of an element, as far as the form has them; see `factors_of_terms`."""
 
     def __init__(self, b: Builder, scales: dict[int, str], dim: int, gradients: bool) -> None:
         self._b, (self._w, self._G) = b, factors_of_terms(scales, dim, gradients)

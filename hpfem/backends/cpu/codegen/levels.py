@@ -16,19 +16,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes of a level whose children are the same functions.
+    """Nodes of a level whose children are the same functions."""
 
-    Attributes
-    ----------
-    functions : slice
-        Rows of the direction's table.
-    nodes, children : ndarray, [n]
-        Number of each node in its level, and of its first child in the next.
-    """
-
-    functions: slice
-    nodes: Indices
-    children: Indices
+    functions: slice  # of the direction's table
+    nodes: Indices  # number of each in its level
+    children: Indices  # number of the first child of each in the next level
 
 
 def groups(tree: ModeTree, level: int) -> list[Group]:
@@ -45,13 +37,7 @@ def groups(tree: ModeTree, level: int) -> list[Group]:
 
 
 class Integers:
-    """Integers that a loop walks through: an arithmetic progression, or a table.
-
-    Parameters
-    ----------
-    b : Builder
-    values : ndarray of int
-    """
+    """Integers that a loop walks through: an arithmetic progression, or a table."""
 
     def __init__(self, b: Builder, values: Indices) -> None:
         self._b, self._values = b, values

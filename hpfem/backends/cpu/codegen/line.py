@@ -33,19 +33,7 @@ class _Halves:
 
 
 def product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
-    """Product matrix @ xs (+ onto), column by column: one independent chain per result; zeros cost nothing.
-
-    Parameters
-    ----------
-    b : Builder
-    matrix : ndarray, [n_out, n_in]
-    xs : sequence of str, [n_in]
-    onto : sequence of str, [n_out], optional
-
-    Returns
-    -------
-    list of str, [n_out]
-    """
+    """Product matrix @ xs (+ onto), column by column: one independent chain per result; zeros cost nothing."""
     ys: list[str | None] = list(onto) if onto is not None else [None] * len(matrix)
     for j, x in enumerate(xs):
         for i in range(len(matrix)):
@@ -80,18 +68,10 @@ def _join(b: Builder, halves: _Halves) -> Fiber:
 
 
 class Line:
-    """A matrix along one direction.
+    """A matrix [n_out, n_in] along one direction.
 
-    Parameters
-    ----------
-    matrix : ndarray, [n_out, n_in]
-
-    Attributes
-    ----------
-    has_parity : bool
-        Whether its columns mirror each other.
-    mirrors : bool
-        Whether, on top, column j's mirror image is column n_in - 1 - j: inputs are points too.
+    It has parity if its columns mirror each other, and `mirrors` if column j's mirror image is column n_in - 1 - j:
+    inputs are points too.
     """
 
     def __init__(self, matrix: Array) -> None:
@@ -217,9 +197,7 @@ class Line:
         return values, derivative.apply(b, values)
 
     def test_differentiated(self, b: Builder, derivative: Line, values: Sequence[str], fluxes: Sequence[str]) -> Fiber:
-        """Test values, and fluxes by derivatives: transpose of `Line.apply_and_differentiate`; values, fluxes
-        [n_out] -> [n_in].
-        """
+        """Test values, and fluxes by derivatives: transpose of `Line.apply_and_differentiate`; [n_out] -> [n_in]."""
         if self.has_parity and derivative.mirrors:
             halves = derivative._test_split(b, _split(b, fluxes), _split(b, values))
             return self._test_halves(b, halves)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Index, Program
+from .transpose import write_both
 
 Indices = NDArray[np.int64]
 Tile = tuple[Indices, Indices]
@@ -28,25 +28,13 @@ _SUMS = 28
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Tiles of one size, whose order does not matter.
+    """Tiles of one size, whose order does not matter."""
 
-    Attributes
-    ----------
-    rows : ndarray of int, [k, r]
-    columns : ndarray of int, [k, c]
-    factors : ndarray of int, [k]
-        Whose entries they are.
-    add : bool
-        Whether products are added to what is there.
-    source, target : int
-        Arrays, 0 or 1.
-    """
-
-    rows: Indices
-    columns: Indices
-    factors: Indices
-    add: bool
-    source: int
+    rows: Indices  # [k, r]
+    columns: Indices  # [k, c]
+    factors: Indices  # whose entries they are, [k]
+    add: bool  # to what is there
+    source: int  # arrays, 0 or 1
     target: int
 
 
@@ -128,8 +116,7 @@ def packed(factors: Sequence[csr_array], steps: Sequence[Step], dtype: DTypeLike
 def write_matrix(n: int, steps: Sequence[Step], lanes: int, dtype: DTypeLike) -> Program:
     """Write the kernel of all matrices of the same steps; `packed` ones are its `geometry`."""
     b, last = Builder(lanes, dtype), steps[-1].target if steps else 0
-    write_indexed_reader(b, "read_modes", n, None)
-    write_indexed_writer(b, "write_modes", n, None)
+    write_both(b, "read_modes", "write_modes", n, True)
     with b.function("run", ARGUMENTS, internal=False):
         arrays = ["%scratch", b.at("%scratch", (n, 1))]
         with b.loop("%g1", "%g0") as group, b.loop("%components") as c:

@@ -33,15 +33,7 @@ def load_parameters(b: Builder, trace: Trace | None) -> dict[str, str]:
 
 
 class Expressions:
-    """Instructions of the nodes of a trace at one point, each written once.
-
-    Parameters
-    ----------
-    b : Builder
-    trace : Trace
-    source : callable
-        Key of an input -> its vector.
-    """
+    """Instructions of the nodes of a trace at one point, each written once; source: key of an input -> its vector."""
 
     def __init__(self, b: Builder, trace: Trace, source: Callable[[tuple[Any, ...]], str]) -> None:
         self._b, self._exact = b, trace.graph.exact
@@ -95,13 +87,7 @@ class Expressions:
 
 
 class CalledExpressions:
-    """The results of a trace by a function of the module that is written once and called at each point.
-
-    Parameters
-    ----------
-    b : Builder
-    trace : Trace
-    """
+    """The results of a trace by a function of the module that is written once and called at each point."""
 
     def __init__(self, b: Builder, trace: Trace) -> None:
         self._b, self._trace = b, trace

@@ -21,12 +21,7 @@ def input_streams(b: Builder, n: int, components: int, indexed: bool) -> list[in
 class Prefetch:
     """Instructions that fetch what lies ahead, a share at every call of `fetch`.
 
-    Parameters
-    ----------
-    b : Builder
-    read, written : sequence of int
-        Bytes of a group in each row of memory that is read, and that is written, which a processor reads too. Without
-        any, nothing is fetched.
+    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too.
     """
 
     def __init__(self, b: Builder, read: Sequence[int] = (), written: Sequence[int] = ()) -> None:

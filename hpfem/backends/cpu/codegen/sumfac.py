@@ -10,14 +10,15 @@ Users' arrays are read and written in `transfer`; the way to the rows and back i
 
 from __future__ import annotations
 
+from functools import partial
+
 from ....forms.form import BlockProblem
 from .context import Context
-from .ir import ARGUMENTS, Index, Program
+from .ir import Index, Program
 from .line import Fiber
 from .points import at_points
-from .pointwise import load_parameters
 from .rows import evaluate_columns, row_pass, test_columns
-from .transfer import read_input, start_group, write_result, write_transposes
+from .transfer import program_of, read_input, write_result, write_transposes
 from .tree import evaluate_tree, test_tree
 
 
@@ -59,16 +60,8 @@ def column_pass(ctx: Context) -> None:
 def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
     """Write the kernel of a problem."""
     ctx = Context(problem, lanes, prefetch, indexed)
-    b = ctx.b
     write_transposes(ctx)
-    with b.function("run", ARGUMENTS, internal=False):
-        ctx.parameters = load_parameters(b, ctx.trace)
-        b.emit("%last = sub nsw i64 %elements, 1")
-        with b.turns(ctx.shared) as (application, ctx.group):
-            start_group(ctx, application)
-            _apply(ctx, application)
-        b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
-    return Program(b.module(), b.flops, ctx.scratch_size, ctx.direction)
+    return program_of(ctx, partial(_apply, ctx))
 
 
 def _apply(ctx: Context, application: Index) -> None:

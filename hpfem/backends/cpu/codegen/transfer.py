@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ from numpy.typing import NDArray
 
 from .context import Context
 from .indexed import write_indexed_reader, write_indexed_writer
-from .ir import Index
+from .ir import ARGUMENTS, Index, Program
 from .levels import Integers, shared_leaves
 from .line import table_product
-from .pointwise import field_inputs
+from .pointwise import field_inputs, load_parameters
 from .transpose import Layout, write_reader, write_writer
 
 # Rows of a basis' transform that are formed together.
@@ -60,7 +61,20 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
     return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
 
 
-def start_group(ctx: Context, application: Index) -> None:
+def program_of(ctx: Context, apply: Callable[[Index], None]) -> Program:
+    """Write the kernel that runs over groups and applications of a form."""
+    b = ctx.b
+    with b.function("run", ARGUMENTS, internal=False):
+        ctx.parameters = load_parameters(b, ctx.trace)
+        b.emit("%last = sub nsw i64 %elements, 1")
+        with b.turns(ctx.shared) as (application, ctx.group):
+            _start_group(ctx, application)
+            apply(application)
+        b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
+    return Program(b.module(), b.flops, ctx.scratch_size, ctx.direction)
+
+
+def _start_group(ctx: Context, application: Index) -> None:
     """Go to a group: its geometry, points and fields; begin to fetch what later groups take and give."""
     problem = ctx.problem
     ctx.factors.start_group(ctx.group)

@@ -8,26 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import Builder, Index, Where
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What one element of a user's array looks like inside.
+    """What one element of a user's array looks like inside."""
 
-    Attributes
-    ----------
-    n : int
-        Numbers of a segment.
-    segments : int
-        Contiguous segments of an element.
-    stride : int
-        Vectors from a segment to the next, inside.
-    """
-
-    n: int
-    segments: int = 1
-    stride: int = 0
+    n: int  # numbers of a segment
+    segments: int = 1  # of contiguous numbers
+    stride: int = 0  # vectors from a segment to the next, inside
 
 
 def _shuffle(b: Builder, x: str, y: str, mask: list[int]) -> str:
@@ -66,25 +57,20 @@ def _rows(b: Builder, base: str, numbers: int) -> list[str]:
 
 
 def _mask(b: Builder, n: int) -> str:
-    return f"<{b.lanes} x i1> <" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
+    return "<" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
 
 
 def _load_row(b: Builder, pointer: str, n: int) -> str:
     if n == b.lanes:
         return b.new(f"load {b.vector}, ptr {pointer}, align {b.dtype.itemsize}")
-    name = f"@llvm.masked.load.{b.suffix}.p0"
-    b.declare(f"declare {b.vector} {name}(ptr, i32, <{b.lanes} x i1>, {b.vector})")
-    align = f"i32 {b.dtype.itemsize}"
-    return b.new(f"call {b.vector} {name}(ptr {pointer}, {align}, {_mask(b, n)}, {b.vector} zeroinitializer)")
+    return b.masked_load(pointer, _mask(b, n))
 
 
 def _store_row(b: Builder, value: str, pointer: str, n: int) -> None:
     if n == b.lanes:
         b.emit(f"store {b.vector} {value}, ptr {pointer}, align {b.dtype.itemsize}")
-        return
-    name = f"@llvm.masked.store.{b.suffix}.p0"
-    b.declare(f"declare void {name}({b.vector}, ptr, i32, <{b.lanes} x i1>)")
-    b.emit(f"call void {name}({b.vector} {value}, ptr {pointer}, i32 {b.dtype.itemsize}, {_mask(b, n)})")
+    else:
+        b.masked_store(value, pointer, _mask(b, n))
 
 
 def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards: bool) -> None:
@@ -127,3 +113,13 @@ def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = 
 def write_writer(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
     """Write a function that stores a group of elements from vectors; see `write_reader`."""
     _write(b, name, layout, positions, False)
+
+
+def write_both(b: Builder, reader: str, writer: str, n: int, indexed: bool) -> None:
+    """Write the functions that load and store n numbers of each element, or those of a global vector."""
+    if indexed:
+        write_indexed_reader(b, reader, n, None)
+        write_indexed_writer(b, writer, n, None)
+    else:
+        write_reader(b, reader, Layout(n))
+        write_writer(b, writer, Layout(n))

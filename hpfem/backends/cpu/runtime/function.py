@@ -25,13 +25,7 @@ _LANES = {
 
 
 class CpuFunction:
-    """A function of the coordinates.
-
-    Parameters
-    ----------
-    trace : Trace
-        With a value for each component, of coordinates and parameters.
-    """
+    """A function of the coordinates; its trace has a value for each component, of coordinates and parameters."""
 
     def __init__(self, trace: Trace) -> None:
         self._lanes = host().lanes(np.float64)

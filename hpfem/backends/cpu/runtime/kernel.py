@@ -63,27 +63,8 @@ def _specialised(pickled: bytes, strategy: str, target: Target, prefetch: bool, 
 class GroupKernel:
     """Compiled code that works on groups of elements, with scratch for every thread.
 
-    Parameters
-    ----------
-    program : Program
-    code : Code
-        The program, compiled.
-    n_elements : int
-    dtype : dtype
-    target : Target
-        The processor for which it is compiled.
-    codes : ndarray of int32, [groups, n_modes, lanes], optional
-        Signed indices of what it takes from global vectors, and adds to them (`codegen.indexed`).
-
-    Attributes
-    ----------
-    dtype : dtype
-        Of its numbers.
-    lanes : int
-        Elements of a group.
-    groups : int
-    group_flops : int
-        Operations that the kernel performs on a group, counted as it was written.
+    `codes` [groups, n_modes, lanes] are signed indices of what it takes from global vectors, and adds to them
+    (`codegen.indexed`).
     """
 
     def __init__(
@@ -97,10 +78,10 @@ class GroupKernel:
     ) -> None:
         self.target, self.dtype, self._n_elements = target, np.dtype(dtype), n_elements
         self._take_codes(codes)
-        self.lanes = target.lanes(dtype)
+        self.lanes = target.lanes(dtype)  # elements of a group
         self.groups = -(-n_elements // self.lanes)
         self.code = code
-        self.group_flops = program.flops * self.lanes
+        self.group_flops = program.flops * self.lanes  # counted as it was written
         self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
 
@@ -124,10 +105,7 @@ class GroupKernel:
     changes = False
 
     def inputs(self) -> tuple[tuple[int, int, int, int], Any]:
-        """Addresses of geometry, points, fields and parameters as they are now, and what is there.
-
-        Where `changes` is not true they stay.
-        """
+        """Addresses of geometry, points, fields and parameters, and what is there; they stay unless it `changes`."""
         return (0, 0, 0, 0), None
 
     def applied(self, components: int) -> int:
@@ -146,10 +124,7 @@ class GroupKernel:
         return shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
 
     def _launch(self, bounds: Sequence[int], components: int, addresses: Sequence[int], stride: int, used: Any) -> None:
-        """Run the groups between bounds, each share on a thread.
-
-        `addresses` are those of input, output, geometry, points, fields and parameters, in arrays that `used` holds.
-        """
+        """Run groups, each share on a thread; input, output and `inputs` are in arrays that `used` holds."""
         if not self.groups:
             return
         codes, common = self._codes_at, (self._n_elements, components, *addresses)
@@ -206,22 +181,11 @@ def _of_matrix(zeros: _Zeros, across: bool, target: Target, dtype: str) -> tuple
 class MatrixKernel(GroupKernel):
     """One matrix for all elements, between global vectors (`codegen.matrix`); `indexed` says between which numbers.
 
-    Parameters
-    ----------
-    factors : sequence of csr_array, [n, n]
-        Factors of the matrix; factors with the same zeros, and ones on the diagonals, have the same code.
-    n_elements : int
-    dtype : dtype
-    transposed : bool
-        Whether the product is transposed.
+    Factors [n, n] of the matrix with the same zeros, and ones on the diagonals, have the same code.
     """
 
     def __init__(
-        self,
-        factors: Sequence[csr_array],
-        n_elements: int,
-        dtype: DTypeLike,
-        transposed: bool = False,
+        self, factors: Sequence[csr_array], n_elements: int, dtype: DTypeLike, transposed: bool = False
     ) -> None:
         target, zeros = host(), _zeros(factors)
         super().__init__(*_of_matrix(zeros, transposed, target, np.dtype(dtype).name), n_elements, dtype, target)
@@ -244,20 +208,8 @@ class MatrixKernel(GroupKernel):
 class CpuKernel(GroupKernel, BlockKernel):
     """A form on a block, compiled for this processor.
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-        "sumfac", "dense" for reference matrices of affine elements, "kronecker" for those of one direction,
-        "orthogonal" for those of an orthonormal basis, "fused" on rules without directions, or "diagonal", which makes
-        the diagonals of the element matrices and takes nothing.
-    target : Target, optional
-        This machine's processor when left out.
-    like : CpuKernel, optional
-        One of the same problem, whose geometry is used.
-    codes : ndarray of int32, [groups, n_modes, lanes], optional
-        Signed indices by which coefficients are taken from global vectors, and results added to them
-        (`codegen.indexed`); `call` instead of `apply` then.
+    The strategy "diagonal" makes the diagonals of the element matrices and takes nothing. `like` is a kernel of the
+    same problem, whose geometry is used. With `codes`, see `GroupKernel`, `call` serves instead of `apply`.
     """
 
     def __init__(

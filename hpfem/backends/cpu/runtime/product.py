@@ -123,17 +123,9 @@ class _Alone:
 
 
 class CpuProduct:
-    """The product of a global operator with vectors.
+    """The product back^T A Q with vectors: A are kernels, block by block; back has the codes of Q, or is Q.
 
-    Parameters
-    ----------
-    kernels : sequence of CpuKernel or MatrixKernel
-        A, block by block.
-    Q : BlockMatrix
-    back : BlockMatrix, optional
-        The matrix to transpose instead of Q, with the same codes.
-    like : CpuProduct, optional
-        One with the same codes and kernels of the same work, whose tables are used.
+    `like` is a product with the same codes and kernels of the same work, whose tables are used.
     """
 
     def __init__(

@@ -27,21 +27,11 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Target:
-    """A processor.
-
-    Attributes
-    ----------
-    cpu : str
-        LLVM's name of it.
-    features : str
-        LLVM's feature string: "+avx2,-avx512f,...".
-    vector_bytes : int
-        Bytes of a vector: 64 with AVX-512, 32 with AVX, else 16.
-    """
+    """A processor, as LLVM names it."""
 
     cpu: str
-    features: str
-    vector_bytes: int
+    features: str  # "+avx2,-avx512f,..."
+    vector_bytes: int  # 64 with AVX-512, 32 with AVX, else 16
 
     def lanes(self, dtype: DTypeLike) -> int:
         """Elements of a group: numbers of a vector."""
@@ -50,21 +40,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Code:
-    """Loaded object code.
-
-    Attributes
-    ----------
-    run : callable
-        See `Run`.
-    address : int
-        Of that, for other code.
-    engine : object
-        What keeps the code in memory.
-    """
+    """Loaded object code."""
 
     run: Run
-    address: int
-    engine: Any
+    address: int  # of `run`, for other code
+    engine: Any  # keeps the code in memory
 
 
 @cache
