@@ -9,12 +9,12 @@ from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[np.floating[Any]]
 
-_ALIGNMENT = 4096
+_PAGE = 4096
 
 
-def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Make an uninitialised array that starts at a page."""
+def aligned(shape: tuple[int, ...], dtype: DTypeLike, alignment: int = _PAGE) -> Array:
+    """Make an uninitialised array that starts at a page, or with another alignment."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.empty(nbytes + _ALIGNMENT, dtype=np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
+    raw = np.empty(nbytes + alignment, dtype=np.uint8)
+    start = -raw.ctypes.data % alignment
     return raw[start : start + nbytes].view(dtype).reshape(shape)

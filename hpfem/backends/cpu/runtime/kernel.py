@@ -135,13 +135,10 @@ class GroupKernel:
             return
         scratch = [self.take_scratch() for _ in bounds[1:]]
         parts, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
-        run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
+        run = self.code.run_holding
+        run_all([partial(run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
         for own in scratch:
             self.give_scratch(own)
-
-    def _run(self, used: object, *arguments: int) -> None:
-        """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
-        self.code.run(*arguments)
 
 
 # Places of entries and of ones on the diagonal, for each factor of a product of sparse matrices.

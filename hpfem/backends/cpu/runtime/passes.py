@@ -66,11 +66,6 @@ def run_code(code: Code, groups: int, arguments: Sequence[int], numbers: int, he
     """Run code for groups of a vector, on several threads if it takes long."""
     bounds = shares(groups, OPERATIONS_PER_NUMBER * numbers, THREAD_FLOPS)
     if len(bounds) > 2:
-        run_all([partial(_run, held, code, first, last, *arguments) for first, last in pairwise(bounds)])
+        run_all([partial(code.run_holding, held, first, last, *arguments) for first, last in pairwise(bounds)])
     elif groups:
         code.run(0, groups, *arguments)
-
-
-def _run(held: object, code: Code, *arguments: int) -> None:
-    """Run a part; a task holds the arrays behind the addresses."""
-    code.run(*arguments)

@@ -21,6 +21,7 @@ from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, sh
 from ...passes import Pass
 from ..codegen.sequence import WORDS, write_sequence
 from ..codegen.vectors import blocks_of, write_move, write_panels, write_rows
+from .buffers import aligned
 from .kernel import GroupKernel
 from .passes import code_of, words_of_pass
 from .target import Code, host
@@ -28,13 +29,8 @@ from .target import Code, host
 Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
 _NOTHING = (0,) * 8
-# The word of a kernel's call with the address of its scratch.
-_SCRATCH = 11
-
-
-def sequence() -> Code:
-    """Code that makes calls one after the other (`codegen.sequence`)."""
-    return code_of(write_sequence)
+# The words of a kernel's call with the addresses of its inputs, and of its scratch.
+_INPUTS, _SCRATCH = slice(7, 11), 11
 
 
 def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
@@ -67,23 +63,17 @@ class _Memory:
 
 
 class Recording:
-    """Calls of compiled code.
-
-    Parameters
-    ----------
-    dtype : dtype
-        Of all vectors.
-    """
+    """Calls of compiled code on vectors of one type."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
         self._lanes = host().lanes(dtype)
         self._words: list[Sequence[int]] = []
-        # What is to be held; calls that are divided among threads, by the first one: their end, and what runs them; and
-        # rows of words that are filled in before a run.
         self._held: list[Any] = []
+        # Calls that are divided among threads, by the first one: their end, and what runs them.
         self._divided: dict[int, tuple[int, Callable[[], None]]] = {}
-        self._changing: dict[Any, tuple[Callable[[], tuple[tuple[int, ...], Any]], list[int]]] = {}
+        # By what gives the inputs of a kernel, the calls that they are filled in before a run.
+        self._changing: dict[Callable[[], tuple[tuple[int, ...], Any]], list[int]] = {}
         self._free: dict[int, list[Array]] = {}
         self._made: dict[Any, Any] = {}
 
@@ -93,13 +83,11 @@ class Recording:
         padded = -(-size // self._lanes) * self._lanes
         free = self._free.setdefault(padded, [])
         array = free.pop() if free else self._new(padded)
-        memory = _Memory(array, free)
-        return Recorded(self, array[:size].reshape(shape), memory)
+        return Recorded(self, array[:size].reshape(shape), _Memory(array, free))
 
     def _new(self, size: int) -> Array:
-        raw = np.zeros(size * self.dtype.itemsize + _ALIGNMENT, dtype=np.uint8)
-        start = -raw.ctypes.data % _ALIGNMENT
-        array: Array = raw[start : start + size * self.dtype.itemsize].view(self.dtype)
+        array = aligned((size,), self.dtype, _ALIGNMENT)
+        array[...] = 0
         self._held.append(array)
         return array
 
@@ -115,18 +103,6 @@ class Recording:
             self._made[key] = make()
         return self._made[key]
 
-    def add(
-        self,
-        words: Sequence[int],
-        used: Any = None,
-        changing: Callable[[], tuple[tuple[int, ...], Any]] | None = None,
-    ) -> None:
-        """Add a call."""
-        if changing is not None:
-            self._changing.setdefault(changing, (changing, []))[1].append(len(self._words))
-        self._words.append(words)
-        self._held.append(used)
-
     def _call(self, code: Code, n: int, work: int, given: Sequence[int], entries: int = 0, stride: int = 0) -> None:
         """Call vector code for 0 to n, with the addresses of its pointers; a work that is large may be divided."""
         if not n:
@@ -134,11 +110,11 @@ class Recording:
         if work >= 2 * THREAD_FLOPS:
 
             def divided() -> None:
-                bounds = shares(n, work, THREAD_FLOPS)
-                run_all([partial(self._part, code, a, b, entries, 1, *given, stride) for a, b in pairwise(bounds)])
+                parts, run = pairwise(shares(n, work, THREAD_FLOPS)), partial(code.run_holding, self)
+                run_all([partial(run, first, last, entries, 1, *given, stride) for first, last in parts])
 
             self._divided[len(self._words)] = len(self._words) + 1, divided
-        self.add((code.address, 0, n, entries, 1, *given, stride))
+        self._words.append((code.address, 0, n, entries, 1, *given, stride))
 
     def add_parts(self, parts: Sequence[Sequence[tuple[GroupKernel, Sequence[int]]]], work: int, used: Any) -> None:
         """Add calls of kernels in parts, which threads may run at the same time; the calls of a part stay in order."""
@@ -146,7 +122,9 @@ class Recording:
         self._held.append((used, kernels))
         for part in parts:
             for kernel, words in part:
-                self.add(words, changing=kernel.inputs if kernel.changes else None)
+                if kernel.changes:
+                    self._changing.setdefault(kernel.inputs, []).append(len(self._words))
+                self._words.append(words)
             starts.append(len(self._words))
         if len(parts) > 1:
             numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
@@ -165,16 +143,11 @@ class Recording:
                 addresses = np.array([address for _, address in scratch])
                 words[:, _SCRATCH] = addresses[which[first - starts[0] : last - starts[0]]]
                 taken += zip(kernels, scratch, strict=True)
-            held = self, words, taken
-            at = words.ctypes.data
-            tasks.append(partial(self._part, self._sequence, 0, last - first, 0, 0, at, *_NOTHING, held=held))
+            run, at = partial(self._sequence.run_holding, (self, words, taken)), words.ctypes.data
+            tasks.append(partial(run, 0, last - first, 0, 0, at, *_NOTHING))
         run_all(tasks)
         for kernel, own in taken:
             kernel.give_scratch(own)
-
-    def _part(self, code: Code, *arguments: int, held: object = None) -> None:
-        """Run a part; a task holds the recording, and so the arrays behind the addresses."""
-        code.run(*arguments)
 
     def update(self, what: Pass, arrays: Sequence[Array], numbers: Sequence[float] = ()) -> None:
         """Make a pass over vectors, which may have gaps."""
@@ -231,63 +204,37 @@ class Recording:
 
     def finish(self) -> None:
         """End the recording: calls can be run."""
-        self._sequence = sequence()
+        self._sequence = code_of(write_sequence)
         self._calls = np.array(self._words, dtype=np.int64).reshape(-1, WORDS)
         self._at = self._calls.ctypes.data
 
     def run(self) -> None:
         """Make the calls."""
-        used, code = [], self._sequence
-        for inputs, calls in self._changing.values():
+        used, done = [], 0
+        for inputs, calls in self._changing.items():
             addresses, held = inputs()
-            self._calls[calls, 7:11] = addresses
+            self._calls[calls, _INPUTS] = addresses
             used.append(held)
-        if not self._divided or thread_count() == 1:
-            code.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
-            return
-        done = 0
-        for first, (last, divided) in self._divided.items():
-            if done < first:
-                code.run(done, first, 0, 0, self._at, *_NOTHING)
+        for first, (last, divided) in self._divided.items() if self._divided and thread_count() > 1 else ():
+            self._run(done, first)
             divided()
             done = last
-        if done < len(self._calls):
-            code.run(done, len(self._calls), 0, 0, self._at, *_NOTHING)
+        self._run(done, len(self._calls))
+
+    def _run(self, first: int, last: int) -> None:
+        if first < last:
+            self._sequence.run(first, last, 0, 0, self._at, *_NOTHING)
 
 
 class Recorded(NDArrayOperatorsMixin):
     """A vector of a recording: NumPy's operators, `where`, `concatenate` and the like add calls to it.
 
-    Parameters
-    ----------
-    recording : Recording
-    array : ndarray
-    memory : object
-        What the array is a part of.
+    Its array is a part of `memory`.
     """
 
     def __init__(self, recording: Recording, array: Array, memory: Any) -> None:
         self.recording, self.array, self._memory = recording, array, memory
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of its numbers."""
-        return self.array.dtype
-
-    @property
-    def flags(self) -> Any:
-        """Layout of the array."""
-        return self.array.flags
-
-    @property
-    def size(self) -> int:
-        """Number of entries."""
-        return self.array.size
+        self.shape, self.dtype, self.flags, self.size = array.shape, array.dtype, array.flags, array.size
 
     def part(self, array: Array) -> Recorded:
         """The same memory, seen in another way."""
@@ -350,9 +297,8 @@ class Recorded(NDArrayOperatorsMixin):
     def _multiplied(self, left: Any, right: Any, out: Any) -> Recorded:
         """A product of a sparse matrix and a vector, or of rows and a dense matrix."""
         if issparse(left) and isinstance(right, Recorded) and len(right.shape) == 1:
-            matrix = left
-            found = self.recording.empty((matrix.shape[0],))
-            self.recording.rows(matrix, right.array, found.array)
+            found = self.recording.empty((left.shape[0],))
+            self.recording.rows(left, right.array, found.array)
             return found
         if isinstance(left, Recorded) and isinstance(right, np.ndarray) and out is not None:
             for source, target in zip(left.array, out.array, strict=True):

@@ -46,6 +46,10 @@ class Code:
     address: int  # of `run`, for other code
     engine: Any  # keeps the code in memory
 
+    def run_holding(self, held: object, *arguments: int) -> None:
+        """Run as a task, which holds the arrays behind the addresses."""
+        self.run(*arguments)
+
 
 @cache
 def _llvm() -> Any:
