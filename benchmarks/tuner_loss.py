@@ -48,8 +48,9 @@ from hpfem.operators import Helmholtz, Mass
 from hpfem.space import Space
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
-from hpfem.tuning import MARGIN, BlockTuner, Config
-from hpfem.tuning.tuner import in_turns
+from hpfem.tuning import Config
+from hpfem.tuning.race import MARGIN
+from hpfem.tuning.tuner import BlockTuner, in_turns
 
 FORMAT = "hpfem-tuner-loss"
 # What a case is.

@@ -24,7 +24,7 @@ from ..operators import Helmholtz, Mass, Operator
 from ..space.field import Field
 from ..space.space import Space
 from ..support.registry import Registry
-from ..tuning import Choice
+from ..tuning.select import Choice
 from .repeated import RepeatedSpace
 
 GEOMETRIES = ("deformed", "affine", "multilinear")

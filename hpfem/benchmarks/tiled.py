@@ -31,7 +31,7 @@ from ..geometry import FactorSource
 from ..memory import HOST, PairArray
 from ..mesh import Mesh, box
 from ..space import Space
-from ..tuning import Choice, choose
+from ..tuning.select import Choice, choose
 from .problems import BENCHMARKS, Application, BuiltOperator
 from .repeated import RepeatedGeometry
 
@@ -136,7 +136,7 @@ class TiledProblem:
                 pool.free_all_blocks()
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
-        """Choose and build a kernel; see `hpfem.tuning.choose`."""
+        """Choose and build a kernel; see `hpfem.tuning.select.choose`."""
         usual = choose(self.tiled(n_elements), strategy, algorithm, self.backend)
         if self._source is None:
             return usual

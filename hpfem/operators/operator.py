@@ -31,7 +31,9 @@ from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
-from ..tuning import Tuning, cell_times, choose, tune_blocks
+from ..tuning import Tuning
+from ..tuning.select import cell_times, choose
+from ..tuning.tuner import tune_blocks
 from .arrays import FieldMap, check_current
 from .parameters import Parameters, in_range
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part

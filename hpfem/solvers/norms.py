@@ -34,7 +34,7 @@ from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
 from ..space.regions import ByRegion, CellValues, regional
 from ..support.communicator import Communicator
-from ..tuning import choose
+from ..tuning.select import choose
 
 Array = NDArray[np.float64]
 # Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.

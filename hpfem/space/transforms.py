@@ -23,7 +23,7 @@ from ..errors import ArgumentError, SolverError, StateError
 from ..forms import Pointwise, trace
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
 from ..memory import HOST, Device, OutOfMemory, PairArray
-from ..tuning import choose
+from ..tuning.select import choose
 from .block import Block
 from .field import Field, FieldSpace, check_state
 from .memory_errors import no_room

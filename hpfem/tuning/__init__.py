@@ -3,28 +3,11 @@
 import warnings
 from typing import Any
 
-from .race import MARGIN, Race
 from .record import Config, TuningRecord
-from .select import Choice, cell_times, choose
 from .store import cache, entries, find, keep
-from .tuner import BlockTuner, Tuning, tune_blocks
+from .tuner import Tuning
 
-__all__ = [
-    "MARGIN",
-    "BlockTuner",
-    "Choice",
-    "Config",
-    "Race",
-    "Tuning",
-    "TuningRecord",
-    "cache",
-    "cell_times",
-    "choose",
-    "entries",
-    "find",
-    "keep",
-    "tune_blocks",
-]
+__all__ = ["Config", "Tuning", "TuningRecord", "cache", "entries", "find", "keep"]
 
 
 def __getattr__(name: str) -> Any:

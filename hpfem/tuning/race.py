@@ -23,21 +23,11 @@ HOPELESS = 3.0
 
 @dataclass
 class Runner:
-    """A candidate of a race.
+    """A candidate of a race."""
 
-    Attributes
-    ----------
-    call : callable or None
-        The work; None when it is out of the race.
-    calls : int
-        Number of calls in a sample.
-    samples : list of float
-        Seconds of one call.
-    """
-
-    call: Callable[[], object] | None
-    calls: int
-    samples: list[float] = field(default_factory=list)
+    call: Callable[[], object] | None  # None when it is out of the race
+    calls: int  # in a sample
+    samples: list[float] = field(default_factory=list)  # seconds of one call
 
     @property
     def seconds(self) -> float:
@@ -46,18 +36,7 @@ class Runner:
 
 
 class Race:
-    """A race in progress.
-
-    Parameters
-    ----------
-    timer : Timer
-    deadline : float
-        Time of its end, on `clock`; a running call is not interrupted.
-    incumbent : Config, optional
-        The candidate that never drops out.
-    clock : callable
-        () -> seconds.
-    """
+    """A race that ends at a time of the clock; a running call is not interrupted. The incumbent never drops out."""
 
     def __init__(
         self,
@@ -70,12 +49,7 @@ class Race:
         self.runners: dict[Config, Runner] = {}
 
     def over(self) -> bool:
-        """Whether its time is up.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether its time is up."""
         return self.clock() >= self.deadline
 
     @property
@@ -90,13 +64,7 @@ class Race:
         return sorted(inside, key=lambda name: self.runners[name].seconds)
 
     def enter(self, name: Config, call: Callable[[], object]) -> None:
-        """Add a candidate: its first call is not counted, the second one determines the number of calls in a sample.
-
-        Parameters
-        ----------
-        name : Config
-        call : callable
-        """
+        """Add a candidate: its first call is not counted, the second one determines the number of calls in a sample."""
         self.timer.seconds(call, 1)
         once = max(self.timer.seconds(call, 1), 1e-9)
         best = min(self.seconds.values(), default=once)
@@ -109,17 +77,7 @@ class Race:
             runner.samples = [self.timer.seconds(call, runner.calls) / runner.calls]
 
     def run(self, repeats: int, within: float, names: Collection[Config] | None = None) -> None:
-        """Time the remaining candidates in turns; slow ones drop out.
-
-        Parameters
-        ----------
-        repeats : int
-            Samples of each.
-        within : float
-            A candidate drops out if it takes more than this many times the best time; at least 1.
-        names : collection of Config, optional
-            Candidates to time; by default all remaining ones.
-        """
+        """Take samples in turns, of some of the remaining candidates; those beyond `within` times the best drop out."""
         for turn in range(repeats):
             inside = [name for name in self.active if names is None or name in names]
             # Forwards and backwards, so that no candidate always follows the same one.
@@ -133,12 +91,7 @@ class Race:
             self._drop([name for name in inside if self.runners[name].seconds > within * best])
 
     def only(self, most: int) -> None:
-        """Keep only the fastest candidates, and the incumbent.
-
-        Parameters
-        ----------
-        most : int
-        """
+        """Keep only the fastest candidates, and the incumbent."""
         self._drop(self.active[most:])
 
     def _drop(self, names: Collection[Config]) -> None:
@@ -147,22 +100,7 @@ class Race:
                 self.runners[name].call = None
 
     def record(self, key: Mapping[str, str | int]) -> TuningRecord:
-        """The result: the incumbent wins, unless another is faster by a share of `MARGIN` of its time.
-
-        Parameters
-        ----------
-        key : mapping
-            Everything that the result depends on.
-
-        Returns
-        -------
-        TuningRecord
-
-        Raises
-        ------
-        IndexError
-            If there is no candidate.
-        """
+        """The result: the incumbent wins, unless another is faster by a share of `MARGIN` of its time."""
         seconds = self.seconds
         best = winner = self.active[0]
         if self.incumbent in seconds and seconds[best] > (1.0 - MARGIN) * seconds[self.incumbent]:

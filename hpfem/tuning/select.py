@@ -21,33 +21,18 @@ from .store import find
 
 @dataclass(eq=False)
 class Choice:
-    """The choice for a block, and its reason.
-
-    Attributes
-    ----------
-    config : Config
-    backend : str
-    kernel : BlockKernel
-    reason : str
-        "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for".
-    unsuitable : tuple of str
-        Strategies that were not suitable, each with its reason.
-    strategy, algorithm, options : str
-        Names of the strategy and of the algorithm, even if that has no effect; options of the strategy, or None.
-    known : Known
-        Everything except the kernel, from which `choose` builds it again.
-    """
+    """The choice for a block, and its reason."""
 
     config: Config
     backend: str
     kernel: BlockKernel
-    reason: str
-    unsuitable: tuple[str, ...]
+    reason: str  # "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for"
+    unsuitable: tuple[str, ...]  # strategies that were not suitable, each with its reason
 
     def __post_init__(self) -> None:
         self.strategy, self.options = self.config.strategy, self.config.options
-        self.algorithm = self.kernel.problem.algorithm
-        self.known: Known = (self.config, self.reason, self.unsuitable)
+        self.algorithm = self.kernel.problem.algorithm  # even if that has no effect
+        self.known: Known = (self.config, self.reason, self.unsuitable)  # from which `choose` builds it again
 
 
 Known = tuple[Config, str, tuple[str, ...]]
@@ -121,22 +106,7 @@ def tuned(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
 
 
 def cell_times(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> tuple[float | None, float]:
-    """Time of a cell of a block: what tuning has measured, and what is expected.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy, algorithm : str
-        As for `choose`.
-    backend : Backend
-
-    Returns
-    -------
-    measured : float or None
-        Seconds; None if it was not tuned.
-    expected : float
-        The least of the strategies' estimates, relative to other blocks.
-    """
+    """Seconds of a cell of a block, if tuning has measured it, and the least estimate, relative to other blocks."""
     record = find(tuning_key(problem, strategy, algorithm, backend))
     rate = None if record is None else record.about.get("dofs_per_second")
     measured = problem.n_modes * problem.coupled / rate if isinstance(rate, (int, float)) and rate > 0 else None
@@ -147,31 +117,9 @@ def cell_times(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
 def choose(
     problem: BlockProblem, strategy: str, algorithm: str, backend: Backend, known: Known | None = None
 ) -> Choice:
-    """Choose and build the kernel of a block: the user's tuning result, else the least expected time.
+    """Choose and build the kernel of a block: an earlier choice, the user's tuning result, or the least expected time.
 
     Expected times are from the shipped table of measurements if it has them, else from the strategy's model.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-        A name, or "auto".
-    algorithm : str
-        "collocated", "noncollocated" or "auto".
-    backend : Backend
-    known : tuple, optional
-        `Choice.known` of an earlier choice, which is used again if it can be built.
-
-    Returns
-    -------
-    Choice
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown strategy or algorithm.
-    NotSuitable
-        If no strategy, or not the one asked for, is suitable for the block.
     """
     suited = candidates(problem, strategy, algorithm, backend)
     known = known or tuned(problem, strategy, algorithm, backend)

@@ -30,12 +30,7 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 def cache() -> Cache:
-    """Folder of results.
-
-    Returns
-    -------
-    Cache
-    """
+    """Folder of results, see `Cache`."""
     return Cache(cache_folder("tuning"), ".json")
 
 

@@ -105,30 +105,10 @@ def sample(problem: BlockProblem, n: int) -> BlockProblem:
 
 
 class BlockTuner:
-    """The tuner on one block.
+    """The tuner on one block, for some seconds; a measurement that is running then is finished.
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy, algorithm : str
-        Names to choose from, or "auto".
-    backend : Backend
-    seconds : float
-        Time for tuning; a measurement that is running then is finished.
-    clock : callable
-        () -> seconds.
-    elements : int, optional
-        Elements to time; by default enough to represent all.
-    known : bool
-        Whether an earlier result is the incumbent, instead of the choice without tuning.
-
-    Attributes
-    ----------
-    groups : dict
-        Config without options -> (Strategy, problem on the elements that are timed).
-    race : Race
-    unsuitable : list of str
-        What could not serve, each with its reason.
+    The elements that are timed are enough to represent all, if they are not given. If `known`, an earlier result is the
+    incumbent, instead of the choice without tuning.
     """
 
     def __init__(
@@ -149,8 +129,8 @@ class BlockTuner:
         self.search_until = self.deadline - FINAL_SHARE * seconds
         self.elements = timed_elements(problem, backend) if elements is None else elements
         part = sample(problem, self.elements)
-        self.groups = candidates(part, strategy, algorithm, backend)
-        self.unsuitable: list[str] = []
+        self.groups = candidates(part, strategy, algorithm, backend)  # by configuration without options
+        self.unsuitable: list[str] = []  # what could not serve, each with its reason
         device = backend.device()
         # No zeros and no pattern: some processors compute faster with those.
         values = np.random.default_rng(0).random(8191) + 0.5
@@ -172,18 +152,7 @@ class BlockTuner:
                 self.unsuitable.append(text)
 
     def prepare(self, configs: Iterable[Config]) -> list[Config]:
-        """Compile candidates in parallel.
-
-        Parameters
-        ----------
-        configs : iterable of Config
-            The most promising first.
-
-        Returns
-        -------
-        list of Config
-            Candidates that are ready in time; at least the first that can be compiled.
-        """
+        """Compile candidates in parallel, the most promising first; those ready in time, or the first that compiles."""
         now = self.clock()
         until = now + (COMPILE_SHARE if self.race.runners else 1.0) * (self.search_until - now)
         begun: list[tuple[Config, Future[Any] | None]] = []
@@ -206,12 +175,7 @@ class BlockTuner:
         return ready
 
     def enter(self, config: Config) -> None:
-        """Build a kernel, check its result against that of the first, and let it take part.
-
-        Parameters
-        ----------
-        config : Config
-        """
+        """Build a kernel, check its result against that of the first, and let it take part."""
         strategy, problem = self.groups[config._replace(options=None)]
         # CUDA's errors of a launch that needs too many resources are RuntimeErrors.
         with self._unless_refused(config, (*_REFUSALS, RuntimeError)):
@@ -248,18 +212,7 @@ class BlockTuner:
         raise NotSuitable(f"{self.problem.form.name} on {self.problem.shape.name}: {'; '.join(self.unsuitable)}")
 
     def run(self) -> Tuning:
-        """Tune.
-
-        Returns
-        -------
-        Tuning
-            Its record is not kept yet.
-
-        Raises
-        ------
-        NotSuitable
-            If nothing serves.
-        """
+        """Tune; the record is not kept yet."""
         self.race.incumbent = self._incumbent()
         searches: dict[Config, Search] = {}
         first: list[list[Config]] = []
@@ -337,28 +290,9 @@ def tune_blocks(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Tuning]:
-    """Tune blocks, and keep the fastest kernels.
+    """Tune blocks, as `choose` takes them, and keep the fastest kernels; one result for several equal blocks.
 
-    Parameters
-    ----------
-    blocks : iterable of (BlockProblem, strategy, algorithm, Backend)
-        As `choose` takes them.
-    seconds : float
-        Time for all of them; each block gets an equal share of what is left.
-    clock : callable
-        () -> seconds.
-
-    Returns
-    -------
-    list of Tuning
-        One for several equal blocks.
-
-    Raises
-    ------
-    ArgumentError
-        If there are no seconds.
-    NotSuitable
-        If no strategy is suitable for a block.
+    Each block gets an equal share of the time that is left.
     """
     seconds = real(seconds, "the number of seconds of tuning", above=0)
     work: dict[str, tuple[BlockProblem, str, str, Backend]] = {}

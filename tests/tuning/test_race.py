@@ -3,7 +3,7 @@
 import pytest
 
 from hpfem.backends.timer import HostTimer
-from hpfem.tuning import MARGIN, Race
+from hpfem.tuning.race import MARGIN, Race
 from tests.tuning.world import World
 
 

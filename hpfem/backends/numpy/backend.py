@@ -19,15 +19,7 @@ _MATRIX_SIZE = 768
 
 
 class NumpyStrategy(Strategy):
-    """Matrix products over chunks of elements.
-
-    Parameters
-    ----------
-    name : str
-        "sumfac": sum factorisation; "stdmat": dense reference matrices.
-    speed : float
-        Operations in the time of one of sum factorisation.
-    """
+    """Matrix products over chunks of elements; speed: operations in the time of one of sum factorisation."""
 
     special = False
 

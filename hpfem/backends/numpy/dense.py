@@ -15,14 +15,7 @@ Array = NDArray[np.floating[Any]]
 class Dense:
     """Evaluation and testing of a chunk of elements by dense matrices, in scratch that `allocate` makes.
 
-    Parameters
-    ----------
-    tabulation : Tabulation
-    lanes : int
-        Elements of a chunk.
-    dtype : dtype
-    gradients : bool
-        Whether gradients are evaluated or tested without collocation.
+    With `gradients`, these are evaluated or tested without collocation.
     """
 
     def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
@@ -44,9 +37,7 @@ class Dense:
         np.matmul(self._trial, modes, out=out)
 
     def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
-        """Differentiate by collapsed coordinates at the points; modes [n_modes, lanes], value [Q, lanes], out
-        [dim, Q, lanes].
-        """
+        """Differentiate by collapsed coordinates at the points; see `evaluate`; out [dim, Q, lanes]."""
         np.matmul(self._trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
         if value is not None:
             self.evaluate(modes, value)
@@ -56,9 +47,7 @@ class Dense:
         np.matmul(self._test, values, out=out)
 
     def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
-        """Test with the derivatives of the basis, and its values; value [Q, lanes], fluxes [dim, Q, lanes], out
-        [n_modes, lanes].
-        """
+        """Test with the derivatives of the basis, and its values; see `test_value`; fluxes [dim, Q, lanes]."""
         np.matmul(self._test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
         if value is not None:
             self.test_value(value, self._work)

@@ -37,14 +37,7 @@ def chunk_lanes(problem: BlockProblem) -> int:
 
 
 class NumpyKernel(BlockKernel):
-    """A form on a block in NumPy.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-        "stdmat", or another name for sum factorisation.
-    """
+    """A form on a block in NumPy, by the strategy "stdmat", or by sum factorisation under another name."""
 
     def __init__(self, problem: BlockProblem, strategy: str) -> None:
         self.problem, self.strategy = problem, strategy

@@ -17,13 +17,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Collocation:
-    """Collocated derivatives of a chunk of elements, elements fastest.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-    dtype : dtype
-    """
+    """Collocated derivatives of a chunk of elements, elements fastest."""
 
     def __init__(self, tabulation: Tabulation, dtype: DTypeLike) -> None:
         counts, matrices = tabulation.rule.counts, tabulation.differentiation
@@ -53,9 +47,7 @@ class Collocation:
         self._plans.run(self._differentiation, values, out)
 
     def add_transpose(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> None:
-        """Sum of the transposed derivatives of the fluxes: out (+)= sum_k D_k^T fluxes[k]; fluxes [dim, Q, lanes],
-        work, out [Q, lanes].
-        """
+        """Out (+)= sum_k D_k^T fluxes[k]; fluxes [dim, Q, lanes], work, out [Q, lanes]."""
         self._plans.run(self._transposition, fluxes, work, out, overwrite)
 
 
@@ -75,12 +67,7 @@ class _Group:
 class _Level:
     """One direction of the tree: nodes sorted so that equal rows are adjacent.
 
-    Attributes
-    ----------
-    order : ndarray
-        Nodes of the level in the order in which their results are stored.
-    children : ndarray
-        Nodes of the next level in the order in which they are wanted.
+    `order` are nodes of the level as their results are stored, `children` nodes of the next level as they are wanted.
     """
 
     def __init__(self, tree: ModeTree, level: int) -> None:
@@ -105,17 +92,7 @@ def _unless_identity(permutation: Indices) -> Indices | None:
 
 
 class SumFac:
-    """Evaluation and testing of a chunk of elements by sum factorisation, in scratch that `allocate` makes.
-
-    Parameters
-    ----------
-    tabulation : Tabulation
-    lanes : int
-        Elements of a chunk.
-    dtype : dtype
-    gradients : bool
-        Whether gradients are evaluated or tested without collocation.
-    """
+    """Evaluation and testing of a chunk of elements by sum factorisation; see `Dense`."""
 
     def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
         tree, counts = tabulation.basis.tree, tabulation.rule.counts

@@ -16,7 +16,7 @@ from ....forms.linear import check_linear
 from ....geometry.factors import expansion
 from .affine import Group, write_affine
 from .ir import Program, Where
-from .line import product, table_product
+from .line import matrix_product, table_product
 
 Array = NDArray[np.floating[Any]]
 
@@ -75,7 +75,7 @@ def _unrolled(group: Group, matrices: Array, scales: list[str]) -> None:
     xs = b.load_fiber(group.modes, 1, n)
     for i in range(n):
         rows = zip(scales, matrices[:, i : i + 1])
-        b.store(b.dot((scale, product(b, row, xs)[0]) for scale, row in rows), group.results, i)
+        b.store(b.dot((scale, matrix_product(b, row, xs)[0]) for scale, row in rows), group.results, i)
 
 
 def _block(group: Group, matrices: Array, rows: int, i: Where, scales: list[str], target: str) -> None:

@@ -13,7 +13,7 @@ from ....forms.form import BlockProblem
 from ....forms.kronecker import check_kronecker, functions_of, matrices_of_directions
 from .affine import Group, factors_of_terms, write_affine
 from .ir import Builder, Program
-from .line import Array, Fiber, product
+from .line import Array, Fiber, matrix_product
 
 
 def write_kronecker(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
@@ -35,7 +35,7 @@ def write_kronecker(problem: BlockProblem, lanes: int, prefetch: bool = False, i
         with b.each(plane) as line:
             group.prefetch.fetch()
             u = b.load_fiber(b.at(group.modes, (line, 1)), plane, N)
-            lines = [product(b, matrix, u) for matrix in S[0]]
+            lines = [matrix_product(b, matrix, u) for matrix in S[0]]
             for target, fiber in zip(starts[:arrays], lines if solid else terms.flat(lines), strict=True):
                 b.store_fiber(fiber, b.at(target, (line, 1)), pitch)
         if not solid:
@@ -60,7 +60,7 @@ def _summed(b: Builder, matrices: Sequence[Array], fibers: Sequence[Fiber]) -> F
     """Sum of the products of matrices with their fibers."""
     total: Fiber | None = None
     for matrix, fiber in zip(matrices, fibers, strict=True):
-        total = product(b, matrix, fiber, total)
+        total = matrix_product(b, matrix, fiber, total)
     assert total is not None
     return total
 
@@ -82,19 +82,19 @@ class _Terms:
     def solid(self, S: Sequence[Array], t: Sequence[Fiber]) -> list[Fiber]:
         """R_ab of a line of a hex along its last direction, from the lines T_ab."""
         b, G = self._b, self._G
-        value = product(b, S[0], t[0])
+        value = matrix_product(b, S[0], t[0])
         if not G:
             return [self._scaled((self._w, value))]
-        crossed = product(b, S[2], t[1], product(b, S[1], t[2]))
+        crossed = matrix_product(b, S[2], t[1], matrix_product(b, S[1], t[2]))
         return [
             self._scaled(
                 (self._w, value),
-                (G[0, 0], product(b, S[0], t[3])),
-                (G[2, 2], product(b, S[3], t[0])),
+                (G[0, 0], matrix_product(b, S[0], t[3])),
+                (G[2, 2], matrix_product(b, S[3], t[0])),
                 (G[0, 2], crossed),
             ),
-            self._scaled((G[0, 1], product(b, S[0], t[2])), (G[2, 1], product(b, S[2], t[0]))),
-            self._scaled((G[1, 0], product(b, S[0], t[1])), (G[1, 2], product(b, S[1], t[0]))),
+            self._scaled((G[0, 1], matrix_product(b, S[0], t[2])), (G[2, 1], matrix_product(b, S[2], t[0]))),
+            self._scaled((G[1, 0], matrix_product(b, S[0], t[1])), (G[1, 2], matrix_product(b, S[1], t[0]))),
             self._scaled((G[1, 1], value)),
         ]
 

@@ -32,7 +32,7 @@ class _Halves:
     odd: Fiber
 
 
-def product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
+def matrix_product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
     """Product matrix @ xs (+ onto), column by column: one independent chain per result; zeros cost nothing."""
     ys: list[str | None] = list(onto) if onto is not None else [None] * len(matrix)
     for j, x in enumerate(xs):
@@ -127,7 +127,7 @@ class Line:
             total, difference = b.add(xs[j], xs[k]), b.sub(xs[j], xs[k])
             even.append(total if s > 0 else difference)
             odd.append(difference if s > 0 else total)
-        return _Halves(product(b, self._even, even), product(b, self._odd, odd))
+        return _Halves(matrix_product(b, self._even, even), matrix_product(b, self._odd, odd))
 
     def _apply_halves(self, b: Builder, xs: _Halves) -> _Halves:
         """Product matrix @ join(xs), all by parity; of a matrix that `mirrors`."""
@@ -135,14 +135,14 @@ class Line:
         middle = [xs.even[-1]] if n % 2 else []
         even, odd = (xs.even, xs.odd) if self._sign > 0 else (xs.odd, xs.even)
         return _Halves(
-            product(b, self._of_even, middle * self._fixed_even + even[: n // 2]),
-            product(b, self._of_odd, middle * self._fixed_odd + odd[: n // 2]),
+            matrix_product(b, self._of_even, middle * self._fixed_even + even[: n // 2]),
+            matrix_product(b, self._of_odd, middle * self._fixed_odd + odd[: n // 2]),
         )
 
     def _test_halves(self, b: Builder, xs: _Halves, onto: Sequence[str] | None = None) -> Fiber:
         """Product matrix.T @ (points whose `_split` is xs) (+ onto)."""
         out: list[str | None] = list(onto) if onto is not None else [None] * self.matrix.shape[1]
-        evens, odds = iter(product(b, self._even.T, xs.even)), iter(product(b, self._odd.T, xs.odd))
+        evens, odds = iter(matrix_product(b, self._even.T, xs.even)), iter(matrix_product(b, self._odd.T, xs.odd))
 
         def put(j: int, *parts: tuple[int, str]) -> None:
             for sign, part in parts:
@@ -174,18 +174,18 @@ class Line:
         ):
             target = out_even if direct else out_odd
             if fixed:
-                out_even[n // 2 : n // 2 + 1] = product(b, matrix[:1], source, [out_even[n // 2]])
-            target[: n // 2] = product(b, matrix[fixed:], source, target[: n // 2])
+                out_even[n // 2 : n // 2 + 1] = matrix_product(b, matrix[:1], source, [out_even[n // 2]])
+            target[: n // 2] = matrix_product(b, matrix[fixed:], source, target[: n // 2])
         return _Halves(out_even, out_odd)
 
     def apply(self, b: Builder, xs: Sequence[str]) -> Fiber:
         """Product matrix @ xs; xs [n_in] -> [n_out]."""
-        return _join(b, self._halves(b, xs)) if self.has_parity else product(b, self.matrix, xs)
+        return _join(b, self._halves(b, xs)) if self.has_parity else matrix_product(b, self.matrix, xs)
 
     def test(self, b: Builder, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
         """Product matrix.T @ xs (+ onto); xs [n_out], onto [n_in] -> [n_in]."""
         if not self.has_parity:
-            return product(b, self.matrix.T, xs, onto)
+            return matrix_product(b, self.matrix.T, xs, onto)
         return self._test_halves(b, _split(b, xs), onto)
 
     def apply_and_differentiate(self, b: Builder, derivative: Line, xs: Sequence[str]) -> tuple[Fiber, Fiber]:

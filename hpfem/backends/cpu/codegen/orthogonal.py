@@ -16,7 +16,7 @@ from ....forms.form import BlockProblem
 from ....forms.orthogonal import check_orthogonal, orthogonal_matrices
 from .affine import Group, factors_of_terms, write_affine
 from .ir import Builder, Program
-from .line import Array, Fiber, product
+from .line import Array, Fiber, matrix_product
 
 # Entries of a function: LLVM takes longer for each if there are more.
 _ENTRIES = 200
@@ -81,6 +81,6 @@ def _sum(b: Builder, matrices: Sequence[Array], sources: Sequence[str]) -> Fiber
     total: Fiber | None = None
     for matrix, source in zip(matrices, sources, strict=True):
         used = np.flatnonzero(matrix.any(axis=0))
-        total = product(b, matrix[:, used], [b.load(source, int(j)) for j in used], total)
+        total = matrix_product(b, matrix[:, used], [b.load(source, int(j)) for j in used], total)
     assert total is not None
     return total
