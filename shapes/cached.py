@@ -10,16 +10,9 @@ __all__ = ["cached_property"]
 
 
 class cached_property(functools.cached_property[Any]):
-    """A property that is kept. Two threads may both compute it: the first result is kept, and both get it.
+    """A property whose first result is kept, also if two threads compute it; Python's own keeps the last one."""
 
-    Python's own keeps the last one since 3.12. What was made of the first, such as addresses of its arrays, would then
-    outlive it.
-
-    Parameters
-    ----------
-    func : callable
-        The object -> the value.
-    """
+    # What was made of the first result, such as addresses of its arrays, must stay right.
 
     func: Callable[[Any], Any]
 

@@ -40,9 +40,7 @@ def interior_modes(basis: Basis) -> Indices:
 
 
 def modal_entity_modes(basis: Basis, dim: int, number: int) -> Indices:
-    """Modes of a hierarchical basis that belong to an entity, in the order of the entity's own interior modes; ->
-    [n].
-    """
+    """Modes of a hierarchical basis of an entity, in the order of the entity's own interior modes; -> [n]."""
     found = {mode.indices: m for m, mode in enumerate(basis.modes) if mode.entity == (dim, number)}
     if dim == 0:
         return np.array(list(found.values()), dtype=np.int64)
@@ -61,9 +59,7 @@ def kept_modes(shape: Shape, order: int, lower: int) -> Indices:
 
 @cache
 def regular_jacobian(shape: Shape) -> Array:
-    """Jacobian of the map to the regular cell: right angles in a product, edges of one length in a cone; ->
-    [dim, dim].
-    """
+    """Jacobian of the map to the regular cell: right angles or, in a cone, edges of one length; -> [dim, dim]."""
     if shape.dim < 2 or shape.base is None:
         return np.eye(shape.dim)
     base, column = regular_jacobian(shape.base), np.eye(shape.dim)[-1]
@@ -75,9 +71,7 @@ def regular_jacobian(shape: Shape) -> Array:
 
 @cache
 def reference_energies(shape: Shape, order: int) -> tuple[Array, Array]:
-    """Integrals of products of the modified modes and of their derivatives over the reference cell; -> stiffness
-    [dim, dim, n_modes, n_modes], mass [n_modes, n_modes].
-    """
+    """Integrals of products of modified modes and derivatives; -> stiffness [dim, dim, n, n], mass [n, n]."""
     basis = make_basis("modified", shape, order)
     rule = exact_rule(basis)
     values = basis.evaluate_eta(rule.eta)
@@ -130,13 +124,9 @@ def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
 
 
 def low_energy_factors(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> list[csr_array]:
-    """Functions of low energy of a cell, as coefficients of modified modes: a product of sparse matrices; A
-    [n_modes, n_modes] -> [n_modes, n_modes].
-
-    The last factors of the product extend, entity by entity from the cell to its edges, the functions of surrounding
-    entities into the entity, in its own functions. The other factors go, direction by direction, from the eigenbases of
-    all entities to modes.
-    """
+    """Functions of low energy as coefficients of modified modes: a product of sparse matrices; A [n_modes, n_modes]."""
+    # The last factors extend, entity by entity from the cell to its edges, the functions around an entity into it. The
+    # others go, direction by direction, from the eigenbases of all entities to modes.
     n, (change, entities) = len(A), _entities(shape, order, orders)
     # In the eigenbases, where few functions are coupled in a product of segments.
     for U in change:
@@ -174,9 +164,7 @@ def _identity_but(T: Array, modes: Indices) -> csr_array:
 def _entities(
     shape: Shape, order: int, orders: tuple[tuple[int, ...], ...]
 ) -> tuple[list[csr_array], list[tuple[Indices, Indices]]]:
-    """What entities of given orders have: factors of the change from all their eigenbases to modes, without modes that
-    none has; and for each, from the vertices to the cell, its modes and those of what is around it, without the cell.
-    """
+    """Factors from the eigenbases of all entities to modes; by entity its modes, and those around it."""
     basis = make_basis("modified", shape, order)
     own = {
         (dim, number): modal_entity_modes(basis, dim, number)[kept_modes(entity.shape, order, orders[dim][number])]

@@ -20,27 +20,15 @@ ROUNDING = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Mirror:
-    """Even and odd modes: each is a mode of the basis, or half of the sum or difference of two mirror images.
-
-    Attributes
-    ----------
-    even, odd : int
-        Numbers of them.
-    paired : int
-        Numbers of both; the first ones are half of the sum and of the difference of two modes.
-    first, second : ndarray of int, [max(even, odd)]
-        For each i the two modes, or the i-th even and the i-th odd mode; -1: none.
-    pairs, singles : int
-        Pairs of points that are images, and points on the mirror.
-    """
+    """Even and odd modes: each is a mode of the basis, or half of the sum or difference of two mirror images."""
 
     even: int
     odd: int
-    paired: int
-    first: Indices
-    second: Indices
-    pairs: int
-    singles: int
+    paired: int  # the first even and odd modes, half of the sum and of the difference of two modes
+    first: Indices  # [max(even, odd)], the first of the two modes, or the i-th even one; -1: none
+    second: Indices  # the second one, or the i-th odd one; -1: none
+    pairs: int  # of points that are images
+    singles: int  # points on the mirror
 
     def of_modes(self, values: Array) -> tuple[Array, Array]:
         """Even and odd modes from those of the basis; values [n_modes, ...] -> even, odd [even, ...]."""

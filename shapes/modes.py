@@ -50,21 +50,11 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class TensorModes:
-    """Modes that are products of 1-D functions.
+    """Modes that are products of 1-D functions."""
 
-    Attributes
-    ----------
-    tree : ModeTree
-        The functions of each mode.
-    functions : tuple of tuple of callable
-        Per direction the 1-D functions (z, derivative) -> values.
-    modes : tuple of Mode
-        In the tree's order.
-    """
-
-    tree: ModeTree
-    functions: tuple[tuple[Function, ...], ...]
-    modes: tuple[Mode, ...]
+    tree: ModeTree  # the functions of each mode
+    functions: tuple[tuple[Function, ...], ...]  # per direction, (z, derivative) -> values
+    modes: tuple[Mode, ...]  # in the order of the tree
 
 
 def tensor_modes(family: Family, shape: Shape, order: int) -> TensorModes:

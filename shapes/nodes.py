@@ -206,13 +206,10 @@ def _simplex_nodes(order: int, indices: Indices) -> Array:
 
 
 def _blended_nodes(order: int, indices: Indices) -> Array:
-    """Nodes in [0, 1]^dim of the cone over a product of segments.
-
-    Collapsed positions of the triangle's nodes in each direction, so that each tri face gets its own nodes back. At the
-    faces of the other direction the triangle's height is Gauss-Lobatto; inside, the one of the two heights that differs
-    more from it is used (Lebesgue constants 15 and 25 at orders 10 and 12; the sum of both deviations gives 45 and
-    100).
-    """
+    """Nodes in [0, 1]^dim of the cone over a product of segments."""
+    # Collapsed positions of the triangle's nodes in each direction, so that each tri face gets its own nodes back. At
+    # the faces of the other direction the triangle's height is Gauss-Lobatto; inside, the one of the two heights that
+    # differs more from it serves (Lebesgue constants 15 and 25 at orders 10 and 12; with both deviations 45 and 100).
     flat, tall = indices[:, :-1], indices[:, -1]
     columns = [_simplex_nodes(order, np.column_stack([i, tall])) for i in flat.T]
     heights, level = np.array([node[:, 1] for node in columns]), _gll(order)[tall]

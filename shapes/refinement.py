@@ -24,18 +24,10 @@ from .tree import Indices
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """One of the smaller shapes of a divided shape.
-
-    Attributes
-    ----------
-    shape : Shape
-        Of the piece.
-    corners : ndarray of int, [n_vertices, dim]
-        Its vertices, as lattice indices of order 2 of the divided shape. Read-only.
-    """
+    """One of the smaller shapes of a divided shape."""
 
     shape: Shape
-    corners: Indices
+    corners: Indices  # [n_vertices, dim], lattice indices of order 2 of the divided shape
 
 
 def _tets(*words: str) -> tuple[tuple[str, str], ...]:

@@ -48,17 +48,13 @@ def _expansions(basis: Basis) -> tuple[_Expansion, ...]:
 
 
 def modes_at(basis: Basis, eta: Array) -> Array:
-    """Values of all modes; those of `Basis.evaluate_eta` up to rounding, several times as fast; eta [n, dim] ->
-    [n_modes, n].
-    """
+    """Values of all modes, up to rounding, faster than `Basis.evaluate_eta`; eta [n, dim] -> [n_modes, n]."""
     legendre = [_legendre(basis.order, z) for z in eta.T]
     return basis.product([own.values @ at for own, at in zip(_expansions(basis), legendre, strict=True)])
 
 
 def gradients_at(basis: Basis, eta: Array) -> Array:
-    """Derivatives of all modes by collapsed coordinates; those of `Basis.gradient_eta` up to rounding; eta [n, dim]
-    -> [dim, n_modes, n].
-    """
+    """Derivatives of all modes by collapsed coordinates, likewise; eta [n, dim] -> [dim, n_modes, n]."""
     own = _expansions(basis)
     legendre = [_legendre(basis.order, z) for z in eta.T]
     values = [at.values @ known for at, known in zip(own, legendre, strict=True)]

@@ -25,18 +25,10 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class PairTree:
-    """The pairs of leaves of every mode as a tree.
+    """The pairs of leaves of every mode as a tree."""
 
-    Attributes
-    ----------
-    tree : ModeTree
-        Its leaves are pairs, its 1-D functions products of two.
-    pairs : tuple of ndarray of int, [n_functions, 2]
-        Per direction, the 1-D functions of the basis that each function of the tree is the product of.
-    """
-
-    tree: ModeTree
-    pairs: tuple[Indices, ...]
+    tree: ModeTree  # its leaves are pairs, its 1-D functions products of two
+    pairs: tuple[Indices, ...]  # per direction, the two factors of each function of the tree, [n_functions, 2]
 
     def table(self, tabulation: Tabulation, direction: int, derivatives: tuple[bool, bool]) -> Array:
         """Products of 1-D functions at the points of a direction; -> [n_functions, Q_k]."""

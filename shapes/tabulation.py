@@ -110,9 +110,7 @@ class Tabulation:
 
 
 def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
-    """Evaluate the orthonormal functions of the order of a basis, times the roots of a rule's weights; ->
-    [n_modes, Q].
-    """
+    """Evaluate orthonormal functions of a basis' order, times the roots of a rule's weights; -> [n_modes, Q]."""
     orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), exact_rule(basis)
     size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
     return np.asarray(orthogonal.evaluate_eta(rule.eta) * np.sqrt(rule.weights) / size[:, None], dtype=float)

@@ -68,20 +68,11 @@ Operand = float | Callable[..., Any]
 
 @dataclass(frozen=True)
 class FieldExpression:
-    """A function of the coordinates with the text it was read from.
-
-    Attributes
-    ----------
-    text : str
-    dim : int
-        Number of its coordinates.
-    parts : tuple
-        Per component a number or a function of the D coordinate arrays.
-    """
+    """A function of the D coordinates with the text that it was read from."""
 
     text: str
     dim: int
-    parts: tuple[Operand, ...]
+    parts: tuple[Operand, ...]  # per component a number or a function of the coordinate arrays
 
     @property
     def components(self) -> int:

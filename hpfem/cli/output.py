@@ -20,9 +20,7 @@ WIDE = 200
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print a line of a result at once, on the first process; if the reader has stopped (`| head -1`), drop the
-    rest.
-    """
+    """Print a line at once, on the first process; drop the rest if the reader has stopped (`| head -1`)."""
     if world().rank:
         return
     try:

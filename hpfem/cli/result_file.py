@@ -20,15 +20,7 @@ Result = Mapping[str, Any]
 
 
 class ResultFile:
-    """The file of a run's result. In a `with` block around the run, an interruption saves the result so far.
-
-    Parameters
-    ----------
-    path : Path or None
-        Path of the file; None for no file.
-    result : callable
-        (whether the run is complete) -> the document so far, with its entries under "results".
-    """
+    """The file of a run's result. In a `with` block around the run, an interruption saves the result so far."""
 
     def __init__(self, path: Path | None, result: Callable[[bool], Result]) -> None:
         self.path = path

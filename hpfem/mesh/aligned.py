@@ -96,25 +96,7 @@ def _turns(shape: Shape, ranks: Indices) -> Indices:
 
 
 class AlignedTopology(Topology):
-    """A topology with every cell's vertices in the order of the module; ids of vertices, edges and faces stay.
-
-    Parameters
-    ----------
-    topology : Topology
-    points : ndarray, [n, D]
-        Of the mesh.
-    ranks : ndarray of int, [n_vertices], optional
-        Ranks of the vertices, needed if the ranks depend on cells of other processes; by default `vertex_ranks`.
-
-    Attributes
-    ----------
-    ranks : ndarray of int, [n_vertices]
-        Global vertex orders are by these ranks, not by ids.
-    rows : ndarray of int, [n_cells]
-        The row of each cell in its array.
-    scattered : bool
-        Whether the cells of the mesh are in no spatial order.
-    """
+    """A topology with the vertices of cells in the order of the module, by ranks; ids of entities stay;."""
 
     def __init__(self, topology: Topology, points: NDArray[np.float64], ranks: Indices | None = None) -> None:
         self._plain, self._points = topology, points

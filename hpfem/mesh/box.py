@@ -142,11 +142,9 @@ def box(
 
 
 def _block(work: Sequence[Array], size: int, rank: int) -> list[range]:
-    """The layers of small boxes along each axis that one process has; `work` is the work of each layer.
-
-    The box is cut across its longest axis, again and again: into equal pieces if the numbers of processes and layers
-    have a common divisor, else into two. Axes whose layers differ in work are cut last.
-    """
+    """The layers of small boxes along each axis that one process has; `work` is the work of each layer."""
+    # The longest axis is cut, again and again: into equal pieces if the numbers of processes and layers have a common
+    # divisor, else into two. Axes whose layers differ in work are cut last.
     block = [range(len(own)) for own in work]
     while size > 1:
         axis = max(range(len(work)), key=lambda a: (len(block[a]) > 1 and np.ptp(work[a]) == 0, len(block[a])))
@@ -193,10 +191,7 @@ def _corners(sizes: Sequence[int]) -> Indices:
 
 
 def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
-    """The cut of the small boxes of each layer along x. Layers of tets beside another shape form the transition to it.
-
-    If `around`, the last layer is beside the first one.
-    """
+    """The cut of the small boxes of each layer along x; if `around`, the last layer is beside the first one."""
     result, last = [], len(cuts) - 1
     for i, cut in enumerate(cuts):
         before, after = (i - 1, (i + 1) % len(cuts)) if around else (max(i - 1, 0), min(i + 1, last))
@@ -207,10 +202,7 @@ def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
 
 
 def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: list[int], block: list[range]) -> Cells:
-    """Make the cells of a block, with regions and boundaries: all layers of equal cut and name together.
-
-    Points are first those of the lattice, then the middles; points and cells have the order of the whole box.
-    """
+    """Make the cells of a block, with regions and boundaries: all layers of equal cut and name together."""
     sizes, counts = [len(own) - 1 for own in axes], [len(own) for own in block]
     n_boxes = math.prod(counts)
     lattice = [n + (axis not in joined) for axis, n in enumerate(sizes)]

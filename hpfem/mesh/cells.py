@@ -65,18 +65,10 @@ Cells = TypeVar("Cells", bound=CellArray)
 
 @dataclass(frozen=True)
 class Labels:
-    """Names of a mesh and its cells in messages.
+    """Names of a mesh and of its cells in messages."""
 
-    Attributes
-    ----------
-    name : str
-        The file, or another name of the mesh.
-    numbers : ndarray of int, [n_cells], or None
-        The file's number of each cell; None to count from 1.
-    """
-
-    name: str
-    numbers: Indices | None = None
+    name: str  # the file, or another name of the mesh
+    numbers: Indices | None = None  # [n_cells], as in the file; None to count from 1
 
     def cell(self, arrays: Iterable[CellArray], cell: int) -> str:
         """Name of a cell in messages, e.g. "element 17 (hex)"."""
@@ -145,9 +137,7 @@ def is_flat(extent: Array, name: str = "") -> bool:
 def used_points(
     points: Array, arrays: Sequence[CellArray], flat: bool | None = None, name: str = ""
 ) -> tuple[Array, list[CellArray], Indices]:
-    """Keep only the points that cells use; a flat third coordinate of 2-D cells is dropped; points [n_old, D] ->
-    points [n, D], new_number [n_old].
-    """
+    """Keep the points that cells use; drop a flat z of 2-D cells; points [n, D] -> points, arrays, new number [n]."""
     used = np.zeros(len(points), dtype=bool)
     for array in arrays:
         used[array.nodes.ravel()] = True

@@ -39,9 +39,7 @@ def first_points(
     keys: Indices | None = None,
     comm: Communicator = ALONE,
 ) -> tuple[Indices, Array]:
-    """Find the first of the points at each place; collective; points [n, D], others [n_elements, n_corners], ids
-    [n], keys [at most n] -> ids [n], places [n, D].
-    """
+    """Find the first point at each place; collective; points [n, D], others [.., corners] -> ids [n], places [n, D]."""
     used = np.zeros(len(points), dtype=bool)
     for cells in topology.cells:
         used[cells.nodes] = True
@@ -56,9 +54,7 @@ def first_points(
 
 
 def coincident_vertices(points: Array, topology: Topology, ids: Indices, comm: Communicator = ALONE) -> int:
-    """Count the vertices of the boundary at the place of another vertex; collective; points [n, D], ids
-    [n_vertices].
-    """
+    """Count boundary vertices at the place of another vertex; collective; points [n, D], ids [n_vertices]."""
     tolerance = _tolerance_of_points(points, topology, (), comm)
     vertex = np.full(len(points), -1, dtype=np.int64)
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):

@@ -14,9 +14,7 @@ _FEW = 1000
 
 
 def along_curve(centres: Array) -> Indices:
-    """Order of points along a Z-curve: neighbours in the order are mostly neighbours in space; centres [n, D] ->
-    [n].
-    """
+    """Sort points along a Z-curve, so that neighbours are mostly near each other; centres [n, D] -> [n]."""
     if not len(centres):
         return np.empty(0, dtype=np.int64)
     low = centres.min(axis=0)

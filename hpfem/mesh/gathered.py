@@ -33,36 +33,16 @@ from .topology import Topology
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a mesh that one process has.
+    """The cells of a mesh that one process has; shapes, orders and names are the same on every process."""
 
-    Attributes
-    ----------
-    points : ndarray, [n_points, D]
-    arrays : list of CellArray
-        Of the same shapes and orders on every process, in the same sequence. Nodes are rows of `points`; cells are
-        numbered on this process.
-    vertices : list of ndarray of int, [E, n_vertices]
-        Positions in `ids`.
-    ids : ndarray of int, [n vertices here]
-        Ids of the vertices in the whole mesh, ascending.
-    numbers : ndarray of int, [n_cells]
-        Numbers of the cells in the whole mesh.
-    regions : dict of str to ndarray of int
-        Cells of this process; the names are the same on every process.
-    sides : dict of (int, str) to ndarray of int, [n, 2]
-        `Mesh.entity_sets`, of cells of this process; the names are the same on every process.
-    record : dict
-        Further arguments of `Mesh`. Without "numbers", cells are called by their numbers in the whole mesh, from 1.
-    """
-
-    points: Array
-    arrays: list[CellArray]
-    vertices: list[Indices]
-    ids: Indices
-    numbers: Indices
+    points: Array  # [n_points, D]
+    arrays: list[CellArray]  # nodes are rows of `points`; cells are numbered on this process
+    vertices: list[Indices]  # [E, n_vertices] each, positions in `ids`
+    ids: Indices  # of the vertices in the whole mesh, ascending
+    numbers: Indices  # of the cells in the whole mesh
     regions: dict[str, Indices]
-    sides: Sets
-    record: dict[str, Any]
+    sides: Sets  # as `Mesh.entity_sets`
+    record: dict[str, Any]  # further arguments of `Mesh`; without "numbers", cells are called by `numbers`, from 1
 
     def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
         """Make the part of this process, or with a single process the whole mesh; collective."""
@@ -261,9 +241,7 @@ def numbers_of(mesh: Mesh) -> Indices:
 
 
 def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
-    """Take cells out of a mesh, as `unpacked` needs them; they are numbered by their positions in `chosen`; chosen
-    [n].
-    """
+    """Take cells out of a mesh for `unpacked`, numbered by their positions in `chosen` [n]."""
     new = np.full(mesh.n_cells, -1, dtype=np.int64)
     new[chosen] = np.arange(len(chosen))
     cells, places, vertices = [], [], []

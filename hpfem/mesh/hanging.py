@@ -39,21 +39,11 @@ _SIDES_AT_A_TIME = 5000
 
 @dataclass(frozen=True, eq=False)
 class Hanging:
-    """Hanging vertices, each with one of the sides that contain it.
+    """Hanging vertices, each with one of the sides that contain it."""
 
-    Attributes
-    ----------
-    places : ndarray, [n, D]
-        Where they are.
-    cells : ndarray of int, [n]
-        The cells of these sides.
-    label : str
-        Name of the first of these cells in messages.
-    """
-
-    places: Array
-    cells: Indices
-    label: str
+    places: Array  # [n, D]
+    cells: Indices  # [n], with these sides
+    label: str  # name of the first of these cells in messages
 
     def __len__(self) -> int:
         return len(self.places)
@@ -102,9 +92,7 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
 
 
 def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> list[NDArray[Any]]:
-    """Add the values of other processes at points in the box around those of this one; collective; points [n, D],
-    values [n, ...].
-    """
+    """Add values of other processes in the box around the points here; collective; points [n, D], values [n, ..]."""
     low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
     margin = 0.1 * np.maximum(high - low, 0).max()
     boxes = comm.allgather((low - margin, high + margin))

@@ -27,9 +27,7 @@ def _own_positions(shape: Shape, order: int) -> Indices:
 
 
 def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ...], int]:
-    """Number the lattice points of a mesh; cells that share an edge or a face share its points; -> numbers
-    [E, n_nodes].
-    """
+    """Number the lattice points of a mesh; cells share those of common edges and faces; -> numbers [E, n_nodes]."""
     numbers = [
         np.empty((len(cells), len(lattice_permutations(cells.shape, order)[0])), dtype=np.int64)
         for cells in topology.cells
@@ -53,9 +51,7 @@ def _number_entities(topology: Topology, order: int, dim: int, numbers: list[Ind
 
 
 def inner_points(topology: Topology, order: int, dim: int) -> tuple[Iterator[tuple[int, Indices, Indices]], int]:
-    """Number the lattice points inside the entities of one dimension, with gaps between those of different shapes;
-    -> points [n].
-    """
+    """Number the lattice points inside the entities of one dimension, with gaps between shapes; -> points [n]."""
     stride = max(len(interior_nodes(e.shape, order)) for cells in topology.cells for e in cells.shape.entities[dim])
     codes: tuple[NDArray[np.int8], ...] | None = None
     if dim == 0:

@@ -819,9 +819,7 @@ def mesh_of(
     nodes: Mapping[str, Indices] | None = None,
     cell_data: Mapping[str, ArrayLike] | None = None,
 ) -> Mesh:
-    """Build a mesh from arrays that become its own; see `Mesh.from_cells`; points [n, 2 or 3], lower
-    [n, dimension + 1].
-    """
+    """Build a mesh from arrays that become its own; see `Mesh.from_cells`; points [n, D], lower [n, dimension + 1]."""
     checks.dimensions(arrays, points.shape[1], labels)
     if check:
         checks.nodes(arrays, points, labels)

@@ -89,12 +89,9 @@ def lower_sets_of(
     regions: Collection[str],
     vertex_of: Indices,
 ) -> tuple[Sets, int]:
-    """Find named edges and vertices in the cells, and what named sets of nodes cover; given [n, dimension + 1],
-    sides [n, 2], vertex_of [n_points] -> [n, 2].
-
-    A set of nodes covers facets, and away from them edges, that have all of their vertices in it. A side between cells
-    counts if neither cell has all of its vertices in it. A set of all nodes is that of the cells, and covers no facets.
-    """
+    """Find named edges and vertices, and what named nodes cover; given [n, dimension + 1], vertex_of [n_points]."""
+    # Nodes cover facets, and away from them edges, with all vertices among them. A side between cells counts if neither
+    # cell has all of its vertices among them. All nodes of the mesh stand for its cells, and cover no facets.
     ends: dict[tuple[int, str], list[Indices]] = {}
     for (dim, name), blocks in given.items():
         what = f"{'edges' if dim else 'points'} of {shown(name)}"

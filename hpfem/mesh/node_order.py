@@ -242,9 +242,7 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
 
 @cache
 def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
-    """Reference coordinates of the nodes of a second-order cell that has none inside faces and cells; ->
-    [n_nodes, dim].
-    """
+    """Reference coordinates of a second-order cell's nodes, none of them inside faces or cells; -> [n_nodes, dim]."""
     name = shape if isinstance(shape, str) else shape.name
     corners, edges = 2.0 * _corners(name) - 1.0, _RULES[rules][0][name]
     return frozen(np.concatenate([corners, [corners[list(edge)].mean(axis=0) for edge in edges]]))

@@ -30,34 +30,15 @@ _CLOSE = 1e-10 * np.pi
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The place of a mesh in the whole mesh that processes share.
-
-    Attributes
-    ----------
-    comm : Communicator
-        The processes that have the parts.
-    cells : ndarray of int, [n_cells]
-        Numbers in the whole mesh.
-    vertices : ndarray of int, [n_vertices]
-        Ids in the whole mesh, ascending.
-    ranks : ndarray of int, [n_vertices]
-        Their order for spaces, as in the whole mesh; see `hpfem.mesh.aligned`.
-    hanging : Hanging
-        Of the whole mesh.
-    shared : tuple of {rank: ndarray of int}
-        Per dimension below that of the mesh, local ids of the entities of each neighbour, which lists its own in the
-        same order.
-    counts_of_cells : tuple of int
-        Cells of each process.
-    """
+    """The place of a mesh in the whole mesh that processes share."""
 
     comm: Communicator
-    cells: Indices
-    vertices: Indices
-    ranks: Indices
-    hanging: Hanging
-    shared: tuple[Shared, ...]
-    counts_of_cells: tuple[int, ...]
+    cells: Indices  # numbers in the whole mesh
+    vertices: Indices  # ids in the whole mesh, ascending
+    ranks: Indices  # their order for spaces; see `hpfem.mesh.aligned`
+    hanging: Hanging  # of the whole mesh
+    shared: tuple[Shared, ...]  # per dimension, ids of the entities of each neighbour, listed in its order
+    counts_of_cells: tuple[int, ...]  # by process
 
     @property
     def beyond(self) -> Indices:
@@ -107,16 +88,12 @@ def combined(comm: Communicator, values: Indices, shared: Shared, operation: Cal
 
 
 def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -> Shared:
-    """Find the vertices that other processes have too, if no process has the whole mesh; collective; vertices
-    [n_vertices].
-
-    For a vertex of an open side, each process asks the process that its id in the whole mesh determines.
-    """
+    """Find the vertices that others have too, if no process has the whole mesh; collective; vertices [n_vertices]."""
     is_open, on_open = topology.facets.on_boundary, np.zeros(len(vertices), dtype=bool)
     for position, number, facet in topology.local_entities(topology.dim - 1):
         chosen = is_open[topology.sides.ids[position][:, number]]
         on_open[topology.vertices[position][chosen][:, list(facet.vertices)].ravel()] = True
-    asked = vertices[on_open]
+    asked = vertices[on_open]  # each of the process that its id determines
     given = comm.alltoall({rank: asked[asked % comm.size == rank] for rank in range(comm.size)})
     ids = np.concatenate(list(given.values()))
     ranks = np.repeat(list(given), [len(own) for own in given.values()])

@@ -29,22 +29,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """Cells cut into pieces.
+    """Cells cut into pieces, which have consecutive numbers in the order of the cells."""
 
-    Attributes
-    ----------
-    points : ndarray, [n, D]
-        Coordinates.
-    topology : Topology
-        Arrays of the pieces; the pieces of a cell have consecutive numbers, in the order of the cells.
-    counts : ndarray of int, [n_cells]
-        Pieces of each cell.
-    """
-
-    points: Array
+    points: Array  # [n, D]
     topology: Topology
-    counts: Indices
-    _ways: tuple[Indices, ...]
+    counts: Indices  # pieces of each cell
+    _ways: tuple[Indices, ...]  # per array, how each cell is cut
 
     @property
     def starts(self) -> Indices:
@@ -58,9 +48,7 @@ class Refined:
         return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.starts[cells] - (ends - counts), counts)
 
     def sides(self, cells: Sequence[CellArray], pairs: Indices, dim: int) -> Indices:
-        """The facets, edges or vertices of the pieces that those of the cells are divided into; pairs [n, 2] ->
-        [m, 2].
-        """
+        """Facets, edges or vertices of the pieces into which those of cells are cut; pairs [n, 2] -> [m, 2]."""
         way = np.empty(len(self.counts), dtype=np.int64)
         kind = np.empty(len(self.counts), dtype=np.int64)
         for position, (array, own) in enumerate(zip(cells, self._ways, strict=True)):

@@ -94,9 +94,7 @@ def run_starts(ascending: Indices, xp: Any = np) -> NDArray[np.bool_]:
 
 
 def unique(numbers: Indices) -> Indices:
-    """Find the distinct ones of some integers: NumPy's `unique`, which takes ten times as long on many (2.3 to 2.5);
-    numbers [..] -> [n].
-    """
+    """Find the distinct ones of many integers ten times as fast as NumPy 2.3 to 2.5; numbers [..] -> [n]."""
     ascending = numbers.flatten()
     sort(ascending)
     return ascending[run_starts(ascending)]
@@ -118,27 +116,7 @@ def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
 
 
 class TupleIndex:
-    """Numbers the distinct rows of an integer table and finds them again.
-
-    Ids follow the lexicographic order of the rows. As many columns as fit are packed into one key and sorted; the
-    result is one number per row, to which more columns are added.
-
-    Parameters
-    ----------
-    rows : array of xp of int, [n, width]
-        Entries from -1 to ``limit`` - 1.
-    limit : int
-        Upper bound of the entries, below 3e9.
-    xp : module
-        NumPy, or that of a device's arrays, where the rows are sorted.
-
-    Attributes
-    ----------
-    ids : array of xp of int, [n]
-        The number of each row.
-    count : int
-        How many distinct rows there are.
-    """
+    """Numbers distinct rows [n, width] of integers from -1 to limit - 1 in lexicographic order, and finds them."""
 
     def __init__(self, rows: NDArray[np.integer[Any]], limit: int, xp: Any = np) -> None:
         self._base = limit + 1

@@ -122,10 +122,7 @@ def interior_nodes(shape: Shape, order: int) -> Indices:
 
 @cache
 def outward_signs(shape: Shape) -> Indices:
-    """Whether the vertex order of each facet gives the outward (+1) or the inward (-1) normal; -> [n_facets].
-
-    The normal of a segment in 2-D is its direction rotated clockwise, that of a face the cross product of its axes.
-    """
+    """Whether the normal by the vertex order of each facet is outward (+1) or inward (-1); -> [n_facets]."""
     signs = []
     middle = shape.vertices.mean(axis=0)
     for facet in shape.facets:

@@ -145,9 +145,7 @@ def values_by_chunk(
     xp: Any = np,
     compiled: Callable[[Any], Any] | None = None,
 ) -> Iterator[tuple[slice, Any]]:
-    """Evaluate a user's function at the points of a block, a bounded number of elements at a time; -> values
-    [components, E, Q].
-    """
+    """Evaluate a user's function at the points of some elements at a time; -> values [components, E, Q]."""
     components = None
     for chunk in value_chunks(block, xp):
         x = block.geometry.coordinates(chunk, xp)

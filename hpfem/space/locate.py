@@ -75,20 +75,7 @@ class Locatable(Protocol):
 
 
 class Locator:
-    """Finds points in the cells of a space and evaluates fields there.
-
-    Parameters
-    ----------
-    space : Space
-    tolerance : float
-        How far from a cell a point may be and still count as in it, relative to the size of the cell. On a surface in
-        space this is the distance from the surface; take a larger one there for points that are only close to it.
-
-    Raises
-    ------
-    ArgumentError
-        If the tolerance is not a number >= 0.
-    """
+    """Finds points in cells of a space, up to a tolerance relative to the cell's size, and evaluates fields there."""
 
     def __init__(self, space: Locatable, tolerance: float = TOLERANCE) -> None:
         self.tolerance = real(tolerance, "the tolerance of a locator", least=0)
@@ -145,9 +132,7 @@ class Locator:
         return np.concatenate([values, best[None]])
 
     def evaluate_anywhere(self, arrays: Sequence[NDArray[Any]], points: ArrayLike, comm: Communicator) -> Array:
-        """Evaluate a field that processes share at points of this one, in cells of any of them; collective; ->
-        [components, n].
-        """
+        """Evaluate a field at points of this process, in cells of any process; collective; -> [components, n]."""
         if comm.size == 1:
             return self.evaluate(arrays, points)
         with comm.together():
@@ -251,10 +236,7 @@ class Locator:
 
 
 def _groups(elements: Indices) -> Indices:
-    """Rows [groups, width] of points, those of a row in one element: a matrix then makes of its modes what is wanted.
-
-    The last point of an element is there again where others are missing.
-    """
+    """Rows [groups, width] of points of one element each, so that matrices serve; its last point fills up a row."""
     order = np.argsort(elements, kind="stable")
     starts = np.flatnonzero(run_starts(elements[order]))
     counts = np.diff(starts, append=len(order))
@@ -272,10 +254,7 @@ def _whole(chosen: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
 
 
 def _combined(coefficients: Array, elements: Indices, modes: Array, width: int) -> Array:
-    """What is expanded in modes, at points: of coefficients [E, r, m] and modes [..., m, n] arrays [..., r, n].
-
-    Of the `elements` [n] of the points `width` in a row are the same.
-    """
+    """Expansions at points, every `width` in one element: coefficients [E, r, m], modes [.., m, n] -> [.., r, n]."""
     own = coefficients[elements[::width]]
     found = np.empty((*modes.shape[:-2], own.shape[1], len(own), width))
     by_group = modes.reshape(*modes.shape[:-1], len(own), width).swapaxes(-2, -3)
@@ -337,9 +316,7 @@ class _BlockMap:
         self.upper += margin[:, None]
 
     def _one_to_one(self) -> NDArray[np.bool_]:
-        """Whether the map departs from the affine one by what has derivatives so small that the map must be one to one
-        in the element and around it.
-        """
+        """Whether the map departs so little from the affine one that it is one to one around each element, [E]."""
         gradient = check_gradient(self.shape, self.geometry.order)
         result = np.empty(self.geometry.n_elements, dtype=bool)
         for part in chunks(len(result), 3 * self.geometry.dim**2 * gradient.shape[2]):
@@ -380,9 +357,7 @@ class _BlockMap:
         return np.einsum("nab,bin->ain", self.shape.collapse_matrix(eta), inverse) if collapsed else inverse
 
     def quick(self, elements: Indices, x: Array, width: int) -> tuple[NDArray[np.bool_], Array, NDArray[np.bool_]]:
-        """Find points inside of elements by a few steps of Newton's method; elements [n], x [n, D] -> inside [n], xi
-        [n, d], outside [n].
-        """
+        """Find points inside of elements by a few Newton steps; x [n, D] -> inside [n], xi [n, d], outside [n]."""
         goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
         xi = self._guess(elements, x)
         if not self.geometry.affine:
@@ -400,10 +375,7 @@ class _BlockMap:
         return inside, self.shape.collapse(clipped), outside
 
     def _iterate(self, elements: Indices, x: Array, width: int, xi: Array, goal: Array) -> None:
-        """Take steps towards points from local coordinates xi, which are overwritten.
-
-        The inverse Jacobian, at first that of the affine map, is made anew where a step leaves too much of the way.
-        """
+        """Take steps towards points from local coordinates xi, which are overwritten."""
         inverse, active, local = self.to_local.take(elements, axis=2), np.arange(len(x)), xi
         before, fresh = np.full(len(x), np.nan), np.zeros(len(x), dtype=bool)
         for _ in range(_QUICK_STEPS):
@@ -480,13 +452,7 @@ class _BlockMap:
 
 
 class _BoxTree:
-    """A tree of boxes: the leaves are the cells' along a space-filling curve, each node above bounds its children's.
-
-    Parameters
-    ----------
-    lower, upper : ndarray, [n, D]
-        Corners of the boxes.
-    """
+    """A tree of boxes: the leaves are the cells' along a space-filling curve, each node above bounds its children's."""
 
     def __init__(self, lower: Array, upper: Array) -> None:
         self.cells = order = along_curve((lower + upper) / 2)

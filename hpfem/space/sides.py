@@ -50,27 +50,13 @@ def _place(shape: Shape, facet: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Facets of cells of one block, with the same number in each cell.
+    """Facets of cells of one block, with the same number in each cell."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the block in the space.
-    rows : ndarray of int, [E]
-        Elements of that block.
-    facet : int
-        Number of the facet in its cell.
-    block : Block
-        The elements on a rule with points on the facets.
-    outer : bool
-        Whether there is no cell beyond any of the facets.
-    """
-
-    number: int
-    rows: Indices
-    facet: int
-    block: Block
-    outer: bool
+    number: int  # of the block in the space
+    rows: Indices  # [E], elements of that block
+    facet: int  # its number in each cell
+    block: Block  # the elements, on a rule with points on the facets
+    outer: bool  # whether no facet has a cell beyond it
 
     @property
     def _jacobian(self) -> Array:

@@ -60,9 +60,7 @@ def _conversion(basis: Basis) -> tuple[Any, Any]:
 
 
 def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> NDArray[Any]:
-    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis; columns [n_modes, n] ->
-    [n_modes, n].
-    """
+    """Solve with the matrix of a basis' modes in the orthogonal basis; columns [n_modes, n] -> [n_modes, n]."""
     factors, pivots = _conversion(basis)
     # LAPACK's wrapper changes the pivots in place while it works: other threads must not see that.
     from scipy.linalg import lu_solve
@@ -120,21 +118,7 @@ def backward_transform(field: Field, backend: Backend | None = None) -> Field:
 
 
 class BlockProjection:
-    """L2 projection on the elements of a block.
-
-    Parameters
-    ----------
-    block : Block
-    strategy, algorithm : str
-        Of the mass and inner-product kernels inside.
-    backend : Backend
-        Backend of these kernels, if compiling pays for the block; it works on the host's memory.
-
-    Raises
-    ------
-    ArgumentError
-        For unknown names, or if a direction has fewer than P + 1 points.
-    """
+    """L2 projection on the elements of a block; a backend on the host serves where compiling pays."""
 
     def __init__(self, block: Block, strategy: str, algorithm: str, backend: Backend) -> None:
         if not block.rule.resolves(block.order):
@@ -156,9 +140,7 @@ class BlockProjection:
         self.block = block
 
     def moments(self, values: Array, functional: bool) -> Array:
-        """Inner products with the orthogonal basis; values [components, E, Q or n_modes] ->
-        [components, E, n_modes].
-        """
+        """Inner products with the orthogonal basis; values [components, E, Q or n_modes] -> [.., n_modes]."""
         if functional:
             columns = converted(self.block.basis, values.reshape(-1, self.block.n_modes).T, transposed=True)
             return np.ascontiguousarray(columns.T).reshape(values.shape)
@@ -167,9 +149,7 @@ class BlockProjection:
         return moments
 
     def coefficients(self, moments: Array, name: str) -> Array:
-        """Coefficients of the functions that have these inner products; moments [components, E, n_modes] ->
-        [components, E, n_modes].
-        """
+        """Coefficients of the functions with these inner products; moments [components, E, n_modes] -> same."""
         largest = np.abs(moments).max(initial=0.0)
         if not np.isfinite(largest):
             cell = self.block.elements[np.argmin(np.isfinite(moments).all(axis=(0, 2)))]
@@ -216,21 +196,7 @@ class BlockProjection:
 
 
 class ForwardTransform:
-    """Elementwise L2 projection: values at the points to coefficients.
-
-    Parameters
-    ----------
-    space : Space
-    strategy, algorithm : str
-        Of the mass and inner-product kernels inside.
-    backend : str, optional
-        Where the products with the mass matrix run, in float64, if it works on the host's memory.
-
-    Raises
-    ------
-    ArgumentError
-        For unknown names, or if a direction has fewer than P + 1 points.
-    """
+    """Elementwise L2 projection of values at the points to coefficients, in float64 on a backend of the host."""
 
     name = "FwdTrans"
     input_state, output_state = "phys", "coeff"

@@ -39,21 +39,12 @@ _ELF = struct.Struct("<4s28xQQ6xHHHH2x")
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """State of a cache folder.
-
-    Attributes
-    ----------
-    path : Path
-    entries : int
-    nbytes : int
-    limit : int or None
-        Bytes that it may grow to; None where nothing stops it.
-    """
+    """State of a cache folder."""
 
     path: Path
     entries: int
     nbytes: int
-    limit: int | None = None
+    limit: int | None = None  # bytes that it may grow to; None where nothing stops it
 
 
 def seal(key: str, *parts: bytes) -> bytes:
@@ -73,28 +64,13 @@ def whole_elf(code: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache in a folder.
-
-    Attributes
-    ----------
-    folder : Path
-        It may not exist.
-    suffix : str
-        Suffix of the files that are entries.
-    beside : tuple of str
-        Suffixes of files that go with an entry of the same name.
-    code : bool
-        Whether entries are run: then those that others can have written are not taken, and nothing is kept where
-        others can write.
-    limit : int or None
-        Bytes that it may grow to; None where nothing stops it.
-    """
+    """A cache in a folder, which may not exist yet."""
 
     folder: Path
-    suffix: str
-    beside: tuple[str, ...] = ()
-    code: bool = False
-    limit: int | None = None
+    suffix: str  # of the files that are entries
+    beside: tuple[str, ...] = ()  # suffixes of files that go with an entry of the same name
+    code: bool = False  # entries are run: none that others can have written, or where they can write
+    limit: int | None = None  # bytes that it may grow to
 
     def path(self, key: str) -> Path:
         """File of an entry."""

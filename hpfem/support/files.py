@@ -113,11 +113,7 @@ def _unwritable(path: str | os.PathLike[str], error: OSError) -> ArgumentError:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Communicator = ALONE) -> Iterator[Path]:
-    """Give the name of a temporary file beside `path` that becomes `path` when the body ends without an exception.
-
-    The temporary name ends like `path`, so writers that choose a format by the suffix work. If `path` is a link, the
-    file that it points to is replaced.
-    """
+    """Give a temporary name, with the same suffix, for a file that becomes `path` if the body raises nothing."""
     with comm.together():
         target = output_path(path)
     temporary = target.with_name(f"{_of_processes()}{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
@@ -181,29 +177,14 @@ def cache_folder(name: str) -> Path:
 
 
 def write_json(path: str | os.PathLike[str], obj: Any) -> None:
-    """Write `obj` as indented JSON, whole or not at all.
-
-    NumPy numbers and arrays become numbers and lists, NaN and infinities null (JSON has neither).
-
-    Parameters
-    ----------
-    path
-        File to write; its folder must exist.
-    obj
-        Mappings, sequences, strings, numbers, NumPy scalars and arrays, paths, nested.
-
-    Raises
-    ------
-    ArgumentError
-        If the file cannot be written, or something in `obj` has no JSON form.
-    """
+    """Write JSON, whole or not at all; see `plain`."""
     text = json.dumps(plain(obj), indent=1, allow_nan=False)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def plain(obj: Any) -> Any:
-    """Return `obj` in JSON's own types."""
+    """Convert to JSON's types: NumPy's become numbers and lists, NaN and infinities null."""
     if isinstance(obj, np.ndarray | np.generic):
         obj = obj.tolist()
     if isinstance(obj, Mapping):

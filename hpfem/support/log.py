@@ -23,11 +23,7 @@ def warn(message: str) -> None:
 
 
 def report_once(key: str, message: str, level: int = logging.WARNING) -> bool:
-    """Log a warning on the logger "hpfem", the first time that `key` comes up in this process.
-
-    Without any logging set-up Python prints warnings to standard error; `logging.getLogger("hpfem").setLevel("ERROR")`
-    silences them.
-    """
+    """Log a warning on the logger "hpfem", the first time that `key` comes up in this process."""
     mine = [message]
     if _reports.setdefault(key, mine) is not mine:
         return False

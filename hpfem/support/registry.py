@@ -12,13 +12,7 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T], Generic[T]):
-    """A table name → object in order of registration; an unknown name is an error that lists the valid ones.
-
-    Parameters
-    ----------
-    kind
-        Kind of the objects, for messages: "operator", "strategy", …
-    """
+    """A table from names to objects of a kind; an unknown name is an error that lists the known ones."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

@@ -43,12 +43,7 @@ def thread_count() -> int:
 
 
 class _Task:
-    """Work that one thread does: the first that claims it.
-
-    Parameters
-    ----------
-    work : callable
-    """
+    """Work that one thread does: the first that claims it."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work: Callable[[], None] | None = work

@@ -63,13 +63,7 @@ def _place() -> str:
 
 
 class Meetings:
-    """What the processes of a communicator of MPI know of each other's calls.
-
-    Parameters
-    ----------
-    mpi : mpi4py.MPI.Comm or None
-        None for one process.
-    """
+    """What the processes of a communicator of mpi4py know of each other's calls; None for one process."""
 
     def __init__(self, mpi: Any) -> None:
         self._mpi, self._patience = mpi, _patience()

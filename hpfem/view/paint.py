@@ -19,31 +19,15 @@ _PLAIN = "#d5dbe3"
 
 @dataclass(frozen=True, eq=False)
 class Paint:
-    """Colours of a surface.
+    """Colours of a surface: of values by a colour map, else of labels."""
 
-    Attributes
-    ----------
-    values : ndarray, [n], or None
-        Values at the points, for a colour map; the other attributes are for a surface without values.
-    name : str
-        Of the values.
-    limits : (float, float)
-        Values at the ends of the colour map.
-    colours : str
-        Name of the colour map in matplotlib.
-    fills, strokes : tuple of (str, str)
-        Name and colour of the labels of triangles and lines; an empty name is not shown.
-    labels, stroke_labels : ndarray of int
-        By triangle and line; -1 where there is no stroke.
-    """
-
-    values: NDArray[np.float64] | None = None
+    values: NDArray[np.float64] | None = None  # [n] at the points
     name: str = ""
-    limits: tuple[float, float] = (0.0, 1.0)
-    colours: str = "viridis"
-    fills: tuple[tuple[str, str], ...] = ()
-    strokes: tuple[tuple[str, str], ...] = ()
-    labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    limits: tuple[float, float] = (0.0, 1.0)  # values at the ends of the colour map
+    colours: str = "viridis"  # of matplotlib
+    fills: tuple[tuple[str, str], ...] = ()  # name and colour of the labels of triangles; an empty name is not shown
+    strokes: tuple[tuple[str, str], ...] = ()  # the same of lines
+    labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # by triangle
     stroke_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 

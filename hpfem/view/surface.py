@@ -32,56 +32,27 @@ _APART = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Cells that are drawn together.
-
-    Attributes
-    ----------
-    geometry : ElementMap
-        Of the cells.
-    group : CellGroup
-        The map that they are part of, and their rows in it.
-    rows : ndarray of int, [E]
-    basis : Basis, optional
-    coefficients : ndarray, [components, E, n_modes], optional
-        Coefficients of a field on the cells.
-    whole : ndarray of bool, [E], optional
-        Cells that are not pieces of others, whose edges are shown; by default all.
-    """
+    """Cells that are drawn together."""
 
     geometry: ElementMap
-    group: CellGroup
+    group: CellGroup  # with the cells, in its `rows`
     rows: Indices
     basis: Basis | None = None
-    coefficients: NDArray[Any] | None = None
-    whole: NDArray[np.bool_] | None = None
+    coefficients: NDArray[Any] | None = None  # [components, E, n_modes], of a field
+    whole: NDArray[np.bool_] | None = None  # [E]; the edges of pieces of others are not shown
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """Triangles and lines.
+    """Triangles, those of one cell or facet sharing points, and lines."""
 
-    Attributes
-    ----------
-    points : ndarray, [n, D]
-    triangles : ndarray of int, [m, 3]
-        Rows of `points`; triangles of one cell or facet only share points.
-    cells, facets : ndarray of int, [m]
-        Numbers in the mesh, by triangle; facets are -1 if whole cells are visible.
-    lines : ndarray, [l, k, D]
-        Points along each visible edge.
-    edges : ndarray of int, [l]
-        The edges' numbers.
-    values : ndarray, [n, components], or None
-        Values of a field at the points.
-    """
-
-    points: Array
-    triangles: Indices
-    cells: Indices
-    facets: Indices
-    lines: Array
-    edges: Indices
-    values: Array | None
+    points: Array  # [n, D]
+    triangles: Indices  # [m, 3], rows of `points`
+    cells: Indices  # [m], numbers in the mesh
+    facets: Indices  # [m], -1 where whole cells are visible
+    lines: Array  # [l, k, D], points along visible edges
+    edges: Indices  # [l], their numbers
+    values: Array | None  # [n, components], of a field
 
 
 def field_pieces(field: Field) -> list[Piece]:

@@ -24,19 +24,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A grid of VTK.
+    """A grid of VTK."""
 
-    Attributes
-    ----------
-    points : ndarray, [n, 3]
-    cells : list of (int, ndarray of int [n_cells, n_points of the cell])
-        VTK cell type and connectivity.
-    point_data, cell_data, field_data : dict of str to ndarray
-        Values at the points, of the cells, and of the whole.
-    """
-
-    points: Array
-    cells: list[tuple[int, NDArray[np.int64]]]
+    points: Array  # [n, 3]
+    cells: list[tuple[int, NDArray[np.int64]]]  # VTK's type and connectivity, [n_cells, n_points of the cell]
     point_data: dict[str, NDArray[Any]]
     cell_data: dict[str, NDArray[Any]]
     field_data: dict[str, NDArray[Any]]

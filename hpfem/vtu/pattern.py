@@ -32,18 +32,10 @@ LAGRANGE_LIMIT = 10  # VTK's interpolation tables end there
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """VTK cells that show one of our cells.
+    """VTK cells that show one of our cells."""
 
-    Attributes
-    ----------
-    nodes : ndarray, [n, dim]
-        Reference coordinates of the points.
-    cells : tuple of (int, ndarray of int [n_cells, n_points of the cell])
-        VTK cell type and rows of `nodes`.
-    """
-
-    nodes: NDArray[np.float64]
-    cells: tuple[tuple[int, Indices], ...]
+    nodes: NDArray[np.float64]  # [n, dim], reference coordinates of the points
+    cells: tuple[tuple[int, Indices], ...]  # VTK's type and rows of `nodes`, [n_cells, n_points of the cell]
 
 
 @cache

@@ -35,9 +35,7 @@ def write_unstructured_grid(
     field_data: Mapping[str, NDArray[Any]],
     compress: bool = True,
 ) -> None:
-    """Write an unstructured grid of one piece; points [n_points, 3], cells [n, n_points of the cell], point_data
-    [n_points, components], cell_data [n_cells], field_data [n, components].
-    """
+    """Write a grid of one piece; points [n, 3], cells [n_cells, n_points of the cell], data [n, components]."""
     n_cells = sum(len(rows) for _, rows in cells)
     widths = np.concatenate([np.full(len(rows), rows.shape[1], dtype=np.int64) for _, rows in cells])
     types = np.concatenate([np.full(len(rows), kind, dtype=np.uint8) for kind, rows in cells])

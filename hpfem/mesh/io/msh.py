@@ -54,21 +54,7 @@ _AT_A_TIME = 1 << 22
 
 
 class _Stream:
-    """Numbers of one section, taken one after the other.
-
-    Parameters
-    ----------
-    section : str
-        What messages call it.
-    text : Array or None
-        All numbers of a text section.
-    data : bytes or memoryview
-        Of a binary section.
-    order : str
-        Byte order of a binary section, "<" or ">".
-    size : int
-        Bytes of a size_t in a binary section.
-    """
+    """Numbers of one section, taken one after the other: of a text, or of binary data with size_t of `size` bytes."""
 
     def __init__(
         self, section: str, text: Array | None, data: Bytes | memoryview = b"", order: str = "<", size: int = 8
@@ -143,17 +129,7 @@ class _Stream:
 
 
 class _Lines(_Stream):
-    """Numbers of one section of text, of which some lines are held at a time.
-
-    Parameters
-    ----------
-    section : str
-        What messages call it.
-    data : bytes or mmap
-        The file.
-    begin, end : int
-        Begin and end of the section in the data.
-    """
+    """Numbers of one section of text, of which some lines are held at a time."""
 
     def __init__(self, section: str, data: Bytes, begin: int, end: int) -> None:
         super().__init__(section, np.empty(0))
@@ -186,10 +162,7 @@ class _Lines(_Stream):
 
 @dataclass
 class _Content:
-    """What has been read so far; the nodes of the elements by their ids.
-
-    For some partitions only: `chosen`; then the partitions of entities, and the nodes of cells, ascending.
-    """
+    """What has been read so far, of all partitions or of those in `chosen`; the nodes of the elements by their ids."""
 
     names: dict[int, dict[int, str]] = field(default_factory=lambda: {dim: {} for dim in range(4)})
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -334,10 +307,7 @@ def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
 
 
 def _sections(data: Bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
-    """Name, begin and end of the content of each section.
-
-    The end of a binary section is its last closing mark, because a mark may also occur among its numbers.
-    """
+    """Name, begin and end of each section; a closing mark may also occur among binary numbers: the last one counts."""
     opening, nothing = re.compile(rb"\s*\$(\w+)[ \t]*\r?\n"), re.compile(rb"\s*\Z")
     while not nothing.match(data, start):
         found = opening.match(data, start)

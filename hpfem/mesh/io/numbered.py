@@ -29,9 +29,7 @@ _SIDES = {
 
 
 def numbers_by_line(text: bytes) -> tuple[Array, Indices]:
-    """Read the numbers of lines, separated by white space or commas; empty fields between commas are 0; -> numbers
-    [n].
-    """
+    """Read numbers separated by white space or commas, an empty field is 0; -> numbers, how many in each line."""
     text = re.sub(rb",(?=[ \t]*,)", b",0", text).translate(bytes.maketrans(b",dD\r", b" ee\n"))
     counts = np.fromiter(map(len, map(bytes.split, text.split(b"\n"))), dtype=np.int64)
     return parsed_numbers(text)[0], counts[counts > 0]

@@ -87,10 +87,7 @@ def as_text(data: bytes) -> str:
 
 
 def sections_by_keyword(data: bytes, end: str, words: str = "") -> dict[str, bytes]:
-    """Cut a text at the lines that begin with a letter, the last one being `end`; comments begin with #.
-
-    A section `words` has a count and so many such lines itself.
-    """
+    """Cut a text at lines that begin with a letter, up to `end`; section `words` has a count and so many such lines."""
     result: dict[str, bytes] = {}
     skipped = 0
     for _, name, body in sections_of(data, rb"[A-Za-z_][^\n]*?", rb"(?m)^[ \t]*#"):

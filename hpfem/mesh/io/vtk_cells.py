@@ -71,9 +71,7 @@ def cell_blocks(
     first_number: int = 1,
     point_data: dict[str, NDArray[np.generic]] | None = None,
 ) -> list[Elements]:
-    """Make elements of cells, by runs of equal type and size, without those that are marked as copies or hidden;
-    offsets [n_cells + 1], types [n_cells], data [n_cells, n_components], point_data [n_points, n_components].
-    """
+    """Make elements of cells that are no copies or hidden, by runs of equal type and size; offsets [n_cells + 1]."""
     sizes = np.diff(offsets)
     if len(types) != len(sizes):
         raise MeshError(f"there are {len(types)} cell types for {len(sizes)} cells")

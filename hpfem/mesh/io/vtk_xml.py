@@ -164,9 +164,7 @@ def pieces_of_pvtu(data: bytes) -> list[str]:
 
 
 def read_vtu_data(data: bytes) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.generic] | None]:
-    """Read what a VTK XML file of an unstructured grid has at its points; -> values [n_points, components], cells
-    [n_cells].
-    """
+    """Read the point data of an unstructured grid of VTK's XML; -> values [n_points, components], cells [n_cells]."""
     with _decoding():
         root, arrays, _ = _opened(data)
         pieces = root.findall("./UnstructuredGrid/Piece")
