@@ -162,17 +162,7 @@ class Device(Protocol):
 
 
 def dlpack_device(array: Any) -> tuple[int, int] | None:
-    """Tell where DLPack says that an array is.
-
-    Parameters
-    ----------
-    array : object
-
-    Returns
-    -------
-    tuple of int, or None
-        Type and number of the device; None for an object without DLPack.
-    """
+    """Type and number of the device where DLPack says that an array is; None for an object without DLPack."""
     ask = getattr(array, "__dlpack_device__", None)
     if ask is None or isinstance(array, type):
         return None
@@ -190,27 +180,27 @@ class Host(Device):
 
     @staticmethod
     def place(kind: int, number: int) -> str | None:
-        """Say that arrays are on the host; see `Device.place`."""
+        """Say that arrays are on the host."""
         return "on the host" if kind in _DLPACK_HOST else None
 
     def free(self) -> float:
-        """Free memory of the system, or up to the limit of the process; see `Device.free`."""
+        """Free memory of the system, or up to the limit of the process."""
         return available_memory()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
-        """Allocate a NumPy array; see `Device.empty`."""
+        """Allocate a NumPy array."""
         return np.empty(shape, dtype)
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array; see `Device.from_host`."""
+        """Copy a host array."""
         np.copyto(out, source)
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a host array; see `Device.to_host`."""
+        """Copy a host array."""
         np.copyto(out, source)
 
     def adopt(self, array: Any) -> Any | None:
-        """NumPy array on the memory of any library's array; see `Device.adopt`."""
+        """NumPy array on the memory of any library's array."""
         if isinstance(array, np.ndarray):
             return array
         place = dlpack_device(array)
@@ -223,7 +213,7 @@ class Host(Device):
             raise ArgumentError(f"{type(array).__name__} gives no NumPy array of its memory: {error}") from error
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Whether two arrays may share memory; see `Device.overlap`."""
+        """Whether two arrays may share memory."""
         return bool(np.may_share_memory(first, second))
 
 
@@ -232,15 +222,7 @@ HOST = Host()
 
 @dataclass(eq=False)
 class Transfers:
-    """Counters of copies between host and devices.
-
-    Attributes
-    ----------
-    to_device, to_host : int
-        Number of copies.
-    bytes_to_device, bytes_to_host : int
-        Their sizes in bytes.
-    """
+    """Counters of copies between host and devices, and of their bytes."""
 
     to_device: int = 0
     to_host: int = 0
@@ -257,30 +239,12 @@ _COUNTERS: list[Transfers] = []
 
 
 def device_of(xp: Any) -> str:
-    """Name the device on which a module of arrays makes them now.
-
-    Parameters
-    ----------
-    xp : module
-
-    Returns
-    -------
-    str
-    """
+    """Name the device on which a module of arrays makes them now."""
     return home_of(xp.empty(0))
 
 
 def home_of(array: Any) -> str:
-    """Name the device where an array is; see `device_of`.
-
-    Parameters
-    ----------
-    array : array
-
-    Returns
-    -------
-    str
-    """
+    """Name the device where an array is."""
     return str(getattr(array, "device", "the only one"))
 
 
@@ -297,19 +261,7 @@ class PerDevice(Generic[T]):
         return device in self._made
 
     def get(self, device: Device | str, make: Callable[[], T]) -> T:
-        """Give the object of a device.
-
-        Parameters
-        ----------
-        device : Device or str
-            A device, or its name from `device_of`.
-        make : callable
-            () -> object, called the first time.
-
-        Returns
-        -------
-        object
-        """
+        """Give the object of a device, or of its name from `device_of`; it is made the first time."""
         name = device if isinstance(device, str) else device.name
         if name not in self._made:
             self._made[name] = make()
@@ -317,29 +269,13 @@ class PerDevice(Generic[T]):
 
 
 def as_numpy(array: Any) -> Any:
-    """Small results on the host, wherever they were computed; not counted as transfers.
-
-    Parameters
-    ----------
-    array : array
-        Array of NumPy, or of a library whose arrays have `get`.
-
-    Returns
-    -------
-    ndarray
-    """
+    """Small results on the host, wherever they were computed; not counted as transfers."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 @contextmanager
 def count_transfers() -> Iterator[Transfers]:
-    """Count the transfers made inside a `with` block.
-
-    Yields
-    ------
-    Transfers
-        Counters, updated as copies happen.
-    """
+    """Count the transfers inside a `with` block."""
     counter = Transfers()
     _COUNTERS.append(counter)
     try:
@@ -413,16 +349,7 @@ class PairArray:
         self.constant = state["constant"]
 
     def valid(self, device: Device = HOST) -> bool:
-        """Tell whether the side on a device holds the current values.
-
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether the side on a device holds the current values; see `home`."""
         return device.name in self._valid
 
     @property
@@ -431,16 +358,7 @@ class PairArray:
         return HOST if HOST.name in self._valid or self.device is None else self.device
 
     def overlaps(self, other: PairArray) -> bool:
-        """Tell whether writing to this array would change another one.
-
-        Parameters
-        ----------
-        other : PairArray
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether writing to this array would change another one; see `Device.overlap`."""
         if self is other:
             return True
         for device in (HOST, self.device):
@@ -463,18 +381,7 @@ class PairArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """DLPack capsule of the side that has the values, or of a copy on the host if asked for.
-
-        Parameters
-        ----------
-        stream, max_version, dl_device, copy
-            As in the array API standard.
-
-        Raises
-        ------
-        StateError
-            If nothing has been written yet.
-        """
+        """DLPack capsule, as in the array API standard, of the side that has the values, or of a copy on the host."""
         home = self.home
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         wanted = {key: value for key, value in given.items() if value is not None}
@@ -504,20 +411,7 @@ class PairArray:
             return getattr(self.readwrite(self.device), name)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """The host's side, after a counted transfer if the values are on a device only.
-
-        Parameters
-        ----------
-        dtype, copy
-            As for `numpy.asarray`.
-
-        Raises
-        ------
-        StateError
-            If nothing has been written yet.
-        ValueError
-            If a copy is forbidden, and needed for another dtype or because the values are on a device.
-        """
+        """The host's side as for `numpy.asarray`, after a counted transfer if the values are on a device only."""
         other = dtype is not None and np.dtype(dtype) != self.dtype
         if copy is False and (other or not self.valid(HOST)):
             raise ValueError(
@@ -578,22 +472,7 @@ class PairArray:
         return side
 
     def readwrite(self, device: Device = HOST) -> Any:
-        """Give the values on a device, to be changed: the other side becomes stale.
-
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        array
-            Of the device.
-
-        Raises
-        ------
-        StateError
-            If nothing has been written yet, or the values are constant.
-        """
+        """Give the values on a device, to be changed: the other side becomes stale; see `write`."""
         self._check_writable()
         side = self._filled(device)
         self._valid = {device.name}

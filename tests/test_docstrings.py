@@ -17,11 +17,10 @@ EXTENSION_MODULES = {
     "hpfem.backends.strategy",
     "hpfem.errors",
     "hpfem.forms.form",
-    "hpfem.memory",
     "hpfem.operators.operator",
     "hpfem.shapes.shape",
 }
-EXTENSIONS = {"Elements", "GeometryKind", "Format", "MeshFile", "VectorSpace", "canonical"}
+EXTENSIONS = {"Device", "Elements", "Format", "GeometryKind", "MeshFile", "PairArray", "VectorSpace", "canonical"}
 
 
 def tree_of(module):
