@@ -330,7 +330,7 @@ def _fingerprint(space: Space, block: Block) -> int:
         return 0
     mesh = space.mesh
     group = mesh.aligned[int(mesh.locations[0][block.elements[0]])]
-    nodes = group.nodes[mesh.aligned_topology.rows[block.elements]]
+    nodes = group.nodes[mesh.aligned_topology.locations[1][block.elements]]
     return zlib.crc32(nodes.tobytes(), zlib.crc32(block.elements.tobytes()))
 
 

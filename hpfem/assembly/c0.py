@@ -292,7 +292,7 @@ class C0Space(Immutable):
             Per dimension.
         """
         mesh, elements = self.space.mesh, self.space.blocks[number].elements
-        own, cells = mesh.locations[0][elements[:1]].sum(), mesh.aligned_topology.rows[elements]
+        own, cells = mesh.locations[0][elements[:1]].sum(), mesh.aligned_topology.locations[1][elements]
         found = [self.numbering.of_group(int(own), dim) for dim in range(self.space.mesh.dim + 1)]
         if np.array_equal(cells, np.arange(len(found[0].ids))):
             return found

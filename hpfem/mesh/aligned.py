@@ -103,7 +103,6 @@ class AlignedTopology(Topology):
         self.ranks = vertex_ranks(topology) if ranks is None else ranks
         self._kinds: list[tuple[Indices, Indices, Indices]] = []
         self._orders: list[Indices | slice] = []
-        self.rows = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
         arrays, vertices = [], []
         for cells, own in zip(topology.cells, topology.vertices, strict=True):
             order: Indices | slice = slice(None)
@@ -113,7 +112,6 @@ class AlignedTopology(Topology):
                 own = own.take(order, axis=0)
             self._orders.append(order)
             indices = cells.indices[order]
-            self.rows[indices] = np.arange(len(indices))
             # Cells whose vertices have the same order of ranks get the same rotation.
             n = cells.shape.n_vertices
             keys = comparisons(self.ranks[own].T)

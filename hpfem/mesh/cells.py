@@ -16,6 +16,7 @@ from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 from ..support.immutable import frozen
 from ..support.log import warn
 from .node_order import canonical_order, serendipity_positions, vertex_positions
+from .sorting import marked
 from .symmetry import Indices
 
 Array = NDArray[np.float64]
@@ -138,9 +139,7 @@ def used_points(
     points: Array, arrays: Sequence[CellArray], flat: bool | None = None, name: str = ""
 ) -> tuple[Array, list[CellArray], Indices]:
     """Keep the points that cells use; drop a flat z of 2-D cells; points [n, D] -> points, arrays, new number [n]."""
-    used = np.zeros(len(points), dtype=bool)
-    for array in arrays:
-        used[array.nodes.ravel()] = True
+    used = marked(len(points), (array.nodes for array in arrays))
     if used.all():
         new_number, renumbered = np.arange(len(points)), list(arrays)
     else:

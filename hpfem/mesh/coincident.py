@@ -17,7 +17,7 @@ from ..support.communicator import ALONE, Communicator
 from .cells import Array, CellArray
 from .hanging import near, open_sides
 from .named_sets import looked_up
-from .sorting import unique
+from .sorting import marked, unique
 from .symmetry import Indices
 from .topology import Topology, classes
 
@@ -40,9 +40,7 @@ def first_points(
     comm: Communicator = ALONE,
 ) -> tuple[Indices, Array]:
     """Find the first point at each place; collective; points [n, D], others [.., corners] -> ids [n], places [n, D]."""
-    used = np.zeros(len(points), dtype=bool)
-    for cells in topology.cells:
-        used[cells.nodes] = True
+    used = marked(len(points), (cells.nodes for cells in topology.cells))
     loose = [rows for rows in others if not used[rows].all()]
     tolerance = _tolerance_of_points(points, topology, loose, comm)
     nodes = np.flatnonzero(np.isfinite(tolerance))
@@ -114,7 +112,7 @@ def _shortest(points: Array, rows: Indices) -> Array:
 
 def _sizes(points: Array, topology: Topology, sides: Sequence[CellArray] | None) -> Array:
     """Shortest distance of corners in each cell with one of the sides, or in each cell; infinite in others."""
-    size = np.full(sum(map(len, topology.cells)), np.inf)
+    size = np.full(topology.n_cells, np.inf)
     chosen = np.full(len(size), sides is None)
     for own in sides or ():
         chosen[own.indices] = True

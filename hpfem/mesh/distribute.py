@@ -21,7 +21,7 @@ from .hanging import Hanging
 from .mesh import Mesh
 from .named_sets import Sets
 from .part import Part, combined, shared_entities
-from .sorting import run_starts, unique
+from .sorting import marked, run_starts, unique
 from .symmetry import Indices
 from .topology import Topology
 
@@ -232,17 +232,13 @@ def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
 
 def _renumbered(n: int, used: list[Indices]) -> Indices:
     """New numbers, ascending with the old ones, of those that are used; -1 for the others."""
-    kept = np.zeros(n, dtype=bool)
-    for own in used:
-        kept[own.ravel()] = True
+    kept = marked(n, used)
     return np.where(kept, np.cumsum(kept) - 1, -1)
 
 
 def _neighbours(mesh: Mesh, owners: Indices, rank: int) -> dict[int, Indices]:
     """Vertices, ascending, that a process' cells share with those of others, by process."""
-    has = np.zeros(mesh.n_vertices, dtype=bool)
-    for group in mesh.cells:
-        has[group.vertices[owners[group.indices] == rank].ravel()] = True
+    has = marked(mesh.n_vertices, (group.vertices[owners[group.indices] == rank] for group in mesh.cells))
     keys = []
     for group in mesh.cells:
         vertices, process = group.vertices, np.broadcast_to(owners[group.indices][:, None], group.vertices.shape)

@@ -107,10 +107,7 @@ def open_sides(topology: Topology) -> list[CellArray]:
     dim, facets = topology.dim - 1, topology.facets
     boundary = facets.boundary
     owner, local = facets.cells[boundary, 0], facets.local[boundary, 0]
-    # Of each cell, its array and its row there.
-    array, row = np.empty((2, sum(map(len, topology.cells))), dtype=np.int64)
-    for position, cells in enumerate(topology.cells):
-        array[cells.indices], row[cells.indices] = position, np.arange(len(cells))
+    array, row = topology.locations
     sides = []
     for position, number, facet in topology.local_entities(dim):
         cells = topology.cells[position]

@@ -57,7 +57,7 @@ def inner_points(topology: Topology, order: int, dim: int) -> tuple[Iterator[tup
     if dim == 0:
         n, ids = topology.n_vertices, topology.vertices
     elif dim == topology.dim:
-        n, ids = sum(map(len, topology.cells)), tuple(cells.indices[:, None] for cells in topology.cells)
+        n, ids = topology.n_cells, tuple(cells.indices[:, None] for cells in topology.cells)
     else:
         entities = topology.edges if dim == 1 else topology.faces
         n, ids, codes = entities.count, entities.ids, entities.orientation

@@ -341,14 +341,10 @@ class Mesh(Immutable, Printed):
         found = {name: unique(self.entity_ids(dim, own)) for (of, name), own in self.lower_sets.items() if of == dim}
         return MappingProxyType(found)
 
-    @cached_property
+    @property
     def locations(self) -> tuple[Indices, Indices]:
         """Where each cell is: the position of its group in ``cells`` and its row there, [n_cells] each."""
-        group, row = np.empty(self.n_cells, dtype=np.int64), np.empty(self.n_cells, dtype=np.int64)
-        for position, cells in enumerate(self.cells):
-            group[cells.indices] = position
-            row[cells.indices] = np.arange(len(cells))
-        return group, row
+        return self.topology.locations
 
     @cached_property
     def aligned(self) -> tuple[CellGroup, ...]:

@@ -13,7 +13,7 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
 
 from ..support.immutable import frozen
-from .sorting import places, sorted_rows, unique
+from .sorting import marked, places, sorted_rows, unique
 from .symmetry import Indices
 from .topology import Topology
 
@@ -127,12 +127,11 @@ def _places(topology: Topology, dim: int, vertices: Indices) -> tuple[Indices, i
         rows = np.sort(rows, axis=1)
         return np.asarray(rows[:, 0] * topology.n_vertices + rows[:, -1])
 
-    wanted, marked = unique(keys(vertices)), np.zeros(topology.n_vertices, dtype=bool)
-    marked[vertices] = True
+    wanted, known = unique(keys(vertices)), marked(topology.n_vertices, [vertices])
     found = [np.empty((0, 3), dtype=np.int64)]
     for position, number, entity in topology.local_entities(dim):
         own = topology.vertices[position][:, list(entity.vertices)]
-        here = np.flatnonzero(marked[own].all(axis=1))
+        here = np.flatnonzero(known[own].all(axis=1))
         at, cells = places(wanted, keys(own[here])), topology.cells[position].indices[here]
         found.append(np.column_stack([at, cells, np.full(len(here), number)])[at >= 0])
     table = np.concatenate(found)
@@ -143,14 +142,13 @@ def _places(topology: Topology, dim: int, vertices: Indices) -> tuple[Indices, i
 
 def _covered(topology: Topology, vertices: Indices) -> tuple[Indices, Indices]:
     """The facets that vertices cover, as (cell, local number), and the vertices of edges away from them, in 3-D."""
-    marked = np.zeros(topology.n_vertices, dtype=bool)
-    marked[vertices[vertices >= 0]] = True
-    beside, left = topology.facets, marked.copy()
-    whole = np.zeros(sum(map(len, topology.cells)) + 2, dtype=bool)  # with the cells -1 and -2
+    given = marked(topology.n_vertices, [vertices[vertices >= 0]])
+    beside, left = topology.facets, given.copy()
+    whole = np.zeros(topology.n_cells + 2, dtype=bool)  # with the cells -1 and -2
     inside = np.zeros(len(beside), dtype=bool)
     near, vertices_near = [], []  # of the cells that may have a covered edge
     for array, own in zip(topology.cells, topology.vertices, strict=True):
-        count = marked[own].sum(axis=1)
+        count = given[own].sum(axis=1)
         whole[array.indices] = count == own.shape[1]
         left[own[count == own.shape[1]]] = False
         near.append(np.flatnonzero(count > 1))
@@ -160,7 +158,7 @@ def _covered(topology: Topology, vertices: Indices) -> tuple[Indices, Indices]:
         for position, number, facet in topology.local_entities(topology.dim - 1)
     ]
     for corners, ids in facets:
-        inside[ids] |= marked[corners].all(axis=1)
+        inside[ids] |= given[corners].all(axis=1)
     inside &= beside.on_boundary | ~whole[beside.cells].any(axis=1)
     for corners, ids in facets:
         left[corners[inside[ids]]] = False

@@ -20,6 +20,7 @@ from ..geometry.element_map import elevated_nodes
 from .cells import Array, CellArray
 from .lattice import lattice_numbering
 from .node_order import vertex_positions
+from .sorting import marked
 from .symmetry import Indices, entity_nodes, spanning
 from .topology import Topology
 
@@ -119,7 +120,7 @@ def _own_edges(shape: Shape, way: tuple[Piece, ...], ways: tuple[tuple[Piece, ..
 
 def refined(points: Array, topology: Topology, in_space: Topology) -> Refined:
     """Cut every cell; points [n, D]."""
-    counts = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
+    counts = np.empty(topology.n_cells, dtype=np.int64)
     for array in topology.cells:
         counts[array.indices] = len(refinements(array.shape)[0])
     starts = np.cumsum(counts) - counts
@@ -153,9 +154,7 @@ def refined(points: Array, topology: Topology, in_space: Topology) -> Refined:
                     (own, vertices[position][rows[:, None], at], numbers)
                 )
     arrays, tops = _joined(parts)
-    used = np.zeros(size, dtype=bool)
-    for array in arrays:
-        used[array.nodes.ravel()] = True
+    used = marked(size, (array.nodes for array in arrays))
     new_number = np.cumsum(used) - 1
     arrays = [CellArray(own.shape, own.order, new_number[own.nodes], own.indices) for own in arrays]
     return Refined(place[used], Topology(arrays, tops, n_vertices), counts, tuple(ways))

@@ -6,7 +6,7 @@ are packed into one integer if both fit into 63 bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -32,6 +32,14 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
         return np.full(wanted.shape, -1, dtype=np.int64)
     where = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     return np.where(ascending[where] == wanted, where, -1)
+
+
+def marked(count: int, numbers: Iterable[Indices]) -> NDArray[np.bool_]:
+    """Tell which of the numbers below a count occur; numbers [..] each -> [count]."""
+    found = np.zeros(count, dtype=bool)
+    for own in numbers:
+        found[own] = True
+    return found
 
 
 def sort(numbers: Indices) -> None:

@@ -28,7 +28,7 @@ from ..memory import as_numpy
 from ..support.immutable import frozen
 from ..support.threads import in_parts
 from .cells import CellArray
-from .sorting import MANY, TupleIndex, comparisons, in_order, run_starts, sorted_rows
+from .sorting import MANY, TupleIndex, comparisons, in_order, marked, run_starts, sorted_rows
 from .symmetry import Indices, symmetries
 
 
@@ -172,6 +172,19 @@ class Topology:
         return self.cells[0].shape.dim
 
     @cached_property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return sum(map(len, self.cells))
+
+    @cached_property
+    def locations(self) -> tuple[Indices, Indices]:
+        """Where each cell is: the position of its array in ``cells`` and its row there, [n_cells] each."""
+        array, row = np.empty((2, self.n_cells), dtype=np.int64)
+        for position, cells in enumerate(self.cells):
+            array[cells.indices], row[cells.indices] = position, np.arange(len(cells))
+        return array, row
+
+    @cached_property
     def edges(self) -> Entities:
         """Edges: ids and orientations."""
         return self._entities(1)
@@ -199,7 +212,7 @@ class Topology:
             (xp.asarray(own.indices)[:, None] << bits | xp.arange(ids.shape[1])).ravel()
             for own, ids in zip(self.cells, sides.ids, strict=True)
         ]
-        most = sum(map(len, self.cells)) << bits
+        most = self.n_cells << bits
         facet = xp.concatenate([xp.asarray(ids).ravel() for ids in sides.ids])
         owners, facet = in_order(facet, sides.count, xp.concatenate(labels), most, xp)
         starts = xp.flatnonzero(run_starts(facet, xp))
@@ -282,9 +295,7 @@ class Topology:
 def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indices]:
     """Number the vertices of cells: one for each point at a corner; -> vertex_of [n_points]."""
     corners = [array.corners for array in cells]
-    is_corner = np.zeros(n_points, dtype=bool)
-    for rows in corners:
-        is_corner[rows.ravel()] = True
+    is_corner = marked(n_points, corners)
     vertex_of = np.where(is_corner, np.cumsum(is_corner) - 1, -1)
     return Topology(cells, [vertex_of[rows] for rows in corners], int(is_corner.sum())), vertex_of
 

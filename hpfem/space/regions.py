@@ -65,7 +65,7 @@ class ByRegion(Immutable):
             raise ArgumentError(f"values by region are a mapping from names of regions, got {shown(values)}")
         for name in values:
             name_of(name, mesh.regions, "region")
-        of_cells = np.full(sum(map(len, mesh.cells)), -1)
+        of_cells = np.full(mesh.n_cells, -1)
         for number, name in enumerate(values):
             cells = mesh.regions[name]
             taken = cells[of_cells[cells] >= 0]

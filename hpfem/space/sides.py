@@ -114,7 +114,7 @@ def facet_sides(space: Sided, facets: Indices) -> list[Side]:
     group = mesh.locations[0][cells]
     for number, ids in enumerate(topology.sides.ids):
         here = group == number
-        local[here] = np.argmax(ids[topology.rows[cells[here]]] == facets[here, None], axis=1)
+        local[here] = np.argmax(ids[topology.locations[1][cells[here]]] == facets[here, None], axis=1)
     found = []
     for number, block in enumerate(space.blocks):
         row = np.full(mesh.n_cells, -1)

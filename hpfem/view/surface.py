@@ -61,7 +61,7 @@ def field_pieces(field: Field) -> list[Piece]:
     for pair, block in zip(field.data, field.space.blocks, strict=True):
         group = mesh.aligned[int(mesh.locations[0][block.elements[0]])]
         pieces.append(
-            Piece(block.geometry, group, mesh.aligned_topology.rows[block.elements], block.basis, pair.read())
+            Piece(block.geometry, group, mesh.aligned_topology.locations[1][block.elements], block.basis, pair.read())
         )
     return pieces
 

@@ -20,7 +20,7 @@ from hpfem.shapes.arguments import shown
 from ..cells import Array, CellArray
 from ..named_sets import Sets
 from ..node_order import gmsh_nodes, permutation
-from ..sorting import run_starts
+from ..sorting import marked, run_starts
 from ..symmetry import Indices, entity_nodes
 from ..topology import Topology
 from .msh import ELEMENT_TYPES
@@ -47,7 +47,7 @@ def write_msh(
     sides: Sets,
 ) -> None:
     """Write a mesh; points [n, D], sides [n, 2]."""
-    dim, number = topology.dim, 1 + sum(map(len, topology.cells))
+    dim, number = topology.dim, 1 + topology.n_cells
     elements: dict[int, list[_Elements]] = {}
     names: dict[int, list[str]] = {}
     for own in range(dim):
@@ -82,12 +82,9 @@ def _size(*numbers: int) -> bytes:
 
 
 def _cells(array: CellArray, topology: Topology, regions: Mapping[str, Indices]) -> _Elements:
-    count = sum(map(len, topology.cells))
     names = np.zeros((len(array), len(regions)), dtype=bool)
     for column, members in enumerate(regions.values()):
-        inside = np.zeros(count, dtype=bool)
-        inside[members] = True
-        names[:, column] = inside[array.indices]
+        names[:, column] = marked(topology.n_cells, [members])[array.indices]
     return _Elements(array.shape, array.order, array.nodes, array.indices + 1, names)
 
 
@@ -98,18 +95,15 @@ def _sides(topology: Topology, dim: int, named: Mapping[str, Indices], number: i
     names = np.zeros((len(distinct), len(named)), dtype=bool)
     column = np.repeat(np.arange(len(named)), [len(own) for own in named.values()])
     names[which.ravel(), column] = True
-    row = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
-    for array in topology.cells:
-        row[...] = -1
-        row[array.indices] = np.arange(len(array))
-        for local, entity in enumerate(array.shape.entities[dim]):
-            chosen = np.flatnonzero((row[distinct[:, 0]] >= 0) & (distinct[:, 1] == local))
-            if len(chosen):
-                inside = entity_nodes(array.shape, array.order, dim, local)
-                nodes = array.nodes[row[distinct[chosen, 0]]][:, inside]
-                numbers = np.arange(number, number + len(chosen))
-                yield _Elements(entity.shape, array.order if dim else 1, nodes, numbers, names[chosen])
-                number += len(chosen)
+    position_of, row = (own[distinct[:, 0]] for own in topology.locations)
+    for position, local, entity in topology.local_entities(dim):
+        chosen = np.flatnonzero((position_of == position) & (distinct[:, 1] == local))
+        if len(chosen):
+            array = topology.cells[position]
+            nodes = array.nodes[row[chosen]][:, entity_nodes(array.shape, array.order, dim, local)]
+            numbers = np.arange(number, number + len(chosen))
+            yield _Elements(entity.shape, array.order if dim else 1, nodes, numbers, names[chosen])
+            number += len(chosen)
 
 
 _Entities = dict[tuple[bool, ...], tuple[int, list[Indices]]]  # names -> tag, nodes of the elements on it

@@ -27,7 +27,7 @@ from ..gathered import common_kinds, part_of
 from ..mesh import Mesh, fitting_order, mesh_of
 from ..named_sets import looked_up
 from ..serendipity import completed
-from ..sorting import places, unique
+from ..sorting import marked, places, unique
 from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
@@ -134,7 +134,7 @@ def _partitions(file: Path) -> tuple[list[Path], int]:
     try:
         with _mapped(first) as data:
             count = partitions_of_msh(data)
-    except MeshError:  # reading it reports the error
+    except (MeshError, OSError):  # reading it reports the error
         count = 1
     if count == 1:
         return [file], 0
@@ -149,23 +149,17 @@ def _partition(file: Path, number: int) -> Path:
 @contextmanager
 def _mapped(file: Path) -> Iterator[Bytes]:
     """The bytes of a file, mapped into memory."""
-    try:
-        with opened(file, whole=False) as stream:
-            if not os.fstat(stream.fileno()).st_size:
-                yield b""
-                return
-            with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
-                yield data
-    except OSError as error:
-        raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
+    with opened(file, whole=False) as stream:
+        if not os.fstat(stream.fileno()).st_size:
+            yield b""
+            return
+        with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+            yield data
 
 
 def _bytes(file: Path) -> bytes:
     """The bytes of a file."""
-    try:
-        return read_file(file).removeprefix(_BYTE_ORDER_MARK).lstrip()
-    except OSError as error:
-        raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
+    return read_file(file).removeprefix(_BYTE_ORDER_MARK).lstrip()
 
 
 def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Communicator) -> Mesh:
@@ -213,9 +207,7 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
 
     def met(points: Array, arrays: list[CellArray], sides: dict[Any, list[Indices]]) -> tuple[Any, ...]:
         nonlocal n_given
-        used, counts = np.zeros(len(points), dtype=bool), comm.allgather(len(points))
-        for array in arrays:
-            used[array.nodes] = True
+        used, counts = marked(len(points), (array.nodes for array in arrays)), comm.allgather(len(points))
         # Points of cells come before those that only elements of sides have.
         own = sum(counts[: comm.rank]) + np.arange(len(points)) + np.where(used, 0, sum(counts))
         found, where = own, points
@@ -253,13 +245,7 @@ def _of_parts(
         points, elements = completed(points, elements)
     dim = int(comm.max(max((own.shape.dim for own in elements), default=0)))
     cells = [own for own in elements if own.shape.dim == dim]
-    ends = np.cumsum([len(own) for own in cells])
-    arrays = merged(
-        [
-            CellArray(own.shape, own.order, own.nodes, np.arange(end - len(own), end))
-            for own, end in zip(cells, ends, strict=True)
-        ]
-    )
+    arrays = _arrays(cells)
     labels, corners = Labels(str(path), frozen(joined([own.indices for own in cells]))), _corners(elements, dim)
     with comm.together():
         of_cells: dict[str, Any] = {"regions": _regions(cells), "cell_data": _cell_data(cells)}
@@ -301,9 +287,11 @@ def _tell(path: Path | str, sentences: Sequence[str], comm: Communicator = ALONE
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Add the name of the file to errors."""
+    """Add the name of the file to errors of reading it."""
     try:
         yield
+    except OSError as error:
+        raise MeshError(f"{path_text(file)}: the file cannot be read: {error.strerror or error}") from error
     except MeshError as error:
         message = str(error).removeprefix(f"{file}: ")
         raise MeshError(f"{path_text(file)}: {message}") from error.__cause__
@@ -343,17 +331,14 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
 
 def _content(file: Path) -> MeshFile:
     """Content of a file, by the reader that its beginning or its suffix asks for."""
-    try:
-        with opened(file) as stream:
-            beginning = stream.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip()
-        if not beginning:
-            raise MeshError("the file is empty")
-        known = formats.format_of(beginning, file.suffix.lower())
-        if known is None or known.read is None:
-            suffix = file.suffix.lower() if known is None else known.suffix
-            return read_other(file, suffix, [own.suffix for own in formats.FORMATS if own.read])
-    except OSError as error:
-        raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
+    with opened(file) as stream:
+        beginning = stream.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if not beginning:
+        raise MeshError("the file is empty")
+    known = formats.format_of(beginning, file.suffix.lower())
+    if known is None or known.read is None:
+        suffix = file.suffix.lower() if known is None else known.suffix
+        return read_other(file, suffix, [own.suffix for own in formats.FORMATS if own.read])
     try:
         return known.read(_bytes(file))
     except ForLibrary as error:
@@ -401,14 +386,9 @@ def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Me
             who = f"element {own.indices[np.argmax(missing)]} ({own.shape.name})"
             raise MeshError(f"{who} refers to a node that does not exist")
     cells = _distinct([own for own in elements if own.shape.dim == dim])
-    ends = np.cumsum([len(own) for own in cells])
-    arrays = [
-        CellArray(own.shape, own.order, own.nodes, np.arange(end - len(own), end))
-        for own, end in zip(cells, ends, strict=True)
-    ]
     return mesh_of(
         points,
-        merged(arrays),
+        _arrays(cells),
         Labels(name, frozen(joined([own.indices for own in cells]))),
         regions=_regions(cells),
         cell_data=_cell_data(cells),
@@ -418,6 +398,12 @@ def _made(content: MeshFile, name: str, periodic: bool, join: bool | None) -> Me
         join=True if join is None and content.by_piece else join,
         keys=content.ids if join is None else None,
     )
+
+
+def _arrays(cells: Sequence[Elements]) -> list[CellArray]:
+    """The cells, numbered as they come."""
+    starts = np.cumsum([0, *map(len, cells)])
+    return merged([CellArray(c.shape, c.order, c.nodes, n + np.arange(len(c))) for c, n in zip(cells, starts)])
 
 
 def _regions(cells: Sequence[Elements]) -> dict[str, Indices]:
