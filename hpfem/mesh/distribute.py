@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,12 @@ from hpfem.shapes.arguments import as_array, reals, shown
 from ..support.communicator import Communicator, communicator
 from .aligned import vertex_ranks
 from .cells import Array, CellArray
-from .gathered import mesh_of_part, moved, record_of, sides_of
+from .gathered import Cells, moved, record_of, sides_of
 from .hanging import Hanging
 from .mesh import Mesh
-from .named_sets import Sets
-from .part import Part, combined, shared_entities
+from .part import combined
 from .sorting import marked, run_starts, unique
 from .symmetry import Indices
-from .topology import Topology
 
 # The default work of a cell is the number of functions of this order; and units of the smallest work.
 _ORDER, _UNITS = 4, 100
@@ -77,7 +74,8 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
     if comm.size == 1:
         assert mesh is not None
         return mesh
-    return comm.scatter(pieces).mesh(comm)
+    piece, *known = comm.scatter(pieces)
+    return piece.mesh(comm, *known)
 
 
 def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str) -> Mesh:
@@ -175,33 +173,8 @@ def _work(mesh: Mesh, weights: Weights) -> Array:
     return work
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """The part of a mesh that the first process sends to another one."""
-
-    points: Array
-    cells: list[CellArray]
-    vertices_of: list[Indices]
-    regions: dict[str, Indices]
-    sides: Sets
-    record: dict[str, Any]
-    global_cells: Indices
-    vertices: Indices
-    ranks: Indices
-    shared: dict[int, Indices]
-    hanging: Hanging
-
-    def mesh(self, comm: Communicator) -> Mesh:
-        """The part, once the processes have found the edges and faces that they share; collective."""
-        topology = Topology(self.cells, self.vertices_of, len(self.vertices))
-        shared = shared_entities(topology, self.vertices, self.shared, comm)
-        counts = tuple(comm.allgather(len(self.global_cells)))
-        part = Part(comm, self.global_cells, self.vertices, self.ranks, self.hanging, shared, counts)
-        return mesh_of_part(self.points, topology.cut(part.beyond), self.regions, self.sides, part, self.record)
-
-
-def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
-    """The cells of one process, with an array for every kind of cells, which may be empty."""
+def _piece(mesh: Mesh, owners: Indices, rank: int) -> tuple[Cells, Hanging, dict[int, Indices], Indices]:
+    """The cells of one process, with an array for every shape and order; and what `Cells.mesh` takes."""
     mine = owners == rank
     number = np.where(mine, np.cumsum(mine) - 1, -1)
     rows = [np.flatnonzero(mine[group.indices]) for group in mesh.cells]
@@ -215,19 +188,18 @@ def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
     ]
     global_cells = np.flatnonzero(mine)
     numbers = global_cells + 1 if mesh.numbers is None else mesh.numbers[global_cells]
-    return _Piece(
+    piece = Cells(
         mesh.points[new_point >= 0],
         cells,
         [new_vertex[own] for own in old],
+        vertices,
+        global_cells,
         {name: number[own[mine[own]]] for name, own in mesh.regions.items()},
         sides_of(mesh.entity_sets, number),
         record_of(mesh, global_cells, numbers),
-        global_cells,
-        vertices,
-        vertex_ranks(mesh.topology)[vertices],
-        {other: new_vertex[own] for other, own in _neighbours(mesh, owners, rank).items()},
-        mesh.hanging,
     )
+    shared = {other: new_vertex[own] for other, own in _neighbours(mesh, owners, rank).items()}
+    return piece, mesh.hanging, shared, vertex_ranks(mesh.topology)[vertices]
 
 
 def _renumbered(n: int, used: list[Indices]) -> Indices:

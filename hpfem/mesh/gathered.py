@@ -25,7 +25,7 @@ from .cells import Array, CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices
 from .mesh import Mesh, groups_of, mesh_of, named_entities
 from .named_sets import Sets
-from .part import Part, combined, shared_entities, shared_vertices
+from .part import Part, Shared, combined, shared_entities, shared_vertices
 from .sorting import unique
 from .symmetry import Indices
 from .topology import Topology
@@ -44,13 +44,20 @@ class Cells:
     sides: Sets  # as `Mesh.entity_sets`
     record: dict[str, Any]  # further arguments of `Mesh`; without "numbers", cells are called by `numbers`, from 1
 
-    def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
+    def mesh(
+        self,
+        comm: Communicator,
+        hanging: Hanging | None = None,
+        shared_ids: Shared | None = None,
+        ranks: Indices | None = None,
+    ) -> Mesh:
         """Make the part of this process, or with a single process the whole mesh; collective."""
         topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
         if comm.size == 1:
             return mesh_of_part(self.points, topology, self.regions, self.sides, None, self.record)
         record = {"numbers": frozen(self.numbers + 1), **self.record}
-        shared = shared_entities(topology, vertices, shared_vertices(topology, vertices, comm), comm)
+        shared_ids = shared_vertices(topology, vertices, comm) if shared_ids is None else shared_ids
+        shared = shared_entities(topology, vertices, shared_ids, comm)
         between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
         with comm.together():
             if len(unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
@@ -61,7 +68,7 @@ class Cells:
             found = combined(comm, values, shared[0], operation)
             return found, comm.any(bool((found != values).any()))
 
-        ranks = vertex_ranks(topology, agree, vertices)
+        ranks = vertex_ranks(topology, agree, vertices) if ranks is None else ranks
         topology = topology.cut(between)
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
@@ -99,14 +106,11 @@ def record_of(mesh: Mesh, chosen: Indices, numbers: Indices) -> dict[str, Any]:
 
 def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
     """Complete the arrays: one for every shape and order of which any process has cells; collective."""
-    own = {(array.shape.name, array.order): array for array in arrays}
-    kinds = dict.fromkeys(kind for kinds in comm.allgather([*own]) for kind in kinds)
-    nodes = {(array.shape.name, array.order): array.nodes.shape[1] for array in arrays}
-    known = {kind: n for others in comm.allgather(nodes) for kind, n in others.items()}
-    none = np.empty(0, dtype=np.int64)
+    none, own = np.empty(0, dtype=np.int64), {(array.shape.name, array.order): array for array in arrays}
+    widths = comm.allgather({kind: array.nodes.shape[1] for kind, array in own.items()})
     return [
-        own[kind] if kind in own else CellArray(SHAPES[kind[0]], kind[1], none.reshape(0, known[kind]), none)
-        for kind in kinds
+        own[kind] if kind in own else CellArray(SHAPES[kind[0]], kind[1], none.reshape(0, width), none)
+        for kind, width in {kind: width for others in widths for kind, width in others.items()}.items()
     ]
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
 
+from .sorting import marked
 from .symmetry import Indices, entity_nodes, interior_nodes, lattice_permutations
 from .topology import Topology
 
@@ -34,20 +35,13 @@ def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ..
     ]
     start = 0
     for dim in range(topology.dim + 1):
-        start = _number_entities(topology, order, dim, numbers, start)
-    used = np.zeros(start, dtype=bool)
-    for own in numbers:
-        used[own.ravel()] = True
+        points, count = inner_points(topology, order, dim)
+        for position, inside, own in points:
+            numbers[position][:, inside] = start + own
+        start += count
+    used = marked(start, numbers)
     compact = np.cumsum(used) - 1
     return tuple(compact[own] for own in numbers), int(used.sum())
-
-
-def _number_entities(topology: Topology, order: int, dim: int, numbers: list[Indices], start: int) -> int:
-    """Fill in the points inside the entities of one dimension; returns the first number not taken."""
-    points, count = inner_points(topology, order, dim)
-    for position, inside, own in points:
-        numbers[position][:, inside] = start + own
-    return start + count
 
 
 def inner_points(topology: Topology, order: int, dim: int) -> tuple[Iterator[tuple[int, Indices, Indices]], int]:

@@ -52,7 +52,7 @@ from .orientation import positively_oriented
 from .part import Part
 from .refine import refined
 from .sorting import unique
-from .summary import MeshSummary, cell_statistics, together, unnamed_facets
+from .summary import SETS, MeshSummary, cell_statistics, lines_of_sets, together, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
@@ -98,17 +98,7 @@ class CellGroup(CellArray, Printed):
         return self._topology.faces.orientation[self._position]
 
     def ids(self, dim: int) -> Indices:
-        """Ids of the vertices, edges, faces or cells, [E, n of the cell].
-
-        Parameters
-        ----------
-        dim : int
-            Of the entities.
-
-        Returns
-        -------
-        ndarray of int
-        """
+        """Ids of the vertices, edges, faces or cells of one dimension, [E, n of the cell]; see `vertices`."""
         if dim == self.shape.dim:
             return self.indices[:, None]
         return self.vertices if dim == 0 else self.edges if dim == 1 else self.faces
@@ -501,6 +491,7 @@ class Mesh(Immutable, Printed):
         """
         statistics = cell_statistics(self.points, self.topology)
         n_unnamed, unnamed = unnamed_facets(self.points, self.topology, self.boundaries.values())
+        sets = {name: {key: len(own) for key, own in getattr(self, name).items()} for name in SETS}
         ids = np.arange(self.n_vertices) if self.part is None else self.part.vertices
         found = MeshSummary(
             name=self.name,
@@ -518,10 +509,7 @@ class Mesh(Immutable, Printed):
             n_hanging=len(self.hanging),
             hanging=str(self.hanging) if len(self.hanging) else "",
             periodic=self.periodic,
-            regions={name: len(cells) for name, cells in self.regions.items()},
-            boundaries={name: len(facets) for name, facets in self.boundaries.items()},
-            edge_sets={name: len(edges) for name, edges in self.edge_sets.items()},
-            point_sets={name: len(vertices) for name, vertices in self.point_sets.items()},
+            **sets,
             cell_data=tuple(self.cell_data),
             n_unnamed=n_unnamed,
             unnamed=unnamed,
@@ -651,13 +639,17 @@ class Mesh(Immutable, Printed):
             If processes share the mesh.
         """
         mesh, times = self, integer(times, 0, "how often a mesh is refined", _MOST_REFINEMENTS)
-        if self.part is not None and times:
-            raise ArgumentError(
-                f"{self.name}: a mesh is refined before it is distributed: read it with comm=hpfem.ALONE"
-            )
+        if times:
+            self._check_whole("refined")
         for _ in range(times):
             mesh = mesh._halved()
         return mesh
+
+    def _check_whole(self, what: str) -> None:
+        if self.part is not None:
+            raise ArgumentError(
+                f"{self.name}: a mesh is {what} before it is distributed: read it with comm=hpfem.ALONE"
+            )
 
     def _halved(self) -> Mesh:
         in_space = numbered(self.cells, len(self.points))[0] if self.periodic else self.topology
@@ -748,10 +740,7 @@ class Mesh(Immutable, Printed):
             raise ArgumentError(
                 f"a mesh is written to a file that ends in .msh, not to {path_text(path)}; fields go to write_vtu"
             )
-        if self.part is not None:
-            raise ArgumentError(
-                f"{self.name}: a mesh is written before it is distributed: read it with comm=hpfem.ALONE"
-            )
+        self._check_whole("written")
         if self.periodic:
             warn(f"{self.name}: the file does not say which sides of this periodic mesh are one", HpfemWarning, 2)
         if self.cell_data:
@@ -774,14 +763,8 @@ class Mesh(Immutable, Printed):
         return f"<Mesh {self.name}: {counts}>"
 
     def __str__(self) -> str:
-        named: dict[str, Mapping[str, Indices]] = {"regions": self.regions, "boundaries": self.boundary_sides}
-        named |= {"sets of edges": self.edge_sets, "sets of points": self.point_sets}
-        sets = [
-            f"  {kind}: " + ", ".join(f"{name} ({len(own):,})" for name, own in of_kind.items())
-            for kind, of_kind in named.items()
-            if of_kind
-        ]
-        return "\n".join([repr(self), *sets])
+        counts = {title: {key: len(own) for key, own in getattr(self, name).items()} for name, title in SETS.items()}
+        return "\n".join([repr(self), *lines_of_sets(counts)])
 
 
 def fitting_order(made: Callable[[str], Mesh], given: str = "") -> str | None:

@@ -213,28 +213,10 @@ def gmsh_nodes(shape: Shape | str, order: int) -> NDArray[np.float64]:
 
 @cache
 def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> NDArray[np.float64]:
-    """Reference coordinates of the nodes of a VTK Lagrange cell, in VTK's order.
+    """Reference coordinates of the nodes of a VTK Lagrange cell, in VTK's order, as for `gmsh_nodes`.
 
-    Linear pyramids are included; VTK has no pyramid of higher order.
-
-    Parameters
-    ----------
-    shape : Shape or str
-        "point", "segment", "tri", "quad", "tet", "hex", "prism", or "pyramid" with order 1.
-    order : int
-        Order of the complete Lagrange cell, at least 1.
-    before_2_1 : bool
-        The order of VTK XML files older than version 2.1, where the vertical edges of hexes come as 04 15 37 26.
-
-    Returns
-    -------
-    ndarray, [n_nodes, dim]
-        Points of our bi-unit reference shape. Read-only.
-
-    Raises
-    ------
-    ArgumentError
-        For another shape or order.
+    VTK has no pyramid of order above 1. In its XML files before version 2.1 (`before_2_1`) the vertical edges of hexes
+    come as 04 15 37 26.
     """
     known = [name for name in FILE_VERTICES if order == 1 or name in (POINT.name, *_VTK_INSIDE)]
     return _nodes("vtk before 2.1" if before_2_1 else "vtk", shape, order, known)

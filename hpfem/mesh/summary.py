@@ -15,12 +15,16 @@ from .symmetry import Indices
 from .topology import Topology
 
 # Named sets of a mesh, and their titles.
-_SETS = {
-    "regions": "regions",
-    "boundaries": "boundaries",
-    "edge_sets": "sets of edges",
-    "point_sets": "sets of points",
-}
+SETS = {"regions": "regions", "boundaries": "boundaries", "edge_sets": "sets of edges", "point_sets": "sets of points"}
+
+
+def lines_of_sets(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Print the numbers of members by title and name."""
+    return [
+        f"  {title}: " + ", ".join(f"{name} ({count:,})" for name, count in own.items())
+        for title, own in counts.items()
+        if own
+    ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,9 +132,7 @@ class MeshSummary(Printed):
             lines.append(f"  {self.n_coincident:,} boundary vertices lie on others: the cells there are not joined")
         if self.n_hanging:
             lines.append(f"  {self.hanging}: the cells there are not joined, and no C0Space is made")
-        for kind, title in _SETS.items():
-            if sets := getattr(self, kind):
-                lines.append(f"  {title}: " + ", ".join(f"{name} ({count:,})" for name, count in sets.items()))
+        lines += lines_of_sets({title: getattr(self, name) for name, title in SETS.items()})
         if self.cell_data:
             lines.append(f"  cell data: {', '.join(self.cell_data)}")
         if self.n_unnamed:
@@ -156,7 +158,7 @@ def together(parts: Sequence[MeshSummary]) -> MeshSummary:
     lower, upper = np.split(boxes, 2, axis=1) if len(boxes) else (boxes, boxes)
     numbers = ("n_cells", "n_vertices", "n_points", "volume", "n_unnamed")
     changes: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in numbers}
-    changes |= {name: total(name) for name in ("counts", "affine", *_SETS)}
+    changes |= {name: total(name) for name in ("counts", "affine", *SETS)}
     changes |= {name: getattr(worst, name) for name in ("worst_scaled_jacobian", "worst_cell", "worst_label")}
     changes["unnamed"] = (*lower.min(axis=0).tolist(), *upper.max(axis=0).tolist()) if len(boxes) else ()
     return replace(first, **changes)

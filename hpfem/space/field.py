@@ -276,7 +276,7 @@ class Field(Printed):
         Parameters
         ----------
         number : int
-            0 to components - 1; negative numbers count from the end.
+            Negative numbers count from the end.
 
         Returns
         -------
@@ -292,22 +292,7 @@ class Field(Printed):
         return self._map(lambda a: a[number : number + 1] * 1)
 
     def __getitem__(self, number: int | slice) -> Field:
-        """Make a field of one component, or of several ones, of this one (a copy).
-
-        Parameters
-        ----------
-        number : int or slice
-            Of components; negative numbers count from the end.
-
-        Returns
-        -------
-        Field
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such component.
-        """
+        """Make a field of one component, or of a slice of them (a copy); see `component`."""
         if not isinstance(number, slice):
             return self.component(number)
         try:
@@ -494,25 +479,6 @@ class Field(Printed):
         """Values at any points of the mesh: ``u(points)`` is `at`, ``u(x, y, z)`` the same for arrays of coordinates.
 
         So a field is a function of the coordinates: other meshes can project it or compare it with functions.
-
-        Parameters
-        ----------
-        *points : array_like
-            One array [n, D], or an array or number for each of the D coordinates, of shapes that broadcast.
-        tolerance : float
-            As of `at`.
-
-        Returns
-        -------
-        ndarray, [n], or of the coordinates' shape; with [components, ...] in front where there are several
-            NaN at points outside the mesh.
-
-        Raises
-        ------
-        StateError
-            If the field is not in state "coeff".
-        ArgumentError
-            If the points are not finite numbers, or not as many coordinates as the mesh has.
         """
         if len(points) == 1:
             return self.at(points[0], tolerance)

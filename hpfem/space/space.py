@@ -303,18 +303,7 @@ class Space(Immutable):
         return Field(self, state, [PairArray(shape, self.dtype) for shape in shapes])
 
     def zeros(self, state: str, components: int = 1) -> Field:
-        """Make a field of zeros.
-
-        Parameters
-        ----------
-        state : str
-            "coeff", "phys" or "dual".
-        components : int
-
-        Returns
-        -------
-        Field
-        """
+        """Make a field of zeros, as for `empty`."""
         field = self.empty(state, components)
         for pair in field.data:
             pair.write()[...] = 0
