@@ -110,25 +110,10 @@ class Device(Protocol):
         """
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into a device array.
-
-        Parameters
-        ----------
-        source : ndarray
-        out : array
-            Of the device; overwritten.
-        """
+        """Copy a host array into an array of the device; see `empty`."""
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a device array into a host array.
-
-        Parameters
-        ----------
-        source : array
-            Of the device.
-        out : ndarray
-            Overwritten.
-        """
+        """Copy an array of the device into a host array; see `empty`."""
 
     def adopt(self, array: Any) -> Any | None:
         """Wrap the memory of any library's array.
@@ -149,16 +134,7 @@ class Device(Protocol):
         """
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Tell whether two of the device's arrays may share memory.
-
-        Parameters
-        ----------
-        first, second : array
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether two of the device's arrays may share memory; see `empty`."""
 
 
 def dlpack_device(array: Any) -> tuple[int, int] | None:

@@ -100,24 +100,7 @@ class Basis:
         return np.array([function(z, derivative) for function in self.functions[direction]])
 
     def tables(self, points: Iterable[Array], derivative: int = 0) -> tuple[Array, ...]:
-        """`table` of every direction at its own points.
-
-        Parameters
-        ----------
-        points : iterable of ndarray, [n_k] each
-            Collapsed coordinates of each direction.
-        derivative : int
-            0 or 1.
-
-        Returns
-        -------
-        tuple of ndarray, [n_functions, n_k] each
-
-        Raises
-        ------
-        ArgumentError
-            If the points are not listed by direction.
-        """
+        """Tables of every direction at its own points [n_k]; -> [n_functions, n_k] each; see `table`."""
         try:
             listed = list(points)
         except TypeError:
@@ -139,31 +122,11 @@ class Basis:
         return self.evaluate_eta(self.shape.inverse_collapse(xi))
 
     def evaluate_eta(self, eta: Array) -> Array:
-        """Values of all modes at collapsed coordinates.
-
-        Parameters
-        ----------
-        eta : ndarray, [n, dim]
-            Collapsed coordinates.
-
-        Returns
-        -------
-        ndarray, [n_modes, n]
-        """
+        """Values of all modes at collapsed coordinates [n, dim], as for `evaluate`."""
         return self.product(self.tables(coordinates(eta, self.shape.dim, self.shape.name).T))
 
     def gradient_eta(self, eta: Array) -> Array:
-        """Derivatives of all modes by collapsed coordinates.
-
-        Parameters
-        ----------
-        eta : ndarray, [n, dim]
-            Collapsed coordinates.
-
-        Returns
-        -------
-        ndarray, [dim, n_modes, n]
-        """
+        """Derivatives of all modes by collapsed coordinates, at such [n, dim], as for `gradient`."""
         columns = coordinates(eta, self.shape.dim, self.shape.name).T
         values, derivatives = self.tables(columns), self.tables(columns, 1)
         mixed = [[*values[:k], derivatives[k], *values[k + 1 :]] for k in range(self.shape.dim)]
@@ -193,17 +156,7 @@ class Basis:
         return np.einsum("nki,kmn->imn", np.linalg.inv(matrix), self.gradient_eta(eta), optimize=True)
 
     def product(self, tables: Sequence[Array]) -> Array:
-        """Multiply 1-D functions to modes.
-
-        Parameters
-        ----------
-        tables : sequence of ndarray, [n_functions, n] each
-            By direction: its functions at one coordinate of each point.
-
-        Returns
-        -------
-        ndarray, [n_modes, n]
-        """
+        """Multiply 1-D functions to modes; tables [n_functions, n] by direction -> [n_modes, n]; see `table`."""
         leaves = self.tree.leaf_functions
         values = tables[0][leaves[:, 0]]
         for k in range(1, self.tree.dim):
@@ -211,17 +164,7 @@ class Basis:
         return self.from_leaves(values)
 
     def from_leaves(self, values: Array) -> Array:
-        """Add up products of 1-D functions to modes.
-
-        Parameters
-        ----------
-        values : ndarray, [n_leaves, n]
-            Of the leaves of the tree.
-
-        Returns
-        -------
-        ndarray, [n_modes, n]
-        """
+        """Add up products of 1-D functions to modes; values [n_leaves, n] -> [n_modes, n]; see `product`."""
         tree = self.tree
         if not tree.injective:
             first, others = tree.first_leaves

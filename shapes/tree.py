@@ -74,45 +74,15 @@ class ModeTree:
         return first, np.setdiff1d(np.arange(self.n_leaves), first)
 
     def n_nodes(self, level: int) -> int:
-        """Number of nodes of a level.
-
-        Parameters
-        ----------
-        level : int
-            0 (the root) to dim (the leaves).
-
-        Returns
-        -------
-        int
-        """
+        """Number of nodes of a level, 0 (the root) to dim (the leaves); see `ModeTree`."""
         return len(self.start[level]) if level < self.dim else self.n_leaves
 
     def parent(self, level: int) -> Indices:
-        """Parent, a node of the level above, of every node of a level.
-
-        Parameters
-        ----------
-        level : int
-            1 to dim.
-
-        Returns
-        -------
-        ndarray of int, [n_nodes(level)]
-        """
+        """Parent, a node of the level above, of every node of a level from 1 on, [n_nodes]; see `n_nodes`."""
         return np.repeat(np.arange(self.n_nodes(level - 1)), self.count[level - 1])
 
     def function(self, level: int) -> Indices:
-        """Function id of every node of a level, in the table of direction `level` - 1.
-
-        Parameters
-        ----------
-        level : int
-            1 to dim.
-
-        Returns
-        -------
-        ndarray of int, [n_nodes(level)]
-        """
+        """Function of every node of a level, in the table of direction `level` - 1, [n_nodes]; see `n_nodes`."""
         start, count = self.start[level - 1], self.count[level - 1]
         offset = np.cumsum(count) - count
         return np.arange(count.sum()) - np.repeat(offset - start, count)

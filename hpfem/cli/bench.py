@@ -96,25 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE.json", help=text)
 
 
-def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | SuiteSettings:
-    """Make settings of the command line.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-    suite : bool
-        Whether to make settings of the whole benchmark.
-
-    Returns
-    -------
-    BenchSettings or SuiteSettings
-
-    Raises
-    ------
-    ArgumentError
-        If several benchmarks or dtypes are given for a run on meshes.
-    """
+def _settings(arguments: argparse.Namespace, suite: bool) -> BenchSettings | SuiteSettings:
+    """Make settings of the command line, for runs on meshes or for the whole benchmark."""
     given = vars(arguments).copy()
     kind: type[BenchSettings | SuiteSettings] = SuiteSettings if suite else BenchSettings
     if suite:
@@ -139,7 +122,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.merge:
         bench_suite.merge(arguments, path)
         return
-    settings = settings_of(arguments, suite)
+    settings = _settings(arguments, suite)
     if isinstance(settings, BenchSettings):
         check_settings(settings)
     began = time.monotonic()

@@ -375,35 +375,14 @@ class Mesh(Immutable, Printed):
         return Labels(self.name, self.numbers)
 
     def with_sides(self, sides: Mapping[str, Indices]) -> Mesh:
-        """The same mesh with other named boundaries.
-
-        Parameters
-        ----------
-        sides : mapping of str to ndarray of int, [n, 2]
-            Facets as (cell number, local facet number).
-
-        Returns
-        -------
-        Mesh
-        """
+        """The same mesh with other named boundaries, as (cell, local facet) numbers [n, 2]; see `boundary_sides`."""
         named = {name: frozen(rows_of_integers(pairs, "sides", [2])) for name, pairs in sets(sides, "boundaries")}
         for pairs in named.values():
             self._check_sides(pairs[:, 0], pairs[:, 1])
         return replace(self, boundary_sides=MappingProxyType(named))
 
     def facet_numbers(self, cells: Indices, local: Indices) -> Indices:
-        """The numbers of facets.
-
-        Parameters
-        ----------
-        cells, local : ndarray of int, [n]
-            Facets as numbers of cells and of the facets in them.
-
-        Returns
-        -------
-        ndarray of int
-            Facet numbers, each once, ascending.
-        """
+        """Numbers of facets of cells, each once, ascending; cells, local [n]; see `entity_ids`."""
         cells, local = (
             as_array(given, "numbers of cells and facets", "iu").astype(np.int64) for given in (cells, local)
         )
@@ -411,19 +390,7 @@ class Mesh(Immutable, Printed):
         return unique(self.entity_ids(self.dim - 1, np.column_stack([cells, local])))
 
     def entity_ids(self, dim: int, pairs: Indices) -> Indices:
-        """The numbers of vertices, edges or faces.
-
-        Parameters
-        ----------
-        dim : int
-            Of the entities.
-        pairs : ndarray of int, [n, 2]
-            Entities as (cell number, number in the cell).
-
-        Returns
-        -------
-        ndarray of int, [n]
-        """
+        """Numbers of vertices, edges or faces, given as in `entity_sets`; pairs [n, 2] -> [n]; see `facets`."""
         group, row = self.locations
         found = np.empty(len(pairs), dtype=np.int64)
         for position, own in enumerate(self.cells):
@@ -439,47 +406,16 @@ class Mesh(Immutable, Printed):
             raise ArgumentError(f"sides are (cell, local facet) pairs; a cell or a facet of these is not in {self!r}")
 
     def coordinates(self, group: CellGroup) -> Array:
-        """The coordinates of the nodes of cells.
-
-        Parameters
-        ----------
-        group : CellGroup
-            One of `cells`.
-
-        Returns
-        -------
-        ndarray, [E, n_nodes, D]
-        """
+        """Coordinates of the nodes of one of `cells`, [E, n_nodes, D]; see `points`."""
         return self.points[instance(group, CellGroup, "the group").nodes]
 
     def affine(self, group: CellGroup) -> NDArray[np.bool_]:
-        """Which cells are affine.
-
-        Parameters
-        ----------
-        group : CellGroup
-            One of `cells`.
-
-        Returns
-        -------
-        ndarray of bool, [E]
-        """
+        """Which cells of one of `cells` are affine, [E]; see `coordinates`."""
         instance(group, CellGroup, "the group")
         return ElementMap.of(group, self.points).affine_elements
 
     def describe_cell(self, cell: int) -> str:
-        """Name of a cell in messages: its number in the file and its shape.
-
-        Parameters
-        ----------
-        cell : int
-            Number of the cell in the mesh.
-
-        Returns
-        -------
-        str
-            E.g. "element 17 (hex)".
-        """
+        """Name of a cell in messages: its number in the file and its shape, "element 17 (hex)"; see `numbers`."""
         return self._labels.cell(self.cells, integer(cell, 0, "the number of a cell", self.n_cells - 1))
 
     def summary(self) -> MeshSummary:

@@ -142,17 +142,7 @@ class Topology:
         return {name: self.__dict__[name] for name in ("cells", "vertices", "n_vertices", "beyond")}
 
     def cut(self, beyond: Indices) -> Topology:
-        """The same topology, with some cells on other processes.
-
-        Parameters
-        ----------
-        beyond : ndarray of int
-            Ids of the sides whose second cell is on another process.
-
-        Returns
-        -------
-        Topology
-        """
+        """The same topology with the second cells of some sides on other processes; see `beyond`."""
         other = copy(self)
         other.beyond = beyond
         if "facets" in self.__dict__:
@@ -229,32 +219,13 @@ class Topology:
         return Facets(frozen(cells), frozen(local), non_manifold)
 
     def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity]]:
-        """Go over the vertices, edges or faces of the reference shapes.
-
-        Parameters
-        ----------
-        dim : int
-            Dimension of the entities.
-
-        Yields
-        ------
-        position, number : int
-            The cell array, and the entity's number ``shape.entities[dim][number]`` in its shape.
-        entity : Entity
-            The same.
-        """
+        """Go over entities of reference shapes: array of cells, number in the shape, and entity; see `cut`."""
         for position, cells in enumerate(self.cells):
             for number, entity in enumerate(cells.shape.entities[dim]):
                 yield position, number, entity
 
     def find_on(self, xp: Any) -> None:
-        """Find edges, faces and facets where arrays of a module are, if they are many and not found yet.
-
-        Parameters
-        ----------
-        xp : module
-            NumPy, or that of a device's arrays. What is found is the same, and on the host.
-        """
+        """Find edges, faces and facets on a device, if they are many and not found yet; see `facets`."""
         if xp is np:
             return
         for name, dim in (("edges", 1), ("faces", 2), ("facets", self.dim - 1)):

@@ -245,19 +245,7 @@ class Field(Printed):
         return f"{self!r}: {means[self.state]}\n  on {self.space!r}"
 
     def like(self, state: str | None = None, components: int | None = None) -> Field:
-        """Make a field without values on the same space.
-
-        Parameters
-        ----------
-        state : str, optional
-            That of this field when left out.
-        components : int, optional
-            That of this field when left out.
-
-        Returns
-        -------
-        Field
-        """
+        """Make a field without values on the same space, by default like this one, as for `Space.empty`."""
         state = self.state if state is None else state
         return self.space.empty(state, self.components if components is None else components)
 

@@ -91,64 +91,26 @@ class ByRegion(Immutable):
         return f"ByRegion({', '.join(self.names)})"
 
     def __call__(self, *coordinates: Any) -> NoReturn:
-        """Refuse points: a point between two cells has no unique value.
-
-        Raises
-        ------
-        ArgumentError
-            Always.
-        """
+        """Refuse points: a point between two cells has no unique value."""
         raise ArgumentError(
             "values by region can be a coefficient, a right-hand side or an argument of space.evaluate; here a function"
             " of the coordinates is needed"
         )
 
     def parts(self, cells: Indices) -> Iterator[tuple[int, Any]]:
-        """Go through the parts that some cells are in, with the places of their cells.
-
-        Parameters
-        ----------
-        cells : ndarray of int, [n]
-            Cell numbers.
-
-        Yields
-        ------
-        number : int
-        rows : slice or ndarray of int
-            A slice where all are in one part.
-        """
+        """Go through the parts that cells are in, with the places of their cells, a slice for all; see `of_cells`."""
         own = self.of_cells[cells]
         found = np.unique(own)
         for number in found:
             yield int(number), slice(None) if len(found) == 1 else np.flatnonzero(own == number)
 
     def spread(self, components: int) -> ByRegion:
-        """Repeat single numbers for several components.
-
-        Parameters
-        ----------
-        components : int
-
-        Returns
-        -------
-        ByRegion
-            With a number for each component where there was one.
-        """
+        """Repeat single numbers for several components; see `with_values`."""
         alone = [not callable(value) and len(value) == 1 for value in self.values]
         return self.with_values([np.repeat(v, components, 0) if one else v for v, one in zip(self.values, alone)])
 
     def with_values(self, values: Sequence[Any]) -> ByRegion:
-        """The same parts with other values.
-
-        Parameters
-        ----------
-        values : sequence
-            As the attribute.
-
-        Returns
-        -------
-        ByRegion
-        """
+        """The same parts with other values; see `values`."""
         other = ByRegion.__new__(ByRegion)
         other.mesh, other.names, other.values, other.of_cells = self.mesh, self.names, tuple(values), self.of_cells
         return other

@@ -96,18 +96,7 @@ def sides_of(space: Sided, boundary: str) -> list[Side]:
 
 
 def facet_sides(space: Sided, facets: Indices) -> list[Side]:
-    """Facets in the cells of a space that they belong to; a facet between two cells is in the first of them.
-
-    Parameters
-    ----------
-    space : Space
-    facets : ndarray of int, [n]
-        Facet numbers of the mesh.
-
-    Returns
-    -------
-    list of Side
-    """
+    """Facets [n] in the cells of a space, the first of two cells each; see `Side`."""
     mesh, topology = space.mesh, space.mesh.aligned_topology
     cells = mesh.facets.cells[facets, 0]
     local = np.empty(len(cells), dtype=np.int64)

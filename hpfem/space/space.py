@@ -131,17 +131,7 @@ class Space(Immutable):
         return other
 
     def on_blocks(self, blocks: Sequence[Block]) -> Space:
-        """Make a space of other blocks of the mesh's cells, for example of the cells with facets on a boundary.
-
-        Parameters
-        ----------
-        blocks : sequence of Block
-            Of this space's basis and orders; cells may be missing or repeated.
-
-        Returns
-        -------
-        Space
-        """
+        """Make a space of other blocks of the mesh's cells, such as those with facets on a boundary; see `at`."""
         other = Space.__new__(Space)
         for name in ("mesh", "quadrature", "backend", "basis", "dtype", "orders"):
             setattr(other, name, getattr(self, name))
@@ -209,13 +199,7 @@ class Space(Immutable):
             )
 
     def array_module(self) -> Any:
-        """Find the module of the arrays where the backend computes.
-
-        Returns
-        -------
-        module
-            NumPy, or that of a device's arrays; NumPy where the backend cannot run, or is not chosen yet.
-        """
+        """Module of arrays where the backend computes; NumPy where it cannot run, or is not chosen; see `backend`."""
         if self.backend == "auto" or BACKENDS[self.backend].missing() is not None:
             return np
         return vectors_on(BACKENDS[self.backend].device()).xp
@@ -265,16 +249,7 @@ class Space(Immutable):
         return {}
 
     def locator_within(self, tolerance: float) -> Locator:
-        """The locator of a tolerance; the last one of another tolerance than the default is kept.
-
-        Parameters
-        ----------
-        tolerance : float
-
-        Returns
-        -------
-        Locator
-        """
+        """The locator of a tolerance; the last one of another tolerance than the default is kept; see `locator`."""
         tolerance = real(tolerance, "the tolerance", least=0)
         if tolerance == TOLERANCE:
             return self.locator

@@ -114,17 +114,7 @@ class Communicator:
         return [value] if self.size == 1 else list(self._met().allgather(value))
 
     def bcast(self, value: T) -> T:
-        """Broadcast the first process' value to every process; collective.
-
-        Parameters
-        ----------
-        value : object
-            The value of other processes is ignored.
-
-        Returns
-        -------
-        object
-        """
+        """Broadcast the first process' value to every process; collective, as for `allgather`."""
         return value if self.size == 1 else self._met().bcast(value)
 
     def same(self, value: object, what: str) -> None:
@@ -153,55 +143,20 @@ class Communicator:
                 )
 
     def scatter(self, values: Sequence[T] | None) -> T:
-        """Scatter the first process' values, one to each process; collective.
-
-        Parameters
-        ----------
-        values : sequence, [size]
-            By rank; ignored on other processes.
-
-        Returns
-        -------
-        object
-        """
+        """Scatter the first process' values, one to each process by rank; collective, as for `allgather`."""
         if self.size == 1:
             assert values is not None
             return values[0]
         return self._met().scatter(values)
 
     def gather(self, value: T) -> list[T] | None:
-        """Gather the values of all processes on the first one; collective.
-
-        Parameters
-        ----------
-        value : object
-
-        Returns
-        -------
-        list or None
-            By rank; None on the others.
-        """
+        """Gather the values of all processes on the first one, None on others; collective, as for `allgather`."""
         return [value] if self.size == 1 else self._met().gather(value)
 
     def on_first(
         self, given: NDArray[Any], sizes: Sequence[int], function: Callable[[list[NDArray[Any]]], list[NDArray[Any]]]
     ) -> NDArray[Any]:
-        """Apply a function of all processes' arrays on the first one; collective.
-
-        Parameters
-        ----------
-        given : ndarray, [n]
-            Of this process.
-        sizes : sequence of int, [size]
-            Entries of each process' array; known on the first one.
-        function : callable
-            Arrays by rank -> arrays by rank, of the same sizes and type.
-
-        Returns
-        -------
-        ndarray, [n]
-            The result for this process.
-        """
+        """Apply a function to the arrays [n] of all processes, of known sizes, on the first one; see `gather`."""
         if self.rank:
             found = np.empty_like(given)
             self._meetings.wait([(0, self._mpi.Isend(given, 0))])
@@ -215,17 +170,7 @@ class Communicator:
         return made[0]
 
     def alltoall(self, values: Mapping[int, T]) -> dict[int, T]:
-        """Send a value to each other process, and receive one from each; collective.
-
-        Parameters
-        ----------
-        values : {rank: object}
-            A process that is left out gets nothing.
-
-        Returns
-        -------
-        {rank: object}
-        """
+        """Send a value to each process in a mapping, and receive those for this one; collective, as for `allgather`."""
         if self.size == 1:
             return {}
         found = self._met().alltoall([values.get(rank) for rank in range(self.size)])
@@ -260,16 +205,7 @@ class Communicator:
         return found
 
     def max(self, number: float) -> float:
-        """The largest number of all processes, NaN if one is NaN; collective.
-
-        Parameters
-        ----------
-        number : float
-
-        Returns
-        -------
-        float
-        """
+        """The largest number of all processes, NaN if one is NaN; collective, as for `sum`."""
         if self.size == 1:
             return number
         known = not np.isnan(number)
@@ -277,34 +213,15 @@ class Communicator:
         return float(found) if unknown == 0 else float("nan")
 
     def any(self, condition: bool) -> bool:
-        """Whether a condition holds on some process; collective.
-
-        Parameters
-        ----------
-        condition : bool
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether a condition holds on some process; collective, see `all`."""
         return condition if self.size == 1 else bool(self.sum(bool(condition)) > 0)
 
     def all(self, condition: bool) -> bool:
-        """Tell whether a condition holds on every process; collective; see `any`."""
+        """Tell whether a condition holds on every process; collective, see `any`."""
         return not self.any(not condition)
 
     def exchanged(self, given: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
-        """Send arrays to neighbours, and receive arrays of the same sizes from them.
-
-        Parameters
-        ----------
-        given : {rank: ndarray}
-            In C order; the neighbour has one of the same shape and type for this process.
-
-        Returns
-        -------
-        {rank: ndarray}
-        """
+        """Send arrays to neighbours by rank, and receive arrays of the same sizes from them; see `started`."""
         received = {rank: np.empty_like(array) for rank, array in given.items()}
         self.started(given, received)()
         return received
@@ -329,13 +246,7 @@ class Communicator:
         return partial(self._meetings.wait, requests)
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Wait for work of this process' device that includes messages to other devices.
-
-        Parameters
-        ----------
-        done : callable
-            Whether it is done.
-        """
+        """Wait for work of this process' device that includes messages to other devices; see `started`."""
         self._meetings.wait([(DEVICES, Done(done))])
 
     @contextmanager

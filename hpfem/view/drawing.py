@@ -34,18 +34,7 @@ def field_picture(
     cmap: str = "viridis",
     limits: tuple[float, float] | None = None,
 ) -> Picture:
-    """Draw a field.
-
-    Parameters
-    ----------
-    field : Field
-    path, component, name, edges, cmap, limits : optional
-        As for `Field.plot`.
-
-    Returns
-    -------
-    Picture
-    """
+    """Draw a field; see `Field.plot`."""
     look = Look(component, name, edges, cmap, limits)
     mesh: Mesh = field.space.mesh
     _check_path(path, mesh)
@@ -66,18 +55,7 @@ class Look:
     limits: tuple[float, float] | None = None
 
     def check(self, components: int) -> None:
-        """Check the options.
-
-        Parameters
-        ----------
-        components : int
-            Components of the field.
-
-        Raises
-        ------
-        ArgumentError
-            If an option is wrong.
-        """
+        """Check the options for a field of some components; see `Field.plot`."""
         from matplotlib import colormaps
 
         if self.component is not None:
@@ -93,22 +71,7 @@ class Look:
             raise ArgumentError(f"limits are the values at both ends of the colours, got {shown(self.limits)}")
 
     def picture(self, mesh: Mesh, pieces: Sequence[Piece], order: int, path: str | PathLike[str] | None) -> Picture:
-        """Draw a field.
-
-        Parameters
-        ----------
-        mesh : Mesh
-        pieces : sequence of Piece
-            The cells, with the field.
-        order : int
-            Name of the drawn field.
-        path : path or None
-            File to write.
-
-        Returns
-        -------
-        Picture
-        """
+        """Draw a field on pieces, the polynomials being of an order; see `Field.plot`."""
         surface = surface_of(mesh, pieces, max(4, 3 * order))
         assert surface.values is not None
         values, name = surface.values, self.name
@@ -127,18 +90,7 @@ class Look:
 def mesh_picture(
     mesh: Mesh, path: str | PathLike[str] | None = None, *, by: str | None = None, edges: bool = True
 ) -> Picture:
-    """Draw a mesh.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    path, by, edges : optional
-        As for `Mesh.plot`.
-
-    Returns
-    -------
-    Picture
-    """
+    """Draw a mesh; see `Mesh.plot`."""
     _check_path(path, mesh)
     if by is not None:
         name_of(by, ("regions", "boundaries"), "what a mesh is coloured by")

@@ -17,33 +17,13 @@ from .solid import needed_pyvista
 
 @VIEWS.register("Field.to_pyvista")
 def field_grid(field: Field, name: str = "u", subdivide: int | None = None) -> Any:
-    """Make a grid of pyvista of a field.
-
-    Parameters
-    ----------
-    field : Field
-    name, subdivide : optional
-        As for `Field.to_pyvista`.
-
-    Returns
-    -------
-    pyvista.UnstructuredGrid
-    """
+    """Make a grid of pyvista of a field; see `Field.to_pyvista`."""
     return _grid(grid_of({instance(name, str, "the name of a field"): field}, subdivide))
 
 
 @VIEWS.register("Mesh.to_pyvista")
 def mesh_grid(mesh: Mesh) -> Any:
-    """Make a grid of pyvista of a mesh.
-
-    Parameters
-    ----------
-    mesh : Mesh
-
-    Returns
-    -------
-    pyvista.UnstructuredGrid
-    """
+    """Make a grid of pyvista of a mesh; see `Mesh.to_pyvista`."""
     return _grid(grid_of_mesh(mesh))
 
 
