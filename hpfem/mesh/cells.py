@@ -28,24 +28,12 @@ _FLAT, _ROUNDING = 1e-10, 1e-14
 
 @dataclass(frozen=True, eq=False)
 class CellArray:
-    """Cells of one shape and geometry order.
-
-    Attributes
-    ----------
-    shape : Shape
-        The reference shape.
-    order : int
-        Geometry order k.
-    nodes : ndarray of int, [E, n_nodes]
-        Rows of the points, in the canonical equispaced order.
-    indices : ndarray of int, [E]
-        Numbers of the cells: positions among the cells of the mesh.
-    """
+    """Cells of one shape and geometry order."""
 
     shape: Shape
     order: int
-    nodes: Indices
-    indices: Indices
+    nodes: Indices  # [E, n_nodes], rows of the points, in the canonical equispaced order
+    indices: Indices  # [E], numbers of the cells: positions among the cells of the mesh
 
     def __len__(self) -> int:
         return len(self.nodes)

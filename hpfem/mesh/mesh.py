@@ -37,16 +37,7 @@ from .coincident import JOINED, coincident_vertices, facing_sides, first_points
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
-from .named_sets import (
-    Sets,
-    boundaries_of,
-    cell_data_of,
-    looked_up,
-    lower_sets_of,
-    regions_of,
-    rows_of_integers,
-    sets,
-)
+from .named_sets import Sets, boundaries_of, cell_data_of, looked_up, lower_sets_of, regions_of, rows_of_integers, sets
 from .node_order import ORDERINGS
 from .orientation import positively_oriented
 from .part import Part

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
-from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes, node_entities
+from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes, lattice, node_entities
 
 from ..support.immutable import frozen
 
@@ -183,8 +183,8 @@ def _nodes(rules: str, shape: Shape | str, order: int, known: Collection[str]) -
         raise ArgumentError(f"no node order for cells of shape {name!r}; there is one for: {', '.join(known)}")
     if order < 1:
         raise ArgumentError(f"the order of a {name} must be at least 1, not {order}")
-    lattice = _lattice(rules, name, order) if name in SHAPES else np.zeros((1, 0))
-    return np.asarray(frozen(2.0 * lattice / order - 1.0), dtype=np.float64)
+    points = _lattice(rules, name, order) if name in SHAPES else np.zeros((1, 0))
+    return np.asarray(frozen(2.0 * points / order - 1.0), dtype=np.float64)
 
 
 @cache
@@ -269,9 +269,15 @@ def canonical_order(ordering: str, shape: Shape, order: int) -> NDArray[np.int64
     return permutation(ORDERINGS[ordering](shape, order), equispaced_nodes(shape, order), order)
 
 
+def lattice_positions(shape: Shape, order: int, indices: Lattice) -> NDArray[np.int64]:
+    """Positions, in the canonical order, of lattice points given by their indices; indices [.., dim] -> [..]."""
+    digits = (order + 1) ** np.arange(shape.dim)
+    keys = lattice(shape, order) @ digits
+    by_key = np.argsort(keys)
+    return by_key[np.searchsorted(keys[by_key], indices @ digits)]
+
+
 @cache
 def vertex_positions(shape: Shape, order: int) -> NDArray[np.int64]:
     """Positions of the vertices among the nodes of the canonical equispaced order; -> [n_vertices]."""
-    nodes = equispaced_nodes(shape, order)
-    distance = np.abs(nodes[None, :, :] - shape.vertices[:, None, :]).max(axis=2)
-    return np.asarray(np.argmin(distance, axis=1), dtype=np.int64)
+    return lattice_positions(shape, order, order * np.rint((shape.vertices + 1) / 2).astype(np.int64))

@@ -19,7 +19,7 @@ from hpfem.shapes.refinement import Piece, refinements
 from ..geometry.element_map import elevated_nodes
 from .cells import Array, CellArray
 from .lattice import lattice_numbering
-from .node_order import vertex_positions
+from .node_order import lattice_positions, vertex_positions
 from .sorting import marked
 from .symmetry import Indices, entity_nodes, spanning
 from .topology import Topology
@@ -73,18 +73,10 @@ def _entities(shape: Shape, dim: int, way: int, local: int) -> tuple[tuple[int, 
     found: dict[frozenset[int], tuple[int, int]] = {}
     for number, piece in enumerate(refinements(shape)[way]):
         for own, entity in enumerate(piece.shape.entities[dim]):
-            corners = frozenset(_places(shape, 2, piece.corners[list(entity.vertices)]).tolist())
+            corners = frozenset(lattice_positions(shape, 2, piece.corners[list(entity.vertices)]).tolist())
             if corners <= inside:
                 found.setdefault(corners, (number, own))
     return tuple(found.values())
-
-
-def _places(shape: Shape, order: int, indices: Indices) -> Indices:
-    """Positions of lattice points, given by their indices, in the canonical order."""
-    known, digits = lattice(shape, order), (order + 1) ** np.arange(shape.dim)
-    keys = known @ digits
-    by_key = np.argsort(keys)
-    return by_key[np.searchsorted(keys[by_key], indices @ digits)]
 
 
 @cache
@@ -92,7 +84,8 @@ def _nodes(shape: Shape, way: int, number: int, order: int) -> Indices:
     """Positions of a piece's nodes among the lattice points of twice the order of the shape."""
     piece = refinements(shape)[way][number]
     corners = piece.corners[spanning(piece.shape)]
-    return _places(shape, 2 * order, order * corners[0] + lattice(piece.shape, order) @ (corners[1:] - corners[0]))
+    indices = order * corners[0] + lattice(piece.shape, order) @ (corners[1:] - corners[0])
+    return lattice_positions(shape, 2 * order, indices)
 
 
 def _shortest(shape: Shape, middles: Array) -> Indices:
@@ -112,8 +105,8 @@ def _own_edges(shape: Shape, way: tuple[Piece, ...], ways: tuple[tuple[Piece, ..
     """Edges of the pieces, as lattice points of order 2, that not all cuts have."""
 
     def edges(own: tuple[Piece, ...]) -> set[tuple[int, int]]:
-        ends = [_places(shape, 2, piece.corners[list(e.vertices)]) for piece in own for e in piece.shape.edges]
-        return {(int(min(pair)), int(max(pair))) for pair in ends}
+        ends = [piece.corners[list(edge.vertices)] for piece in own for edge in piece.shape.edges]
+        return {(int(min(pair)), int(max(pair))) for pair in lattice_positions(shape, 2, np.array(ends))}
 
     yield from sorted(own for own in edges(way) if not all(own in edges(other) for other in ways))
 
@@ -139,14 +132,14 @@ def refined(points: Array, topology: Topology, in_space: Topology) -> Refined:
         shape, order = array.shape, array.order
         nodes = numberings[order][position] if order > 1 else corners[position]
         coordinates = elevated_nodes(array, points, 2 * order)
-        coordinates[:, _places(shape, 2 * order, 2 * lattice(shape, order))] = points[array.nodes]
-        middles = coordinates[:, _places(shape, 2 * order, order * lattice(shape, 2))]
+        coordinates[:, lattice_positions(shape, 2 * order, 2 * lattice(shape, order))] = points[array.nodes]
+        middles = coordinates[:, lattice_positions(shape, 2 * order, order * lattice(shape, 2))]
         place[nodes], place[corners[position]] = coordinates, middles
         ways.append(_shortest(shape, middles))
         for way, pieces in enumerate(refinements(shape)):
             rows = np.flatnonzero(ways[-1] == way)
             for number, piece in enumerate(pieces):
-                at = _places(shape, 2, piece.corners)
+                at = lattice_positions(shape, 2, piece.corners)
                 own = nodes[rows[:, None], _nodes(shape, way, number, order)]
                 own[:, vertex_positions(piece.shape, order)] = corners[position][rows[:, None], at]
                 numbers = starts[array.indices[rows]] + number

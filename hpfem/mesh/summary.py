@@ -29,81 +29,35 @@ def lines_of_sets(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 @dataclass(frozen=True, repr=False)
 class MeshSummary(Printed):
-    """Counts and quality of a mesh.
+    """Counts and quality of a mesh."""
 
-    Attributes
-    ----------
-    name : str
-        The file.
-    dim, n_coordinates : int
-        Dimension of the cells and of space.
-    plane : str
-        Where all points of 2-D cells in space are, if that is a coordinate plane: "y = 0".
-    n_cells, n_vertices, n_points : int
-        Their numbers.
-    counts : mapping of str to int
-        Cells per shape.
-    orders : mapping of str to tuple of int
-        Geometry orders per shape.
-    affine : mapping of str to int
-        Affine cells per shape.
-    volume : float
-        Sum of the cells' volumes (areas in 2-D).
-    worst_scaled_jacobian : float
-        Smallest over the cells of min det J / max det J; 1 when all are affine.
-    worst_cell : int
-        The cell it belongs to.
-    worst_label : str
-        Name of that cell in messages.
-    n_mirrored : int
-        Cells that were renumbered because det J was negative.
-    n_stray : int
-        Elements and points with a name that are no facet, edge or vertex of a cell.
-    n_coincident : int
-        Vertices on the boundary at the place of another vertex: the cells there touch, but are not joined.
-    n_hanging : int
-        Vertices inside sides of cells that do not have them as corners: the cells there are not joined either.
-    hanging : str
-        Place of the first of them.
-    periodic : bool
-        Whether periodic sides are identified.
-    regions, boundaries, edge_sets, point_sets : mapping of str to int
-        Cells per region, facets per boundary, edges and vertices per set of them.
-    cell_data : tuple of str
-        Names of the values that the cells have.
-    n_unnamed : int
-        Facets on the boundary that are in no named boundary.
-    unnamed : tuple of float
-        Their bounding box: the least, then the largest of each coordinate of their corners; empty without such facets.
-    """
-
-    name: str
-    dim: int
-    n_coordinates: int
-    plane: str
+    name: str  # the file
+    dim: int  # of the cells
+    n_coordinates: int  # of space
+    plane: str  # where all points of 2-D cells in space are, if that is a coordinate plane: "y = 0"
     n_cells: int
     n_vertices: int
     n_points: int
-    counts: Mapping[str, int]
-    orders: Mapping[str, tuple[int, ...]]
-    affine: Mapping[str, int]
-    volume: float
-    worst_scaled_jacobian: float
-    worst_cell: int
-    worst_label: str
-    n_mirrored: int
-    n_stray: int
-    n_coincident: int
-    n_hanging: int
-    hanging: str
-    periodic: bool
-    regions: Mapping[str, int]
-    boundaries: Mapping[str, int]
+    counts: Mapping[str, int]  # cells per shape
+    orders: Mapping[str, tuple[int, ...]]  # geometry orders per shape
+    affine: Mapping[str, int]  # affine cells per shape
+    volume: float  # sum over the cells (areas in 2-D)
+    worst_scaled_jacobian: float  # least min det J / max det J of a cell; 1 when all are affine
+    worst_cell: int  # the cell that has it
+    worst_label: str  # its name in messages
+    n_mirrored: int  # cells that were renumbered because det J was negative
+    n_stray: int  # named elements and points that are no facet, edge or vertex of a cell
+    n_coincident: int  # vertices on the boundary at the place of another: the cells there touch, but are not joined
+    n_hanging: int  # vertices inside sides of cells without them as corners: the cells are not joined either
+    hanging: str  # the place of the first of them
+    periodic: bool  # whether periodic sides are identified
+    regions: Mapping[str, int]  # cells per region
+    boundaries: Mapping[str, int]  # facets per boundary
     edge_sets: Mapping[str, int]
     point_sets: Mapping[str, int]
-    cell_data: tuple[str, ...]
-    n_unnamed: int
-    unnamed: tuple[float, ...]
+    cell_data: tuple[str, ...]  # names of the values that the cells have
+    n_unnamed: int  # facets on the boundary that are in no named boundary
+    unnamed: tuple[float, ...]  # the least, then the largest of each coordinate of their corners
 
     @property
     def affine_share(self) -> float:

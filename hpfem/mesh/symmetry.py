@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import Shape, equispaced_nodes, node_entities
 
 from ..support.immutable import frozen
-from .node_order import permutation
+from .node_order import lattice_positions, permutation
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -104,11 +104,7 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
     entity = shape.entities[dim][number]
     corners = shape.vertices[list(entity.vertices)][spanning(entity.shape)]
     points = _mapped(entity.shape, corners, equispaced_nodes(entity.shape, order) if dim else corners)
-    nodes = np.rint((equispaced_nodes(shape, order) + 1) * order / 2).astype(np.int64)
-    wanted = np.rint((points + 1) * order / 2).astype(np.int64)
-    place = (order + 1) ** np.arange(shape.dim)
-    where = np.argsort(nodes @ place)
-    return frozen(where[np.searchsorted((nodes @ place)[where], wanted @ place)])
+    return frozen(lattice_positions(shape, order, np.rint((points + 1) * order / 2).astype(np.int64)))
 
 
 @cache

@@ -34,45 +34,21 @@ from .symmetry import Indices, symmetries
 
 @dataclass(frozen=True, eq=False)
 class Entities:
-    """The edges, or the faces, of a mesh.
-
-    Attributes
-    ----------
-    count : int
-        Their number; ids run from 0.
-    ids : tuple of ndarray, [n_cells, n_local] each
-        Per cell array, the ids of a cell's entities in the order of ``shape.entities[dim]``.
-    orientation : tuple of ndarray of int8, [n_cells, n_local] each
-        Per cell array, the orientation codes (see the module).
-    index : TupleIndex
-        Finds an entity by its vertices, sorted.
-    """
+    """The edges, or the faces, of a mesh; ids run from 0."""
 
     count: int
-    ids: tuple[Indices, ...]
-    orientation: tuple[NDArray[np.int8], ...]
-    index: TupleIndex
+    ids: tuple[Indices, ...]  # per array of cells, in the order of ``shape.entities[dim]``, [n_cells, n_local]
+    orientation: tuple[NDArray[np.int8], ...]  # likewise, the orientation codes (see the module)
+    index: TupleIndex  # finds an entity by its vertices, sorted
 
 
 @dataclass(frozen=True, eq=False)
 class Facets:
-    """The sides of the cells, each with the one or two cells it belongs to.
+    """The sides of the cells, by edge id in 2-D and face id in 3-D, each with the one or two cells it belongs to."""
 
-    A facet's number is its edge id in 2-D and its face id in 3-D.
-
-    Attributes
-    ----------
-    cells : ndarray of int, [F, 2]
-        Cell numbers; in the second column -1 where there is no neighbour, -2 where another process has it.
-    local : ndarray of int, [F, 2]
-        The number of the facet in each of the cells, -1 without a cell of this process.
-    non_manifold : ndarray of int
-        Facets of more than two cells (none in a checked mesh).
-    """
-
-    cells: Indices
-    local: Indices
-    non_manifold: Indices
+    cells: Indices  # [F, 2], cell numbers; second column: -1 without a neighbour, -2 on another process
+    local: Indices  # [F, 2], the number of the facet in each of the cells, -1 without one here
+    non_manifold: Indices  # facets of more than two cells (none in a checked mesh)
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -127,11 +103,7 @@ class Topology:
     """
 
     def __init__(
-        self,
-        cells: Sequence[CellArray],
-        vertices: Sequence[Indices],
-        n_vertices: int,
-        beyond: Indices | None = None,
+        self, cells: Sequence[CellArray], vertices: Sequence[Indices], n_vertices: int, beyond: Indices | None = None
     ) -> None:
         self.cells = tuple(cells)
         self.vertices = tuple(map(frozen, vertices))

@@ -36,7 +36,6 @@ from .block import Block
 from .locate import TOLERANCE
 
 STATES = ("coeff", "phys", "dual")
-
 # Fields that are alive, by their space and id; a WeakSet cannot be gone through while another thread adds to it.
 _ALIVE: WeakKeyDictionary[FieldSpace, WeakValueDictionary[int, Field]] = WeakKeyDictionary()
 
@@ -350,13 +349,13 @@ class Field(Printed):
         return self._combine(other, function, "sum")
 
     def __mul__(self, other: Any) -> Any:
-        self._check_pointwise(other, "multiplied")
+        self._check_pointwise(other, "are multiplied")
         return self._combine(other, operator.mul, "product")
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
-        self._check_pointwise(other, "divided")
+        self._check_pointwise(other, "are divided")
         return self._combine(other, operator.truediv, "quotient")
 
     def __rtruediv__(self, other: Any) -> Any:
@@ -372,10 +371,8 @@ class Field(Printed):
             raise StateError(f"fields {what} point by point in state 'phys', not {self.state!r}; use BwdTrans first")
 
     def _check_pointwise(self, other: Any, what: str) -> None:
-        if isinstance(other, Field) and self.state != "phys":
-            raise StateError(
-                f"fields are {what} point by point in state 'phys', not {self.state!r}; use BwdTrans first"
-            )
+        if isinstance(other, Field):
+            self._check_values(what)
 
     def __neg__(self) -> Field:
         return self._map(lambda a: -a)

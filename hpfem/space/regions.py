@@ -38,17 +38,6 @@ class ByRegion(Immutable):
     elsewhere : number, callable or sequence, optional
         Value in the cells that are in none of these regions.
 
-    Attributes
-    ----------
-    mesh : Mesh
-    names : tuple of str
-        Name of each part in messages.
-    values : tuple
-        Of each part: a function of the coordinates; a sequence of numbers, one per component; or an array of numbers
-        [components, n_cells].
-    of_cells : ndarray of int, [n_cells]
-        The part that each cell is in.
-
     Raises
     ------
     ArgumentError
@@ -56,9 +45,9 @@ class ByRegion(Immutable):
     """
 
     mesh: Mesh
-    names: tuple[str, ...]
-    values: tuple[Any, ...]
-    of_cells: Indices
+    names: tuple[str, ...]  # of the parts, in messages
+    values: tuple[Any, ...]  # of the parts: functions of the coordinates, numbers by component or [.., n_cells]
+    of_cells: Indices  # [n_cells], the part that each cell is in
 
     def __init__(self, mesh: Mesh, values: Mapping[str, RegionValue], elsewhere: RegionValue | None = None) -> None:
         if not isinstance(values, Mapping):

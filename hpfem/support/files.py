@@ -11,6 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -138,6 +139,7 @@ def _of_processes() -> str:
     return f"{TEMPORARY}{platform.node()}-{os.stat(space).st_ino if os.path.exists(space) else 0}-"
 
 
+@cache  # once by each process that writes there
 def _delete_abandoned(folder: Path) -> None:
     """Delete incomplete files of processes of this machine that have died."""
     with suppress(OSError):

@@ -9,12 +9,4 @@ from .from_file import file_picture
 from .grids import field_grid, mesh_grid
 from .picture import Picture
 
-__all__ = [
-    "Look",
-    "Picture",
-    "field_grid",
-    "field_picture",
-    "file_picture",
-    "mesh_grid",
-    "mesh_picture",
-]
+__all__ = ["Look", "Picture", "field_grid", "field_picture", "file_picture", "mesh_grid", "mesh_picture"]

@@ -33,32 +33,7 @@ def file_picture(
     by: str | None = None,
     look: Look | None = None,
 ) -> Picture:
-    """Draw a field of a file; the mesh, where the file has no fields.
-
-    Parameters
-    ----------
-    path : path
-        A mesh, a VTU file, or one of `hp.save`.
-    target : path
-        Picture to write.
-    field : str, optional
-        Name of the field; by default the first.
-    by : str, optional
-        Sets that a mesh is coloured by, see `Mesh.plot`.
-    look : Look, optional
-        How a field is drawn.
-
-    Returns
-    -------
-    Picture
-
-    Raises
-    ------
-    ArgumentError
-        If the file has no such field, or something cannot be drawn or written.
-    MeshError
-        If a file of a mesh cannot be read.
-    """
+    """Draw a field of a file, by default the first, or the mesh where it has no fields; see `Field.plot`."""
     look = Look() if look is None else look
     file = file_path(path)
     data = read_file(file)

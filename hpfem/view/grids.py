@@ -10,9 +10,9 @@ from hpfem.shapes.arguments import instance
 
 from ..mesh import Mesh
 from ..space import Field
+from ..support.optional import needed
 from ..support.views import VIEWS
 from ..vtu.grid import Grid, grid_of, grid_of_mesh
-from .solid import needed_pyvista
 
 
 @VIEWS.register("Field.to_pyvista")
@@ -28,7 +28,7 @@ def mesh_grid(mesh: Mesh) -> Any:
 
 
 def _grid(grid: Grid) -> Any:
-    pv = needed_pyvista("to_pyvista")
+    pv = needed("pyvista", "to_pyvista", "hpfem[view]")
     widths = [np.full((len(rows), 1), rows.shape[1]) for _, rows in grid.cells]
     cells = [np.hstack([width, rows]).ravel() for width, (_, rows) in zip(widths, grid.cells, strict=True)]
     types = [np.full(len(rows), kind, dtype=np.uint8) for kind, rows in grid.cells]

@@ -32,14 +32,9 @@ _BAR = {
 }
 
 
-def needed_pyvista(what: str) -> Any:
-    """Import pyvista."""
-    return needed("pyvista", what, "hpfem[view]")
-
-
 def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
     """Draw a surface in space."""
-    pv = needed_pyvista(_WHAT)
+    pv = needed("pyvista", _WHAT, "hpfem[view]")
     with _quiet():
         if missing_opengl():
             raise ArgumentError(

@@ -18,10 +18,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import SHAPES, Shape, equispaced_nodes, lattice
+from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 
 from ..mesh import vtk_nodes
 from ..mesh.io.vtk_cells import LAGRANGE_TYPES, LINEAR_TYPES
+from ..mesh.node_order import lattice_positions
 
 Indices = NDArray[np.int64]
 # Corners as lattice points, one row per cell in VTK's corner order, by the name of the cells' shape.
@@ -51,14 +52,8 @@ def vtk_pattern(shape: Shape, order: int) -> Pattern:
 @cache
 def linear_pattern(shape: Shape, count: int) -> Pattern:
     """Linear VTK cells on the equispaced lattice."""
-    place = (count + 1) ** np.arange(shape.dim)
-    codes = lattice(shape, count) @ place
-    by_code = np.argsort(codes)
-    cells = []
-    for name, corners in _cut(shape, count).items():
-        if len(corners):
-            rows = by_code[np.searchsorted(codes[by_code], corners @ place)]
-            cells.append((LINEAR_TYPES[name], np.asarray(rows, dtype=np.int64)))
+    cut = _cut(shape, count).items()
+    cells = [(LINEAR_TYPES[name], lattice_positions(shape, count, corners)) for name, corners in cut if len(corners)]
     return Pattern(equispaced_nodes(shape, count), tuple(cells))
 
 

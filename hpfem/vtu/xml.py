@@ -60,10 +60,7 @@ def write_index(
     file.write(_opening("PUnstructuredGrid", ""))
     file.write('<PUnstructuredGrid GhostLevel="0">\n<PPoints>\n')
     file.write(f"<PDataArray{_declared('Points', np.empty((0, 3)))}/>\n</PPoints>\n")
-    for section, arrays, attributes in (
-        ("PPointData", point_data, _active(point_data)),
-        ("PCellData", cell_data, ""),
-    ):
+    for section, arrays, attributes in (("PPointData", point_data, _active(point_data)), ("PCellData", cell_data, "")):
         declared = [f"<PDataArray{_declared(name, array)}/>\n" for name, array in arrays.items()]
         file.write(f"<{section}{attributes}>\n{''.join(declared)}</{section}>\n")
     file.write("".join(f"<Piece Source={_quoted(name)}/>\n" for name in pieces))
@@ -115,14 +112,10 @@ def encoded(array: NDArray[Any], compress: bool) -> str:
     """Base64 of an array with VTK's header before it."""
     data = np.ascontiguousarray(array).tobytes()
     if not compress:
-        return _base64(np.array([len(data)], dtype=np.uint64).tobytes() + data)
+        return b64encode(np.array([len(data)], dtype=np.uint64).tobytes() + data).decode("ascii")
     blocks = [zlib.compress(data[start : start + _BLOCK], _LEVEL) for start in range(0, len(data), _BLOCK)]
     header = [len(blocks), _BLOCK, len(data) % _BLOCK, *map(len, blocks)]
-    return _base64(np.array(header, dtype=np.uint64).tobytes()) + _base64(b"".join(blocks))
-
-
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode("ascii")
+    return (b64encode(np.array(header, dtype=np.uint64).tobytes()) + b64encode(b"".join(blocks))).decode("ascii")
 
 
 def _quoted(name: str) -> str:

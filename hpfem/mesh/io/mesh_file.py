@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
-from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
+from hpfem.shapes import POINT, Shape, equispaced_nodes
 
 from ..cells import Array, CellArray
 from ..named_sets import looked_up
@@ -135,11 +135,6 @@ def _columns(shape: Shape, order: int, file_nodes: bytes) -> Indices:
     if order == 2 and len(theirs) < len(ours):
         ours = ours[serendipity_positions(shape)]
     return permutation(theirs, ours, order)
-
-
-def shape_named(name: str) -> Shape:
-    """Find a shape by its name."""
-    return POINT if name == POINT.name else SHAPES[name]
 
 
 def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:

@@ -12,14 +12,14 @@ import re
 import numpy as np
 
 from hpfem.errors import MeshError
-from hpfem.shapes import SHAPES, equispaced_nodes, make_basis, make_rule, node_entities
+from hpfem.shapes import SHAPES, equispaced_nodes, get_shape, make_basis, make_rule, node_entities
 from hpfem.shapes.arguments import shown
 
 from ..cells import Array
 from ..node_order import FILE_VERTICES, gmsh_nodes
 from ..sorting import TupleIndex
 from ..symmetry import Indices
-from .mesh_file import Elements, MeshFile, canonical, shape_named, tagged
+from .mesh_file import Elements, MeshFile, canonical, tagged
 from .text import as_integers, as_text, count_in, counted_rows, parsed_numbers, sections_by_keyword, within
 
 _GEOMETRIES = ("point", "segment", "tri", "quad", "tet", "hex", "prism", "pyramid")
@@ -116,7 +116,7 @@ def _blocks(section: bytes, names: dict[str, Indices]) -> dict[str, _Block]:
 
 def _straight(blocks: dict[str, _Block]) -> list[Elements]:
     return [
-        canonical(shape_named(name), 1, gmsh_nodes(name, 1), corners, rows + 1, sets)
+        canonical(get_shape(name), 1, gmsh_nodes(name, 1), corners, rows + 1, sets)
         for name, (rows, corners, sets) in blocks.items()
     ]
 

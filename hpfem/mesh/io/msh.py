@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
-from hpfem.shapes import SHAPES, Shape
+from hpfem.shapes import SHAPES, Shape, get_shape
 
 from ..cells import Array
 from ..node_order import gmsh_nodes, serendipity_nodes
 from ..sorting import unique
 from ..symmetry import Indices
-from .mesh_file import Elements, ForLibrary, MeshFile, canonical, joined, positions, shape_named, tagged
+from .mesh_file import Elements, ForLibrary, MeshFile, canonical, joined, positions, tagged
 from .text import as_integers, count_in, parsed_numbers
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
@@ -226,7 +226,7 @@ def _read(data: Bytes, chosen: frozenset[int] | None = None) -> _Content:
         if name == "Periodic" and chosen is not None:
             continue
         if name not in _READERS[version] or (name == "Periodic" and b"Affine" in data[begin : begin + 99]):
-            _read_lines(content, name, data[begin:end], version)
+            _read_lines(content, name, data[begin:end])
             continue
         if binary:
             stream = _Stream(name, None, memoryview(data)[begin:end], order, size)
@@ -265,11 +265,11 @@ def partitions_of_msh(data: Bytes) -> int:
     return int(as_integers(parsed_numbers(data[begin : data.find(b"\n", begin)])[0])[0])
 
 
-def _read_lines(content: _Content, name: str, data: bytes, version: str) -> None:
+def _read_lines(content: _Content, name: str, data: bytes) -> None:
     """Read a section that is given by lines, if it is one of those."""
-    if name in _LINE_READERS[version]:
+    if name in _LINE_READERS:
         lines = _text(content, data).split("\n")
-        _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
+        _LINE_READERS[name](content, [line.strip() for line in lines if line.strip()])
 
 
 def _text(content: _Content, data: bytes) -> str:
@@ -394,7 +394,7 @@ def _element_kind(number: int, element: float) -> tuple[Shape, int, Array]:
             "incomplete ones of order 2 (Mesh.SecondOrderIncomplete = 0)"
         )
     name, order = ELEMENT_TYPES[number]
-    return shape_named(name), order, gmsh_nodes(name, order)
+    return get_shape(name), order, gmsh_nodes(name, order)
 
 
 def _read_elements_2(content: _Content, stream: _Stream) -> None:
@@ -515,10 +515,10 @@ def _read_periodic_4(content: _Content, stream: _Stream) -> None:
         content.periodic.append(stream.table("size", stream.integer("size"), 2))
 
 
-_LINE_READERS: dict[str, dict[str, Callable[[_Content, list[str]], None]]] = {
-    "2.2": {"PhysicalNames": _read_names, "Periodic": _read_periodic_2},
-    # gmsh 4.15 writes what it has read from older versions as it was.
-    "4.1": {"PhysicalNames": _read_names, "Periodic": _read_periodic_2},
+# Also of version 4.1: gmsh 4.15 writes what it has read from older versions as it was.
+_LINE_READERS: dict[str, Callable[[_Content, list[str]], None]] = {
+    "PhysicalNames": _read_names,
+    "Periodic": _read_periodic_2,
 }
 _READERS: dict[str, dict[str, Callable[[_Content, _Stream], None]]] = {
     "2.2": {"Nodes": _read_nodes_2, "Elements": _read_elements_2},

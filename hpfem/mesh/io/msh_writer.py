@@ -39,13 +39,7 @@ class _Elements:
     names: NDArray[np.bool_]
 
 
-def write_msh(
-    file: BinaryIO,
-    points: Array,
-    topology: Topology,
-    regions: Mapping[str, Indices],
-    sides: Sets,
-) -> None:
+def write_msh(file: BinaryIO, points: Array, topology: Topology, regions: Mapping[str, Indices], sides: Sets) -> None:
     """Write a mesh; points [n, D], sides [n, 2]."""
     dim, number = topology.dim, 1 + topology.n_cells
     elements: dict[int, list[_Elements]] = {}

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from hpfem.errors import MeshError
+from hpfem.shapes import get_shape
 
 from ..cells import Array
 from ..named_sets import looked_up
 from ..node_order import gmsh_nodes, serendipity_nodes
-from .mesh_file import KINDS, Elements, MeshFile, canonical, shape_named, tagged
+from .mesh_file import KINDS, Elements, MeshFile, canonical, tagged
 from .text import as_integers, count_in, counted_rows, parsed_numbers, sections_by_keyword, within
 
 _NOT_HERE = (9, 15)  # numbers of nodes that its cells do not have
@@ -121,7 +122,7 @@ def _elements(
         if codim > 1:  # only what has a name is meant
             tags = np.where(np.isin(tags, [tag for tag, text in known.items() if text != "default"]), tags, 0)
         kind, order = KINDS[of_dim][int(size)]
-        shape = shape_named(kind)
+        shape = get_shape(kind)
         reference = gmsh_nodes(shape, 1) if order == 1 else serendipity_nodes("netgen", shape)
         nodes = as_integers(table[:, first : first + int(size)]) - 1
         nodes = looked_up(np.arange(len(tables["points"])), nodes)

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hpfem.errors import MeshError
+from hpfem.shapes import get_shape
 from hpfem.shapes.arguments import shown
 
 from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import KINDS, Elements, MeshFile, canonical, joined, positions, shape_named
+from .mesh_file import KINDS, Elements, MeshFile, canonical, joined, positions
 from .text import parsed_numbers
 
 _INCOMPLETE = (8, 13, 15, 20)
@@ -67,13 +68,13 @@ def numbered_mesh(
         kind, order = KINDS[dim][width]
         reference = serendipity_nodes("vtk", kind) if order == 2 and width in _INCOMPLETE else vtk_nodes(kind, order)
         own = {name: here for name, rows in members.items() if len(here := of_block(rows))}
-        elements.append(canonical(shape_named(kind), order, reference, rows_of_nodes, ids, own))
+        elements.append(canonical(get_shape(kind), order, reference, rows_of_nodes, ids, own))
         for name, side_rows, side in with_side:
             if not len(rows := of_block(side_rows)):
                 continue
             if not (corners := _SIDES.get(kind, "").split()[side - 1 : side]):
                 raise MeshError(f"element {ids[rows[0]]} of set {shown(name)} has no side {side}")
-            shape = shape_named(("segment", "tri", "quad")[len(corners[0]) - 2])
+            shape = get_shape(("segment", "tri", "quad")[len(corners[0]) - 2])
             ends, named = rows_of_nodes[rows][:, list(map(int, corners[0]))], {name: np.arange(len(rows))}
             elements.append(canonical(shape, 1, vtk_nodes(shape, 1), ends, ids[rows], named))
         start += len(ids)

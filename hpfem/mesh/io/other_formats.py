@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpfem.errors import MeshError
+from hpfem.shapes import get_shape
 from hpfem.shapes.arguments import shown
 
 from ...support.machine import available_memory
@@ -27,7 +28,7 @@ from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
 from ..symmetry import Indices
 from .library_process import plain
-from .mesh_file import ForLibrary, MeshFile, canonical, grouped, shape_named, tagged
+from .mesh_file import ForLibrary, MeshFile, canonical, grouped, tagged
 from .msh import read_msh
 from .text_counts import check_counts, check_kinds, names_in, text_of
 from .vtk_xml import read_vtu
@@ -199,7 +200,7 @@ def _converted(content: dict[str, Any]) -> MeshFile:
         if kind not in CELLS and kind not in _SERENDIPITY:
             raise MeshError(f"element {number} is a {kind}, which cannot be used; linear and second-order cells can")
         name, order = CELLS[kind] if kind in CELLS else (_SERENDIPITY[kind], 2)
-        shape = shape_named(name)
+        shape = get_shape(name)
         if kind in _SERENDIPITY:
             reference = serendipity_nodes("vtk", name)
         else:

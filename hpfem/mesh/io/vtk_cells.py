@@ -11,12 +11,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
-from hpfem.shapes import SHAPES, Shape, equispaced_nodes
+from hpfem.shapes import SHAPES, Shape, equispaced_nodes, get_shape
 
 from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import Elements, canonical, grouped, shape_named
+from .mesh_file import Elements, canonical, grouped
 
 # VTK's numbers of the cell types: linear, complete quadratic (which list their nodes as the Lagrange cells of order 2
 # do), serendipity cells (the first of these nodes), and Lagrange ones of any order.
@@ -111,7 +111,7 @@ def _kind(kind: int, size: int, number: int, before_2_1: bool) -> tuple[Shape, i
         shape, order = SHAPES[_TENSOR_ORDER[kind]], 1
         reference = shape.vertices
     elif kind in _FIXED:
-        shape, order = shape_named(_FIXED[kind][0]), _FIXED[kind][1]
+        shape, order = get_shape(_FIXED[kind][0]), _FIXED[kind][1]
         reference = vtk_nodes(shape.name, order)
     elif kind in _SERENDIPITY:
         shape, order = SHAPES[_SERENDIPITY[kind]], 2
