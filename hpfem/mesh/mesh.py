@@ -418,7 +418,7 @@ class Mesh(Immutable, Printed):
         """
         statistics = cell_statistics(self.points, self.topology)
         n_unnamed, unnamed = unnamed_facets(self.points, self.topology, self.boundaries.values())
-        sets = {name: {key: len(own) for key, own in getattr(self, name).items()} for name in SETS}
+        sets: dict[str, Any] = {name: {key: len(own) for key, own in getattr(self, name).items()} for name in SETS}
         ids = np.arange(self.n_vertices) if self.part is None else self.part.vertices
         found = MeshSummary(
             name=self.name,
