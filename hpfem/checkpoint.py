@@ -254,9 +254,9 @@ def _write_mesh(group: Any, mesh: Mesh) -> None:
     if mesh.numbers is not None:
         group["numbers"] = mesh.numbers
     named: dict[str, Mapping[Any, NDArray[Any]]] = {"regions": mesh.regions, "data": mesh.cell_data}
-    for kind, sets in {**named, "sides": mesh.entity_sets}.items():
+    for section, sets in {**named, "sides": mesh.entity_sets}.items():
         for i, (name, members) in enumerate(sets.items()):
-            own = group.create_dataset(f"{kind}/{i}", data=members)
+            own = group.create_dataset(f"{section}/{i}", data=members)
             own.attrs["dim"], own.attrs["name"] = name if isinstance(name, tuple) else (-1, name)
     for i, cells in enumerate(mesh.cells):
         own = group.create_group(f"cells/{i}")
@@ -294,10 +294,10 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
         vertices.append(own["vertices"][()])
     topology = Topology(arrays, vertices, int(group.attrs["n_vertices"]))
     sets: dict[str, dict[tuple[int, str], NDArray[Any]]] = {}
-    for kind in ("regions", "sides", "data"):
-        members = [group[f"{kind}/{i}"] for i in range(len(group[kind]))] if kind in group else []
+    for section in ("regions", "sides", "data"):
+        members = [group[f"{section}/{i}"] for i in range(len(group[section]))] if section in group else []
         key = [(int(own.attrs["dim"]), str(own.attrs["name"])) for own in members]
-        sets[kind] = {key: frozen(own[()]) for key, own in zip(key, members, strict=True)}
+        sets[section] = {key: frozen(own[()]) for key, own in zip(key, members, strict=True)}
     part = _read_part(group["part"], topology.dim, comm) if "part" in group else None
     return Mesh(
         frozen(group["points"][()]),

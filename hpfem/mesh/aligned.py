@@ -101,7 +101,7 @@ class AlignedTopology(Topology):
     def __init__(self, topology: Topology, points: NDArray[np.float64], ranks: Indices | None = None) -> None:
         self._plain, self._points = topology, points
         self.ranks = vertex_ranks(topology) if ranks is None else ranks
-        self._kinds: list[tuple[Indices, Indices, Indices]] = []
+        self._turned: list[tuple[Indices, Indices, Indices]] = []
         self._orders: list[Indices | slice] = []
         arrays, vertices = [], []
         for cells, own in zip(topology.cells, topology.vertices, strict=True):
@@ -115,15 +115,15 @@ class AlignedTopology(Topology):
             # Cells whose vertices have the same order of ranks get the same rotation.
             n = cells.shape.n_vertices
             keys = comparisons(self.ranks[own].T)
-            first, kind = distinct(keys, 2 ** (n * (n - 1) // 2))
+            first, which = distinct(keys, 2 ** (n * (n - 1) // 2))
             turns = _turns(cells.shape, self.ranks[own[first]])
-            self._kinds.append((kind, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
+            self._turned.append((which, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
             table = symmetries(cells.shape)
             symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
             nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes.take(order, axis=0), own
             if symmetry.any():
-                nodes = turned(nodes, lattice_permutations(cells.shape, cells.order)[symmetry], kind)
-                moved = turned(own, turns, kind)
+                nodes = turned(nodes, lattice_permutations(cells.shape, cells.order)[symmetry], which)
+                moved = turned(own, turns, which)
             arrays.append(CellArray(cells.shape, cells.order, nodes, indices))
             vertices.append(moved)
         super().__init__(arrays, vertices, topology.n_vertices)
@@ -136,8 +136,8 @@ class AlignedTopology(Topology):
     def _entities(self, dim: int) -> Entities:
         plain = self._plain.edges if dim == 1 else self._plain.faces
         ids, codes = [], []
-        given = zip(self.cells, plain.ids, self._orders, self._kinds, strict=True)
-        for cells, own, order, (kind, turns, ranks) in given:
+        given = zip(self.cells, plain.ids, self._orders, self._turned, strict=True)
+        for cells, own, order, (which, turns, ranks) in given:
             entities = cells.shape.entities[dim]
             numbers = [
                 [cells.shape.entity_number(tuple(int(v) for v in turn[list(e.vertices)]))[1] for e in entities]
@@ -147,8 +147,8 @@ class AlignedTopology(Topology):
             own = own if isinstance(order, slice) else own.take(order, axis=0)
             places = np.array(numbers, dtype=np.int64).reshape(-1, len(entities))
             as_it_was = (places == np.arange(len(entities))).all()
-            ids.append(own if as_it_was else turned(own, places, kind))
-            codes.append(np.stack(here, axis=1).take(kind, axis=0))
+            ids.append(own if as_it_was else turned(own, places, which))
+            codes.append(np.stack(here, axis=1).take(which, axis=0))
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 
     def codes(self, shape: Shape, vertices: Indices) -> NDArray[np.int8]:

@@ -235,9 +235,9 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
     sides: dict[str, list[Indices]] = {axis + end: [] for axis in "xyz"[: len(sizes)] for end in ("min", "max")}
     start = before = 0  # cells so far, in the block and in the whole box
     of_layer = list(zip(layers, names, strict=True))
-    for kind in dict.fromkeys(of_layer):
-        cut, name = kind
-        rows, number, n_whole = chosen([own == kind for own in of_layer])
+    for layer in dict.fromkeys(of_layer):
+        cut, name = layer
+        rows, number, n_whole = chosen([own == layer for own in of_layer])
         for shape_name, patterns in cut:
             n = len(patterns)
             indices = np.arange(start, start + len(rows) * n)

@@ -104,14 +104,14 @@ def ordered(array: Cells, ordering: str) -> Cells:
 
 def merged(arrays: Sequence[CellArray]) -> list[CellArray]:
     """Join arrays of the same shape and order."""
-    kinds: dict[tuple[Shape, int], list[CellArray]] = {}
+    groups: dict[tuple[Shape, int], list[CellArray]] = {}
     for array in arrays:
-        kinds.setdefault((array.shape, array.order), []).append(array)
+        groups.setdefault((array.shape, array.order), []).append(array)
     return [
         same[0]
         if len(same) == 1
-        else CellArray(*kind, np.concatenate([a.nodes for a in same]), np.concatenate([a.indices for a in same]))
-        for kind, same in kinds.items()
+        else CellArray(*key, np.concatenate([a.nodes for a in same]), np.concatenate([a.indices for a in same]))
+        for key, same in groups.items()
     ]
 
 

@@ -193,8 +193,8 @@ def periodicity(topology: Topology, before: Topology, images: Sequence[Indices],
         if repeated.any():
             who = labels.first(array, repeated)
             raise labels.error(f"{who} touches itself across a periodic side; use three or more cells there")
-    kinds = {1: (before.edges, topology.edges), topology.dim - 1: (before.sides, topology.sides)}
-    for dim, (old, new) in kinds.items():
+    both = {1: (before.edges, topology.edges), topology.dim - 1: (before.sides, topology.sides)}
+    for dim, (old, new) in both.items():
         rows = np.full((old.count, 2 if dim == 1 else 4), -1, dtype=np.int64)
         for position, number, entity in before.local_entities(dim):
             corners = before.vertices[position][:, entity.vertices]

@@ -104,13 +104,13 @@ def record_of(mesh: Mesh, chosen: Indices, numbers: Indices) -> dict[str, Any]:
     return {**{name: getattr(mesh, name) for name in names}, "numbers": frozen(numbers), "cell_data": data}
 
 
-def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
+def common_arrays(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
     """Complete the arrays: one for every shape and order of which any process has cells; collective."""
     none, own = np.empty(0, dtype=np.int64), {(array.shape.name, array.order): array for array in arrays}
-    widths = comm.allgather({kind: array.nodes.shape[1] for kind, array in own.items()})
+    widths = comm.allgather({key: array.nodes.shape[1] for key, array in own.items()})
     return [
-        own[kind] if kind in own else CellArray(SHAPES[kind[0]], kind[1], none.reshape(0, width), none)
-        for kind, width in {kind: width for others in widths for kind, width in others.items()}.items()
+        own[key] if key in own else CellArray(SHAPES[key[0]], key[1], none.reshape(0, width), none)
+        for key, width in {key: width for others in widths for key, width in others.items()}.items()
     ]
 
 
@@ -141,8 +141,8 @@ def part_of(
     cell_data: Mapping[str, NDArray[Any]],
 ) -> Mesh:
     """Make a part of a mesh from what this process has read; collective; points [n, 2 or 3], ids [n]."""
-    kinds = common_kinds(arrays, comm)
-    dims = {array.shape.dim for array in kinds}
+    arrays = common_arrays(arrays, comm)
+    dims = {array.shape.dim for array in arrays}
     ends = np.concatenate([points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)])
     extent = -np.min(comm.allgather(ends), axis=0).reshape(2, -1).sum(axis=0)
     flat = dims == {2} and len(extent) == 3 and is_flat(extent, labels.name if comm.rank == 0 else "")
@@ -150,7 +150,7 @@ def part_of(
         if len(dims) != 1:
             raise labels.error("there are no cells, or cells of several dimensions")
         sets: dict[str, Any] = {"regions": regions, "boundaries": boundaries, "lower": lower, "cell_data": cell_data}
-        found = mesh_of(points, kinds, labels, periodic=(), flat=flat, **sets)
+        found = mesh_of(points, arrays, labels, periodic=(), flat=flat, **sets)
     first = sum(comm.allgather(found.n_cells)[: comm.rank])
     return _sides_once(
         Cells(
@@ -202,7 +202,7 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
     starts = np.cumsum([0, *(len(own["numbers"]) for own in given)])
     file = np.concatenate([own["record"]["numbers"] for own in given])[order]
     nodes, arrays, vertices = [], [], []
-    for position, (shape, geometry_order) in enumerate(given[0]["kinds"]):
+    for position, (shape, geometry_order) in enumerate(given[0]["shapes"]):
         rows = np.concatenate([own["cells"][position] + start for own, start in zip(given, starts, strict=False)])
         indices = place[rows]
         by_number = np.argsort(indices)
@@ -257,7 +257,7 @@ def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         vertices.append(own if mesh.part is None else mesh.part.vertices[own])
     numbers = numbers_of(mesh)[chosen]
     return {
-        "kinds": [(group.shape, group.order) for group in mesh.cells],
+        "shapes": [(group.shape, group.order) for group in mesh.cells],
         "cells": cells,
         "places": places,
         "vertices": vertices,

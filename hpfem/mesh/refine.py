@@ -51,11 +51,11 @@ class Refined:
     def sides(self, cells: Sequence[CellArray], pairs: Indices, dim: int) -> Indices:
         """Facets, edges or vertices of the pieces into which those of cells are cut; pairs [n, 2] -> [m, 2]."""
         way = np.empty(len(self.counts), dtype=np.int64)
-        kind = np.empty(len(self.counts), dtype=np.int64)
+        array_of = np.empty(len(self.counts), dtype=np.int64)
         for position, (array, own) in enumerate(zip(cells, self._ways, strict=True)):
-            way[array.indices], kind[array.indices] = own, position
+            way[array.indices], array_of[array.indices] = own, position
         places, found = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int64)]
-        keys = np.column_stack([kind[pairs[:, 0]], way[pairs[:, 0]], pairs[:, 1]])
+        keys = np.column_stack([array_of[pairs[:, 0]], way[pairs[:, 0]], pairs[:, 1]])
         for position, own, local in np.unique(keys, axis=0):
             rows = np.flatnonzero((keys == (position, own, local)).all(axis=1))
             pieces = np.array(_entities(cells[position].shape, dim, int(own), int(local)))

@@ -31,7 +31,7 @@ def _grid(grid: Grid) -> Any:
     pv = needed("pyvista", "to_pyvista", "hpfem[view]")
     widths = [np.full((len(rows), 1), rows.shape[1]) for _, rows in grid.cells]
     cells = [np.hstack([width, rows]).ravel() for width, (_, rows) in zip(widths, grid.cells, strict=True)]
-    types = [np.full(len(rows), kind, dtype=np.uint8) for kind, rows in grid.cells]
+    types = [np.full(len(rows), cell_type, dtype=np.uint8) for cell_type, rows in grid.cells]
     made = pv.UnstructuredGrid(np.concatenate(cells), np.concatenate(types), grid.points)
     for data, arrays in (
         (made.point_data, grid.point_data),

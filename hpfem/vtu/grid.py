@@ -58,8 +58,8 @@ def grid_of_mesh(mesh: Mesh) -> Grid:
     for group in mesh.cells:
         pattern = vtk_pattern(group.shape, group.order)
         places = permutation(equispaced_nodes(group.shape, group.order), pattern.nodes, group.order)
-        for kind, rows in pattern.cells:
-            cells.append((kind, group.nodes[:, places[rows]].reshape(-1, rows.shape[1])))
+        for cell_type, rows in pattern.cells:
+            cells.append((cell_type, group.nodes[:, places[rows]].reshape(-1, rows.shape[1])))
             owners.append(np.repeat(group.indices, len(rows)))
     data: dict[str, NDArray[Any]] = {"cell": np.concatenate(owners)}
     if len(mesh.regions):
@@ -152,8 +152,8 @@ def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArr
         starts = first + len(pattern.nodes) * np.arange(block.n_elements, dtype=np.int64)
         first += len(pattern.nodes) * block.n_elements
         told = np.array([LINEAR_TYPES[block.shape.name], block.order, block.geometry.order, number], dtype=np.int32)
-        for kind, rows in pattern.cells:
-            cells.append((kind, (starts[:, None, None] + rows[None]).reshape(-1, rows.shape[1])))
+        for cell_type, rows in pattern.cells:
+            cells.append((cell_type, (starts[:, None, None] + rows[None]).reshape(-1, rows.shape[1])))
             owners.append(np.repeat(block.elements, len(rows)))
             facts.append(np.tile(told, (len(owners[-1]), 1)))
     owner, table = np.concatenate(owners), np.concatenate(facts)

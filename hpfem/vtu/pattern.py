@@ -44,9 +44,9 @@ def vtk_pattern(shape: Shape, order: int) -> Pattern:
     """One VTK cell of the order if there is one, else linear cells on the lattice of the order."""
     if order > 1 and (shape.name not in LAGRANGE_TYPES or order > LAGRANGE_LIMIT):
         return linear_pattern(shape, order)
-    kind = (LINEAR_TYPES if order == 1 else LAGRANGE_TYPES)[shape.name]
+    cell_type = (LINEAR_TYPES if order == 1 else LAGRANGE_TYPES)[shape.name]
     nodes = vtk_nodes(shape, order)
-    return Pattern(nodes, ((kind, np.arange(len(nodes))[None]),))
+    return Pattern(nodes, ((cell_type, np.arange(len(nodes))[None]),))
 
 
 @cache

@@ -23,7 +23,7 @@ VERSION = "2.1"
 _BLOCK = 1 << 20  # bytes compressed at a time
 _NOT_XML = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
 _LEVEL = 1  # values of fields hardly compress further
-_NAMES = {kind: name for name, kind in NUMBER_TYPES.items()}
+_NAMES = {dtype: name for name, dtype in NUMBER_TYPES.items()}
 
 
 def write_unstructured_grid(
@@ -38,7 +38,7 @@ def write_unstructured_grid(
     """Write a grid of one piece; points [n, 3], cells [n_cells, n_points of the cell], data [n, components]."""
     n_cells = sum(len(rows) for _, rows in cells)
     widths = np.concatenate([np.full(len(rows), rows.shape[1], dtype=np.int64) for _, rows in cells])
-    types = np.concatenate([np.full(len(rows), kind, dtype=np.uint8) for kind, rows in cells])
+    types = np.concatenate([np.full(len(rows), cell_type, dtype=np.uint8) for cell_type, rows in cells])
     file.write(_opening("UnstructuredGrid", ' compressor="vtkZLibDataCompressor"' if compress else ""))
     file.write("<UnstructuredGrid>\n")
     if field_data:
@@ -67,12 +67,12 @@ def write_index(
     file.write("</PUnstructuredGrid>\n</VTKFile>\n")
 
 
-def _opening(kind: str, attributes: str) -> str:
+def _opening(grid: str, attributes: str) -> str:
     """How a file of VTK begins."""
     order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
     return (
         '<?xml version="1.0"?>\n'
-        f'<VTKFile type="{kind}" version="{VERSION}" byte_order="{order}" header_type="UInt64"{attributes}>\n'
+        f'<VTKFile type="{grid}" version="{VERSION}" byte_order="{order}" header_type="UInt64"{attributes}>\n'
     )
 
 
@@ -87,7 +87,7 @@ def _active(point_data: Mapping[str, NDArray[Any]]) -> str:
     found: dict[str, str] = {}
     for name, array in point_data.items():
         found.setdefault({1: "Scalars", 3: "Vectors"}.get(array.shape[1], ""), name)
-    return "".join(f" {kind}={_quoted(name)}" for kind, name in found.items() if kind)
+    return "".join(f" {role}={_quoted(name)}" for role, name in found.items() if role)
 
 
 def _write_section(

@@ -296,7 +296,7 @@ def test_text_formats_are_read_whole(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_counts_in_the_text_are_those_that_meshio_finds(name: str) -> None:
     """And others are refused: with both numbers."""
-    kind, text = other_formats._kinds()[name[1:]][0], TEXTS[name].encode()
+    kind, text = other_formats._readers()[name[1:]][0], TEXTS[name].encode()
     assert check_counts(kind, text, 4, 2) == []
     with pytest.raises(MeshError, match=rf"meshio's reader of {kind} finds 1 cells, but the file has 2"):
         check_counts(kind, text, 4, 1)

@@ -40,33 +40,33 @@ _FLAT = "write the model without parts and assemblies (Abaqus/CAE: Edit Attribut
 def read_abaqus(data: bytes) -> MeshFile:
     """Read an Abaqus input file."""
     nodes, points, blocks, told = [], [np.empty((0, 3))], [], dict[str, None]()
-    # Numbers by kind ("NSET", "ELSET") and name in upper case; the names, "" for internal ones, and where they are.
+    # Numbers by keyword ("NSET", "ELSET") and name in upper case; the names, "" for internal ones, and where they are.
     sets: dict[tuple[str, str], list[Indices]] = {}
     names, owners, seen, assembly = dict[tuple[str, str], str](), dict[tuple[str, str], bool](), set[str](), False
     surfaces: list[tuple[str, str, str]] = []
 
-    def add(kind: str, members: list[Indices]) -> None:
-        if name := options.get(kind):
-            key = (kind, name.upper())
+    def add(keyword: str, members: list[Indices]) -> None:
+        if name := options.get(keyword):
+            key = (keyword, name.upper())
             if owners.setdefault(key, assembly) is not assembly:
                 raise MeshError(f"{shown(name)} is in *PART and in *ASSEMBLY; {_FLAT}")
             sets.setdefault(key, []).extend(members)
             names.setdefault(key, "" if "INTERNAL" in options else name)
 
-    def members(kind: str, word: str) -> Indices:
+    def members(keyword: str, word: str) -> Indices:
         last = word.rpartition(".")[2]  # after the name of the instance
         for own in (word, last):
-            if (kind, own) in sets:
-                sets[kind, own] = [np.unique(joined(sets[kind, own]))]
-                return sets[kind, own][0]
+            if (keyword, own) in sets:
+                sets[keyword, own] = [np.unique(joined(sets[keyword, own]))]
+                return sets[keyword, own][0]
         if re.fullmatch("[0-9]{1,18}", last):
             return np.array([int(last)])
-        raise MeshError(f"*{kind} {shown(word)} is used, but not defined above")
+        raise MeshError(f"*{keyword} {shown(word)} is used, but not defined above")
 
     for place, keyword, options, body in _keywords(data):
         with within(place):
             given = next((f"{name}=" for name in ("SYSTEM", "INPUT") if name in options), "")
-            kind = options.get("TYPE", "").upper()
+            type_name = options.get("TYPE", "").upper()
             if keyword in _REFUSED or (keyword in _TABLES and given):
                 raise MeshError(f"{given or 'it'} is not read; write all nodes and elements out in one file")
             if keyword in ("PART", "INSTANCE") and (keyword in seen or body.strip() or "LIBRARY" in options):
@@ -86,12 +86,12 @@ def read_abaqus(data: bytes) -> MeshFile:
                 nodes.append(as_integers(table[0]))
                 points.append(table[1:].T)
                 add("NSET", [nodes[-1]])
-            elif keyword == "ELEMENT" and re.fullmatch(_NO_CELLS, kind):
-                told[f"elements of type {kind} are no cells and are left out"] = None
+            elif keyword == "ELEMENT" and re.fullmatch(_NO_CELLS, type_name):
+                told[f"elements of type {type_name} are no cells and are left out"] = None
             elif keyword == "ELEMENT" and assembly:
                 raise MeshError(f"elements in *ASSEMBLY are not read; {_FLAT}")
             elif keyword == "ELEMENT":
-                blocks.append(_elements(kind, body))
+                blocks.append(_elements(type_name, body))
                 add("ELSET", [blocks[-1][1]])
             elif keyword in ("NSET", "ELSET") and keyword in options:
                 own = _members("GENERATE" in options, body)
@@ -103,11 +103,11 @@ def read_abaqus(data: bytes) -> MeshFile:
                     ] = None
                 else:
                     add(keyword, [members(keyword, part) if isinstance(part, str) else part for part in own])
-            elif keyword == "SURFACE" and kind in ("", "ELEMENT"):
+            elif keyword == "SURFACE" and type_name in ("", "ELEMENT"):
                 lines = [line.upper().split(",") for line in as_text(body).splitlines() if line.strip()]
                 surfaces += [(options.get("NAME", ""), part[0].strip(), part[-1].strip()) for part in lines]
             elif keyword == "SURFACE":
-                told[f"*SURFACE {shown(options.get('NAME', ''))} of type {shown(kind)} is not read"] = None
+                told[f"*SURFACE {shown(options.get('NAME', ''))} of type {shown(type_name)} is not read"] = None
     if not nodes:
         raise MeshError("the file has no nodes (*NODE); is it an Abaqus file?")
     sides: dict[tuple[str, int], list[Indices]] = {}
@@ -120,7 +120,8 @@ def read_abaqus(data: bytes) -> MeshFile:
         else:
             told[f"*SURFACE {shown(name)}: {shown(word)} has no side (S1, S2, ...) and is not read"] = None
     elements, pins = (
-        {name: members(*key) for key, name in names.items() if key[0] == kind and name} for kind in ("ELSET", "NSET")
+        {name: members(*key) for key, name in names.items() if key[0] == keyword and name}
+        for keyword in ("ELSET", "NSET")
     )
     parts = [(name, joined(ids), side) for (name, side), ids in sides.items()]
     return numbered_mesh(joined(nodes), np.concatenate(points), blocks, elements, pins, parts, list(told))
@@ -139,20 +140,20 @@ def _keywords(data: bytes) -> Iterator[tuple[str, str, dict[str, str], bytes]]:
         yield f"line {line}, *{keyword}", keyword, options, body
 
 
-def _elements(kind: str, body: bytes) -> tuple[int, Indices, Indices]:
+def _elements(type_name: str, body: bytes) -> tuple[int, Indices, Indices]:
     """Dimension, numbers and nodes of the elements of a table."""
-    matches = ((dim, re.fullmatch(pattern, kind)) for dim, pattern in _TYPES.items())
+    matches = ((dim, re.fullmatch(pattern, type_name)) for dim, pattern in _TYPES.items())
     dim, match = next(((dim, match) for dim, match in matches if match), (0, None))
     if match is None:
-        raise MeshError(f"TYPE={kind[:40]} cannot be used; solid, plane, shell and truss elements can")
+        raise MeshError(f"TYPE={type_name[:40]} cannot be used; solid, plane, shell and truss elements can")
     numbers, counts = numbers_by_line(body)
     width = int(match[match.lastindex]) if match.lastindex else int(counts.max(initial=3)) - 1
     ends = np.arange(width + 1, len(numbers), width + 1)
     if len(numbers) % (width + 1) or not np.isin(ends, np.cumsum(counts)).all() or width < 2:
-        raise MeshError(f"an element of TYPE={kind} does not have {width} nodes")
+        raise MeshError(f"an element of TYPE={type_name} does not have {width} nodes")
     table = as_integers(numbers).reshape(-1, width + 1)
     if dim == 1:  # the middle node of three is the second one
-        return dim, table[:, 0], table[:, [1, 2 if re.fullmatch(_BEAMS, kind) else min(width, 3)]]
+        return dim, table[:, 0], table[:, [1, 2 if re.fullmatch(_BEAMS, type_name) else min(width, 3)]]
     return dim, table[:, 0], table[:, 1:]
 
 

@@ -56,15 +56,15 @@ def plain(mesh: Any) -> dict[str, Any]:
     }
 
 
-def _by_meshio(kind: str, file: str) -> dict[str, Any]:
+def _by_meshio(reader: str, file: str) -> dict[str, Any]:
     """Arrays of a mesh by name."""
     from meshio._helpers import reader_map
     from meshio._mesh import CellBlock, topological_dimension
 
     topological_dimension.update(wedge15=3, pyramid13=3)  # which meshio 5.3.5 names, but misses here
     CellBlock.__getitem__ = lambda self, place: (self.type, self.data)[place]  # which its reader of avsucd uses
-    content = plain(reader_map[kind](file))
-    if kind == "flac3d":  # whose sets have numbers of all cells
+    content = plain(reader_map[reader](file))
+    if reader == "flac3d":  # whose sets have numbers of all cells
         starts = np.cumsum([0, *(len(nodes) for _, nodes in content["cells"])])
         sets = content["cell_sets"].items()
         content["cell_sets"] = {name: [rows - start for rows, start in zip(own, starts)] for name, own in sets}
@@ -81,13 +81,13 @@ def _by_gmsh(file: str) -> tuple[bytes, list[str]]:
     gmsh.logger.start()
     gmsh.merge(file)
     said = [text.partition(": ") for text in gmsh.logger.get()]
-    for kind, _, text in said:
-        if kind.strip() == "Error":
+    for level, _, text in said:
+        if level.strip() == "Error":
             raise ValueError(text)
     with TemporaryDirectory() as folder:
         gmsh.write(f"{folder}/x.msh")
         content = Path(folder, "x.msh").read_bytes()
-    return content, [text for kind, _, text in said if kind.strip() == "Warning"]
+    return content, [text for level, _, text in said if level.strip() == "Warning"]
 
 
 def _blocks(file: str) -> dict[str, tuple[int, int]]:
@@ -130,9 +130,9 @@ def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
         reader.SetSqueezePoints(False)  # each part has all points
     reader.SetFileName(file)
     reader.UpdateInformation()
-    for kind in (reader.ELEM_BLOCK, reader.SIDE_SET, reader.NODE_SET) if exodus else ():
-        for number in range(reader.GetNumberOfObjects(kind)):
-            reader.SetObjectStatus(kind, number, 1)
+    for table in (reader.ELEM_BLOCK, reader.SIDE_SET, reader.NODE_SET) if exodus else ():
+        for number in range(reader.GetNumberOfObjects(table)):
+            reader.SetObjectStatus(table, number, 1)
     reader.Update()
     joined, parts = vtkAppendFilter(), []
     walk = reader.GetOutput().NewIterator() if exodus else None
@@ -161,8 +161,8 @@ def _by_vtk(file: str) -> tuple[bytes, list[tuple[str, int]], int]:
 _READERS: dict[str, Callable[[str], Any]] = {"gmsh": _by_gmsh, "vtk": _by_vtk}
 
 
-def _main(kind: str, file: str, n_bytes: str, seconds: str) -> None:
-    """Read `file` as format `kind`, within so much memory and time, and write pickled arrays."""
+def _main(reader: str, file: str, n_bytes: str, seconds: str) -> None:
+    """Read `file` by `reader`, within so much memory and time, and write pickled arrays."""
     result = os.dup(1)
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
@@ -174,7 +174,7 @@ def _main(kind: str, file: str, n_bytes: str, seconds: str) -> None:
         end = int(time.process_time()) + int(seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (end, end + 1))
     try:
-        content = pickle.dumps(_READERS[kind](file) if kind in _READERS else _by_meshio(kind, file))
+        content = pickle.dumps(_READERS[reader](file) if reader in _READERS else _by_meshio(reader, file))
     except ModuleNotFoundError as error:
         raise SystemExit(f"it needs the package {error.name}; pip install {error.name}") from None
     except KeyError as error:

@@ -203,9 +203,9 @@ def _turned(at: Indices, even: Array) -> Indices:
     name = _KINDS[at.shape[1]]
     corners = np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
     order, inside = len(even) - 1, np.rint((len(even) - 1) * _inside(name, even)).astype(np.int64)
-    kinds, which = np.unique(at @ 4 ** np.arange(at.shape[1]), return_inverse=True)
+    codes, which = np.unique(at @ 4 ** np.arange(at.shape[1]), return_inverse=True)
     tables = []
-    for turn in kinds[:, None] // 4 ** np.arange(at.shape[1]) % 4:
+    for turn in codes[:, None] // 4 ** np.arange(at.shape[1]) % 4:
         axes = (corners[[turn[1], turn[-1]]] - corners[turn[0]])[: inside.shape[1]]
         moved = order * corners[turn[0]] + inside @ axes
         tables.append(np.argmax((inside == moved[:, None]).all(axis=2), axis=1) if len(inside) else [])

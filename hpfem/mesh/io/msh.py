@@ -62,7 +62,7 @@ class _Stream:
         self.section = section
         self.text = text
         self.data = data
-        self.kinds = {
+        self.dtypes = {
             "int": np.dtype(f"{order}i4"),
             "size": np.dtype(f"{order}u{size}"),
             "double": np.dtype(f"{order}f8"),
@@ -74,35 +74,35 @@ class _Stream:
         """The error of a section that ends too early."""
         return MeshError(f"section ${self.section} is cut short: {why}")
 
-    def left(self, kind: str) -> int:
+    def left(self, name: str) -> int:
         """How many numbers there can still be."""
         if self.text is not None:
             return len(self.text) - self.position
-        return (len(self.data) - self.position) // self.kinds[kind].itemsize
+        return (len(self.data) - self.position) // self.dtypes[name].itemsize
 
-    def take(self, kind: str, count: int) -> NDArray[Any]:
-        """The next numbers of one kind: "int", "size" or "double"; or the next nodes of a binary file of version 2."""
-        if count < 0 or count > self.left(kind):
+    def take(self, name: str, count: int) -> NDArray[Any]:
+        """The next numbers of one type: "int", "size" or "double"; or the next nodes of a binary file of version 2."""
+        if count < 0 or count > self.left(name):
             raise self.cut_short(f"{count} more numbers are announced than it has")
         start = self.position
         if self.text is not None:
             self.position += count
             return self.text[start : self.position]
-        self.position += count * self.kinds[kind].itemsize
-        return np.frombuffer(self.data, self.kinds[kind], count, start)
+        self.position += count * self.dtypes[name].itemsize
+        return np.frombuffer(self.data, self.dtypes[name], count, start)
 
-    def integers(self, kind: str, count: int) -> Indices:
+    def integers(self, name: str, count: int) -> Indices:
         """The next numbers, which must be integers."""
-        return as_integers(self.take(kind, count))
+        return as_integers(self.take(name, count))
 
-    def integer(self, kind: str) -> int:
+    def integer(self, name: str) -> int:
         """The next number, an integer."""
-        return int(self.integers(kind, 1)[0])
+        return int(self.integers(name, 1)[0])
 
-    def peek(self, kind: str) -> float:
+    def peek(self, name: str) -> float:
         """The next number, without taking it; -1 at the end."""
         position = self.position
-        value = self.take(kind, 1)[0] if self.left(kind) else -1
+        value = self.take(name, 1)[0] if self.left(name) else -1
         self.position = position
         return float(value)
 
@@ -115,17 +115,17 @@ class _Stream:
     def ahead(self, lines: int) -> None:
         """Prepare the numbers of the next lines of a text; here all are ready."""
 
-    def skip(self, kind: str, rows: int, columns: int) -> None:
+    def skip(self, name: str, rows: int, columns: int) -> None:
         """Skip rows of numbers, of one line each."""
-        if rows < 0 or rows * columns > self.left(kind):
+        if rows < 0 or rows * columns > self.left(name):
             raise self.cut_short(f"{rows} rows are announced")
-        self.position += rows * columns * (1 if self.text is not None else self.kinds[kind].itemsize)
+        self.position += rows * columns * (1 if self.text is not None else self.dtypes[name].itemsize)
 
-    def table(self, kind: str, rows: int, columns: int) -> Indices:
+    def table(self, name: str, rows: int, columns: int) -> Indices:
         """The next rows of integers, [rows, columns]."""
-        if rows < 0 or rows > self.left(kind):
+        if rows < 0 or rows > self.left(name):
             raise self.cut_short(f"{rows} rows are announced")
-        return self.integers(kind, rows * columns).reshape(rows, columns)
+        return self.integers(name, rows * columns).reshape(rows, columns)
 
 
 class _Lines(_Stream):
@@ -142,7 +142,7 @@ class _Lines(_Stream):
         self.text, self.position = parsed_numbers(bytes(self.data[self._at : stop]))[0], 0
         self._at = stop
 
-    def skip(self, kind: str, rows: int, columns: int) -> None:
+    def skip(self, name: str, rows: int, columns: int) -> None:
         """Skip lines."""
         self._at = self._behind(rows)
 
@@ -287,23 +287,23 @@ def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
         raise ForLibrary("MSH of version 1", "gmsh")
     if not found:
         raise MeshError("this is not a gmsh mesh: there is no $MeshFormat")
-    version, kind, size = (word.decode("ascii", "replace") for word in found.groups())
-    if kind not in ("0", "1") or size not in ("4", "8"):
-        raise MeshError(f"the header '{version} {kind} {size}' is not one of a gmsh mesh")
+    version, mode, size = (word.decode("ascii", "replace") for word in found.groups())
+    if mode not in ("0", "1") or size not in ("4", "8"):
+        raise MeshError(f"the header '{version} {mode} {size}' is not one of a gmsh mesh")
     version = re.sub(r"(\.[0-9])0+$", r"\1", version)
     known = {"2": "2.2", "2.0": "2.2", "2.1": "2.2", "2.2": "2.2", "4.1": "4.1"}
     if version not in known:
         if version in ("4", "4.0"):
             raise ForLibrary("MSH of version 4.0", "gmsh")
         raise MeshError(f"MSH version {version} cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
-    end = found.end() + (4 if kind == "1" else 0)
-    one = data[found.end() : end] if kind == "1" else b"\1\0\0\0"
+    end = found.end() + (4 if mode == "1" else 0)
+    one = data[found.end() : end] if mode == "1" else b"\1\0\0\0"
     if one not in (b"\1\0\0\0", b"\0\0\0\1"):
         raise MeshError("the binary header is damaged")
     closing = data.find(b"$EndMeshFormat", end, end + 100)
     if closing < 0:
         raise MeshError("the header is cut short")
-    return known[version], kind == "1", "<" if one[0] else ">", int(size), closing + len(b"$EndMeshFormat")
+    return known[version], mode == "1", "<" if one[0] else ">", int(size), closing + len(b"$EndMeshFormat")
 
 
 def _sections(data: Bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
@@ -342,8 +342,8 @@ def _read_data(content: _Content, data: bytes, order: str) -> None:
     if not 1 <= columns <= 1000:
         raise MeshError(f"section $ElementData announces {columns} values of an element")
     if order:
-        kind = np.dtype([("id", f"{order}i4"), ("x", f"{order}f8", (columns,))])
-        rows = np.frombuffer(rest, kind, min(count, len(rest) // kind.itemsize))
+        row_type = np.dtype([("id", f"{order}i4"), ("x", f"{order}f8", (columns,))])
+        rows = np.frombuffer(rest, row_type, min(count, len(rest) // row_type.itemsize))
         ids, values = as_integers(rows["id"]), rows["x"].astype(np.float64)
     else:
         numbers, _ = parsed_numbers(rest, min(count, len(rest)) * width)
@@ -383,7 +383,7 @@ def _announced(stream: _Stream) -> int:
     return count
 
 
-def _element_kind(number: int, element: float) -> tuple[Shape, int, Array]:
+def _element_type(number: int, element: float) -> tuple[Shape, int, Array]:
     """Shape, order and reference coordinates of the nodes of an element type."""
     if number in _SERENDIPITY:
         shape = SHAPES[_SERENDIPITY[number]]
@@ -403,22 +403,22 @@ def _read_elements_2(content: _Content, stream: _Stream) -> None:
     while count > 0:
         if stream.text is None:
             number, rows, n_tags = (int(n) for n in stream.integers("int", 3))
-            kind = _element_kind(number, stream.peek("int"))
+            element_type = _element_type(number, stream.peek("int"))
             if rows < 1 or rows > count or n_tags < 0:
                 raise MeshError(f"section $Elements has a block of {rows} elements with {n_tags} tags")
-            table = stream.table("int", rows, 1 + n_tags + len(kind[2]))
+            table = stream.table("int", rows, 1 + n_tags + len(element_type[2]))
             rest = table[:, 1:]
         else:
             element, number, n_tags = (int(n) for n in stream.integers("int", 3))
-            kind = _element_kind(number, element)
-            table = _run_of_elements(stream, number, n_tags, len(kind[2]), count)
+            element_type = _element_type(number, element)
+            table = _run_of_elements(stream, number, n_tags, len(element_type[2]), count)
             rest = table[:, 3:]
-        groups = tagged(np.abs(rest[:, 0]), content.names[kind[0].dim]) if n_tags else {}
-        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0].copy(), groups))
+        groups = tagged(np.abs(rest[:, 0]), content.names[element_type[0].dim]) if n_tags else {}
+        content.elements.append(canonical(*element_type, rest[:, n_tags:], table[:, 0].copy(), groups))
         count -= len(table)
 
 
-def _run_of_elements(stream: _Stream, kind: int, n_tags: int, n_nodes: int, most: int) -> Indices:
+def _run_of_elements(stream: _Stream, number: int, n_tags: int, n_nodes: int, most: int) -> Indices:
     """The next elements of text that have the same type and number of tags; three numbers of the first are read."""
     assert stream.text is not None
     start, width = stream.position - 3, 3 + n_tags + n_nodes
@@ -431,7 +431,7 @@ def _run_of_elements(stream: _Stream, kind: int, n_tags: int, n_nodes: int, most
         rows = min(window, most - same)
         begin = start + same * width
         heads = stream.text[begin : begin + rows * width].reshape(rows, width)[:, 1:3]
-        alike = (heads == (kind, n_tags)).all(axis=1)
+        alike = (heads == (number, n_tags)).all(axis=1)
         if not alike.all():
             same += int(np.argmin(alike))
             break
@@ -493,13 +493,13 @@ def _read_elements_4(content: _Content, stream: _Stream) -> None:
     content.elements = []
     for _ in range(int(n_blocks)):
         stream.ahead(1)
-        dim, entity, kind = (int(n) for n in stream.integers("int", 3))
+        dim, entity, number = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
         if not content.wants(dim, entity):
-            stream.skip("size", count, 1 + len(_element_kind(kind, -1)[2]))
+            stream.skip("size", count, 1 + len(_element_type(number, -1)[2]))
             continue
         stream.ahead(count)
-        shape, order, reference = _element_kind(kind, stream.peek("size"))
+        shape, order, reference = _element_type(number, stream.peek("size"))
         if shape.dim != dim:
             raise MeshError(f"section $Elements has a block of {shape.name}s on an entity of dimension {dim}")
         table = stream.table("size", count, 1 + len(reference))

@@ -25,7 +25,7 @@ from ..symmetry import Indices, entity_nodes
 from ..topology import Topology
 from .msh import ELEMENT_TYPES
 
-_NUMBER_OF = {kind: number for number, kind in ELEMENT_TYPES.items()}
+_NUMBER_OF = {cell_type: number for number, cell_type in ELEMENT_TYPES.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +107,9 @@ def _entities(elements: Sequence[_Elements]) -> _Entities:
     """An entity for each set of names that elements have."""
     found: _Entities = {}
     for own in elements:
-        kinds, which = np.unique(own.names, axis=0, return_inverse=True)
-        for kind, names in enumerate(kinds):
-            nodes = np.unique(own.nodes[which.ravel() == kind])
+        distinct, which = np.unique(own.names, axis=0, return_inverse=True)
+        for number, names in enumerate(distinct):
+            nodes = np.unique(own.nodes[which.ravel() == number])
             found.setdefault(tuple(names.tolist()), (len(found) + 1, []))[1].append(nodes)
     return found
 
@@ -130,8 +130,8 @@ def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_E
     blocks, total = [], 0
     for entities, elements in parts:
         for own in elements:
-            kind = _NUMBER_OF.get((own.shape.name, own.order))
-            if kind is None:
+            number = _NUMBER_OF.get((own.shape.name, own.order))
+            if number is None:
                 raise ArgumentError(f"the format of gmsh has no {own.shape.name} of order {own.order}, only lower ones")
             nodes = own.nodes
             if own.shape.dim:
@@ -141,7 +141,7 @@ def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_E
             tags = np.array([entities[tuple(names)][0] for names in own.names.tolist()])
             starts = np.flatnonzero(run_starts(tags))
             for start, end in zip(starts, [*starts[1:], len(tags)], strict=True):
-                blocks.append((_int(own.shape.dim, tags[start], kind) + _size(end - start), table[start:end]))
+                blocks.append((_int(own.shape.dim, tags[start], number) + _size(end - start), table[start:end]))
             total += len(table)
     file.write(b"$Elements\n" + _size(len(blocks), total, 1, total))
     for head, table in blocks:

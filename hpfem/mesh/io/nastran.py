@@ -54,14 +54,14 @@ def read_nastran(data: bytes) -> MeshFile:
     sets: dict[str, list[Indices]] = {}
     for name in [name for name in cards if name in _CELLS]:
         dim, widths = _CELLS[name]
-        kinds: dict[int, list[list[str]]] = {}
+        by_width: dict[int, list[list[str]]] = {}
         for own in cards[name]:
             width = widths[0] if len(widths) == 1 else _width(name, own, widths)
             if len(own) < width + 2:
                 raise MeshError(f"{name} {own[0].strip()} does not have all its nodes")
             own[1] = own[1].strip() or "0"
-            kinds.setdefault(width, []).append(own[: width + 2])
-        for width, rows in kinds.items():
+            by_width.setdefault(width, []).append(own[: width + 2])
+        for width, rows in by_width.items():
             table = as_integers(_table(name, rows, int, int))
             blocks.append((dim, table[:, 0], table[:, 2:][:, columns.get(width, slice(None))]))
             for number, members in grouped(table[:, 1]).items():
@@ -91,13 +91,13 @@ def _cards(text: str) -> dict[str, list[list[str]]]:
         fields = [*parts[1 : count + 1]]
         fields += [""] * (count - len(fields))
         if name and name[0] not in "+*":
-            card, kind = fields, name.rstrip("*")
-            if kind == "ENDDATA":
+            card, card_name = fields, name.rstrip("*")
+            if card_name == "ENDDATA":
                 break
-            if kind.startswith(("INCLUDE", "=", "BEGIN ")):
-                raise MeshError(f"{kind.split()[0]} is not read; write all cards out in one file")
-            ours = kind in _CELLS or kind in ("GRID", "GRDSET")
-            cards.setdefault(kind, []).append(card)
+            if card_name.startswith(("INCLUDE", "=", "BEGIN ")):
+                raise MeshError(f"{card_name.split()[0]} is not read; write all cards out in one file")
+            ours = card_name in _CELLS or card_name in ("GRID", "GRDSET")
+            cards.setdefault(card_name, []).append(card)
         elif card is None or (ours and name.strip("+*") and mark and name.strip("+*") != mark):
             raise MeshError(f"a line of Nastran continues no card above it: {shown(line)}")
         else:

@@ -121,8 +121,8 @@ def _elements(
                 tags[(table[:, :4] == face).all(axis=1)] = position
         if codim > 1:  # only what has a name is meant
             tags = np.where(np.isin(tags, [tag for tag, text in known.items() if text != "default"]), tags, 0)
-        kind, order = KINDS[of_dim][int(size)]
-        shape = get_shape(kind)
+        cell, order = KINDS[of_dim][int(size)]
+        shape = get_shape(cell)
         reference = gmsh_nodes(shape, 1) if order == 1 else serendipity_nodes("netgen", shape)
         nodes = as_integers(table[:, first : first + int(size)]) - 1
         nodes = looked_up(np.arange(len(tables["points"])), nodes)

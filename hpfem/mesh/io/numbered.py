@@ -65,14 +65,14 @@ def numbered_mesh(
 
     for dim, ids, numbers in blocks:
         width, rows_of_nodes = numbers.shape[1], row_of(numbers)
-        kind, order = KINDS[dim][width]
-        reference = serendipity_nodes("vtk", kind) if order == 2 and width in _INCOMPLETE else vtk_nodes(kind, order)
+        cell, order = KINDS[dim][width]
+        reference = serendipity_nodes("vtk", cell) if order == 2 and width in _INCOMPLETE else vtk_nodes(cell, order)
         own = {name: here for name, rows in members.items() if len(here := of_block(rows))}
-        elements.append(canonical(get_shape(kind), order, reference, rows_of_nodes, ids, own))
+        elements.append(canonical(get_shape(cell), order, reference, rows_of_nodes, ids, own))
         for name, side_rows, side in with_side:
             if not len(rows := of_block(side_rows)):
                 continue
-            if not (corners := _SIDES.get(kind, "").split()[side - 1 : side]):
+            if not (corners := _SIDES.get(cell, "").split()[side - 1 : side]):
                 raise MeshError(f"element {ids[rows[0]]} of set {shown(name)} has no side {side}")
             shape = get_shape(("segment", "tri", "quad")[len(corners[0]) - 2])
             ends, named = rows_of_nodes[rows][:, list(map(int, corners[0]))], {name: np.arange(len(rows))}

@@ -30,7 +30,7 @@ from ..symmetry import Indices
 from .library_process import plain
 from .mesh_file import ForLibrary, MeshFile, canonical, grouped, tagged
 from .msh import read_msh
-from .text_counts import check_counts, check_kinds, names_in, text_of
+from .text_counts import check_counts, check_second_order, names_in, text_of
 from .vtk_xml import read_vtu
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _NAMES = {
     "prism": ("wedge", "wedge18"),
     "pyramid": ("pyramid", "pyramid14"),
 }
-CELLS = {kind: (name, order) for name, kinds in _NAMES.items() for order, kind in enumerate(kinds, start=1)}
+CELLS = {cell_type: (name, order) for name, own in _NAMES.items() for order, cell_type in enumerate(own, start=1)}
 _SERENDIPITY = {"quad8": "quad", "hexahedron20": "hex", "wedge15": "prism", "pyramid13": "pyramid"}
 # VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
 _IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
@@ -78,14 +78,14 @@ _BYTES, _BYTES_PER_BYTE = 4 << 30, 100
 
 
 @cache
-def _kinds() -> dict[str, list[str]]:
+def _readers() -> dict[str, list[str]]:
     """Meshio's names of the formats that it reads for us, by the suffix of files."""
     from meshio._helpers import extension_to_filetypes, reader_map
 
-    def ours(kinds: Iterable[str]) -> list[str]:
-        return [kind for kind in kinds if kind in reader_map and kind not in _NOT_HERE]
+    def ours(readers: Iterable[str]) -> list[str]:
+        return [reader for reader in readers if reader in reader_map and reader not in _NOT_HERE]
 
-    return {suffix: own for suffix, kinds in extension_to_filetypes.items() if (own := ours(kinds))}
+    return {suffix: own for suffix, readers in extension_to_filetypes.items() if (own := ours(readers))}
 
 
 def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
@@ -93,25 +93,25 @@ def read_other(file: Path, suffix: str, ours: list[str]) -> MeshFile:
     library = _LIBRARIES.get(suffix)
     if library is not None:
         return read_by_library(file, ForLibrary(f"a file {suffix}", library))
-    kinds = _kinds().get(suffix)
-    if kinds is None:
+    readers = _readers().get(suffix)
+    if readers is None:
         can = f"{', '.join(ours[:-1])} and {ours[-1]} can"
-        theirs = ", ".join(sorted(_kinds()))
+        theirs = ", ".join(sorted(_readers()))
         raise MeshError(f"files that end in {file.suffix!r} cannot be read; {can}, and by meshio {theirs}")
     reasons = []
-    for kind in kinds:
-        text = text_of(kind, file)
-        check_kinds(kind, text)
-        content, reason = _run(kind, file)
+    for reader in readers:
+        text = text_of(reader, file)
+        check_second_order(reader, text)
+        content, reason = _run(reader, file)
         if content is not None:
             n_cells = sum(len(nodes) for _, nodes in content["cells"])
-            names = check_counts(kind, text, len(content["points"]), n_cells)
+            names = check_counts(reader, text, len(content["points"]), n_cells)
             told = [f"meshio says: {reason}"] if reason else []
-            beside = kind != "tetgen" or any(file.with_suffix(end).exists() for end in (".face", ".edge"))
-            told += [_LOST[kind]] if kind in _LOST and beside else []
+            beside = reader != "tetgen" or any(file.with_suffix(end).exists() for end in (".face", ".edge"))
+            told += [_LOST[reader]] if reader in _LOST and beside else []
             told += [f"names that are not read: {', '.join(names)}"] if names else []
-            return replace(_converted(content), by_piece=kind in _BY_PIECE, warnings=told)
-        reasons.append(f"as {kind}: {reason}")
+            return replace(_converted(content), by_piece=reader in _BY_PIECE, warnings=told)
+        reasons.append(f"as {reader}: {reason}")
     raise MeshError("meshio cannot read it " + "; ".join(reasons))
 
 
@@ -154,17 +154,17 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
     return _converted(content)
 
 
-def _run(kind: str, file: Path) -> tuple[Any, str]:
+def _run(reader: str, file: Path) -> tuple[Any, str]:
     """The result of a reader of meshio, gmsh or VTK, and what it has said; or None, and the reason."""
     size = file.stat().st_size
     room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
-    seconds = _SECONDS_OF.get(kind, _SECONDS) + _SECONDS_PER_BYTE * size
+    seconds = _SECONDS_OF.get(reader, _SECONDS) + _SECONDS_PER_BYTE * size
     script = Path(__file__).with_name("library_process.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     environment["COLUMNS"] = "1000"  # for lines that are not broken
     try:
         process = subprocess.run(
-            [sys.executable, str(script), kind, str(file.absolute()), str(int(room)), f"{seconds:.0f}"],
+            [sys.executable, str(script), reader, str(file.absolute()), str(int(room)), f"{seconds:.0f}"],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -196,17 +196,19 @@ def _converted(content: dict[str, Any]) -> MeshFile:
             tag_names[int(data[1])][int(data[0])] = name
     named = {name: own for name, own in content["cell_sets"].items() if not name.startswith(_BOOKS)}
     elements, number = [], 1
-    for position, (kind, nodes) in enumerate(content["cells"]):
-        if kind not in CELLS and kind not in _SERENDIPITY:
-            raise MeshError(f"element {number} is a {kind}, which cannot be used; linear and second-order cells can")
-        name, order = CELLS[kind] if kind in CELLS else (_SERENDIPITY[kind], 2)
+    for position, (cell_type, nodes) in enumerate(content["cells"]):
+        if cell_type not in CELLS and cell_type not in _SERENDIPITY:
+            raise MeshError(
+                f"element {number} is a {cell_type}, which cannot be used; linear and second-order cells can"
+            )
+        name, order = CELLS[cell_type] if cell_type in CELLS else (_SERENDIPITY[cell_type], 2)
         shape = get_shape(name)
-        if kind in _SERENDIPITY:
+        if cell_type in _SERENDIPITY:
             reference = serendipity_nodes("vtk", name)
         else:
             reference = (vtk_nodes if name in _IN_VTK_ORDER else gmsh_nodes)(name, order)
         if nodes.dtype.kind not in "iu" or nodes.shape[1:] != (len(reference),):
-            raise MeshError(f"element {number} and others of type {kind} have nodes of shape {nodes.shape[1:]}")
+            raise MeshError(f"element {number} and others of type {cell_type} have nodes of shape {nodes.shape[1:]}")
         members = {name: own[position] for name, own in named.items() if position < len(own)}
         sets = _sets(members, None if tags is None else tags[position], len(nodes), tag_names[shape.dim])
         numbers = np.arange(number, number + len(nodes))

@@ -23,7 +23,7 @@ from ...support.log import warn
 from ..cells import Array, CellArray, Labels, merged, ordered, used_points
 from ..coincident import JOINED, first_points
 from ..distribute import distribute, made_on_first
-from ..gathered import common_kinds, part_of
+from ..gathered import common_arrays, part_of
 from ..mesh import Mesh, fitting_order, mesh_of
 from ..named_sets import looked_up
 from ..serendipity import completed
@@ -251,11 +251,11 @@ def _of_parts(
         of_cells: dict[str, Any] = {"regions": _regions(cells), "cell_data": _cell_data(cells)}
     if comm.size == 1:
         return mesh_of(points, arrays, labels, **of_cells, **_sides(corners, dim), periodic=())
-    kinds = common_kinds(arrays, comm)
+    arrays = common_arrays(arrays, comm)
     with comm.together():
-        if not kinds:
+        if not arrays:
             raise labels.error("there are no cells")
-    points, ids, arrays, corners = numbered(points, kinds, corners)
+    points, ids, arrays, corners = numbered(points, arrays, corners)
     return part_of(comm, points, ids, arrays, labels, **of_cells, **_sides(corners, dim))
 
 
@@ -435,9 +435,9 @@ def _sides(corners: dict[tuple[int, str], list[Indices]], dim: int) -> dict[str,
 
 def _cell_data(cells: Sequence[Elements]) -> dict[str, Array]:
     """Values of all cells by name; not a number in cells without."""
-    kinds = {name: values.shape[1:] for own in cells for name, values in own.data.items()}
+    shapes = {name: values.shape[1:] for own in cells for name, values in own.data.items()}
     result = {}
-    for name, shape in kinds.items():
+    for name, shape in shapes.items():
         parts = [own.data.get(name, np.full((len(own), *shape), np.nan)) for own in cells]
         if any(part.shape[1:] != shape for part in parts):
             raise MeshError(f"the data {name!r} have several numbers of components")

@@ -110,19 +110,19 @@ def counted_rows(numbers: Array, column: int, lengths: dict[float, int]) -> dict
     """Divide numbers into rows of different lengths that follow their count; numbers [n] -> [n]."""
     values, at = numbers.tolist(), 1
     starts: list[int] = []
-    kinds: list[float] = []
+    types: list[float] = []
     while at + max(column, 0) < len(values):
-        kind = values[at + column] if column >= 0 else next(iter(lengths))
-        if kind not in lengths:
-            raise MeshError(f"element {len(kinds) + 1} is of a kind that cannot be used: {kind:g}")
+        number = values[at + column] if column >= 0 else next(iter(lengths))
+        if number not in lengths:
+            raise MeshError(f"element {len(types) + 1} is of a kind that cannot be used: {number:g}")
         starts.append(at)
-        kinds.append(kind)
-        at += lengths[kind]
+        types.append(number)
+        at += lengths[number]
     if at != len(values) or len(starts) != values[0]:
         raise MeshError(f"{values[0] if values else 'no'} rows are announced, which is not what there are")
-    rows = {kind: np.flatnonzero(np.array(kinds) == kind) for kind in sorted(set(kinds))}
+    rows = {number: np.flatnonzero(np.array(types) == number) for number in sorted(set(types))}
     table = np.array(starts, dtype=np.int64)
-    return {kind: (own, numbers[table[own, None] + np.arange(lengths[kind])]) for kind, own in rows.items()}
+    return {number: (own, numbers[table[own, None] + np.arange(lengths[number])]) for number, own in rows.items()}
 
 
 def as_integers(values: NDArray[np.generic]) -> Indices:

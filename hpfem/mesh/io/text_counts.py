@@ -54,16 +54,16 @@ _NOT_READ = {
 }
 
 
-def text_of(kind: str, file: Path) -> bytes:
+def text_of(reader: str, file: Path) -> bytes:
     """The file, if there is something to look for in it; else nothing."""
-    return read_file(file) if kind in {*_COUNTS, *_NAMES, *_NOT_READ} else b""
+    return read_file(file) if reader in {*_COUNTS, *_NAMES, *_NOT_READ} else b""
 
 
-def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[str]:
+def check_counts(reader: str, text: bytes, n_points: int, n_cells: int) -> list[str]:
     """Compare what meshio has read with the text of the file."""
-    if b"\0" in text[:4096] or kind not in _COUNTS:
+    if b"\0" in text[:4096] or reader not in _COUNTS:
         return []
-    for what, patterns, count in zip(("points", "cells"), _COUNTS[kind], (n_points, n_cells), strict=True):
+    for what, patterns, count in zip(("points", "cells"), _COUNTS[reader], (n_points, n_cells), strict=True):
         if not patterns:
             continue
         *outer, pattern = patterns
@@ -71,19 +71,19 @@ def check_counts(kind: str, text: bytes, n_points: int, n_cells: int) -> list[st
         stated = re.compile(pattern).groups > 0
         there = sum(int(word) for match in found for word in match.split()) if stated else len(found)
         if there != count:
-            raise MeshError(f"meshio's reader of {kind} finds {count} {what}, but the file has {there}")
-        if kind in _COUNTED and what == "points" and list(map(int, found)) != list(range(1, count + 1)):
+            raise MeshError(f"meshio's reader of {reader} finds {count} {what}, but the file has {there}")
+        if reader in _COUNTED and what == "points" and list(map(int, found)) != list(range(1, count + 1)):
             raise MeshError("the nodes do not count from 1, as meshio takes them")
-    return [shown(name) for name in names_in(kind, text)]
+    return [shown(name) for name in names_in(reader, text)]
 
 
-def names_in(kind: str, text: bytes) -> list[str]:
+def names_in(reader: str, text: bytes) -> list[str]:
     """Names of sets that are lost where meshio (its name of the format) or gmsh (a suffix) reads the text."""
-    names = dict.fromkeys(re.findall(_NAMES.get(kind, b"(?!)"), text))
+    names = dict.fromkeys(re.findall(_NAMES.get(reader, b"(?!)"), text))
     return [as_text(name).strip() for name in names]
 
 
-def check_kinds(kind: str, text: bytes) -> None:
+def check_second_order(reader: str, text: bytes) -> None:
     """Refuse cells that meshio does not read, or leaves in an order of nodes that is not VTK's."""
-    if found := re.search(_NOT_READ.get(kind, b"(?!)"), text):
-        raise MeshError(f"second-order cells of {kind} are not read: {found[1].decode()}")
+    if found := re.search(_NOT_READ.get(reader, b"(?!)"), text):
+        raise MeshError(f"second-order cells of {reader} are not read: {found[1].decode()}")

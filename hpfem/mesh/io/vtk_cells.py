@@ -88,42 +88,42 @@ def cell_blocks(
     breaks = np.flatnonzero((np.diff(types) != 0) | (np.diff(sizes) != 0)) + 1
     blocks = []
     for start, stop in zip([0, *breaks], [*breaks, len(types)], strict=True):
-        kind, size = int(types[start]), int(sizes[start])
-        if kind == _EMPTY or (kind in _SEVERAL and size <= _SEVERAL[kind][1]):
+        cell_type, size = int(types[start]), int(sizes[start])
+        if cell_type == _EMPTY or (cell_type in _SEVERAL and size <= _SEVERAL[cell_type][1]):
             continue
         nodes = connectivity[offsets[start] : offsets[stop]].reshape(stop - start, size)
         rows = np.flatnonzero(seen[start:stop])
         nodes, at = (nodes, slice(start, stop)) if len(rows) == len(nodes) else (nodes[rows], start + rows)
-        if kind in _SEVERAL:
-            kind, dim = _SEVERAL[kind]
+        if cell_type in _SEVERAL:
+            cell_type, dim = _SEVERAL[cell_type]
             nodes = sliding_window_view(nodes, dim + 1, axis=1).reshape(-1, dim + 1)
             at, size = np.repeat(start + rows, size - dim), dim + 1
-        shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
+        shape, order, reference = _of_type(cell_type, size, start + first_number, before_2_1)
         sets = {str(tag): members for tag, members in grouped(tags[at] if len(tags) else tags).items()}
         values = {name: array[at] for name, array in data.items()}
         blocks.append(canonical(shape, order, reference, nodes, numbers[at], sets, values))
     return blocks
 
 
-def _kind(kind: int, size: int, number: int, before_2_1: bool) -> tuple[Shape, int, Array]:
+def _of_type(cell_type: int, size: int, number: int, before_2_1: bool) -> tuple[Shape, int, Array]:
     """Shape, order and reference coordinates of the nodes of a cell type."""
-    if kind in _TENSOR_ORDER:
-        shape, order = SHAPES[_TENSOR_ORDER[kind]], 1
+    if cell_type in _TENSOR_ORDER:
+        shape, order = SHAPES[_TENSOR_ORDER[cell_type]], 1
         reference = shape.vertices
-    elif kind in _FIXED:
-        shape, order = get_shape(_FIXED[kind][0]), _FIXED[kind][1]
+    elif cell_type in _FIXED:
+        shape, order = get_shape(_FIXED[cell_type][0]), _FIXED[cell_type][1]
         reference = vtk_nodes(shape.name, order)
-    elif kind in _SERENDIPITY:
-        shape, order = SHAPES[_SERENDIPITY[kind]], 2
+    elif cell_type in _SERENDIPITY:
+        shape, order = SHAPES[_SERENDIPITY[cell_type]], 2
         reference = serendipity_nodes("vtk", shape)
-    elif kind in _LAGRANGE:
-        shape = SHAPES[_LAGRANGE[kind]]
+    elif cell_type in _LAGRANGE:
+        shape = SHAPES[_LAGRANGE[cell_type]]
         order = _order_of(shape, size, number)
         reference = vtk_nodes(shape.name, order, before_2_1=before_2_1)
     else:
-        what = f" ({_REFUSED[kind]})" if kind in _REFUSED else ""
+        what = f" ({_REFUSED[cell_type]})" if cell_type in _REFUSED else ""
         raise MeshError(
-            f"element {number} is of VTK type {kind}{what}, which cannot be used; linear, quadratic and Lagrange "
+            f"element {number} is of VTK type {cell_type}{what}, which cannot be used; linear, quadratic and Lagrange "
             "cells can"
         )
     if len(reference) != size:

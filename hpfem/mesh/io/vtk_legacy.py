@@ -55,11 +55,11 @@ class _Cursor:
         found = re.compile(rb"\n[ \t\r]*(\n|\Z)").search(self.data, max(self.position - 1, 0))
         self.position = found.end() if found else len(self.data)
 
-    def numbers(self, kind: str, count: int) -> NDArray[np.generic]:
+    def numbers(self, type_name: str, count: int) -> NDArray[np.generic]:
         """The next `count` numbers of a type that VTK names."""
-        if kind.lower() not in _TYPES:
-            raise MeshError(f"data of type {kind[:20]!r} are not known")
-        dtype = np.dtype(_TYPES[kind.lower()])
+        if type_name.lower() not in _TYPES:
+            raise MeshError(f"data of type {type_name[:20]!r} are not known")
+        dtype = np.dtype(_TYPES[type_name.lower()])
         least = dtype.itemsize if self.binary else 1
         if count < 0 or count * least > len(self.data) - self.position:
             raise MeshError(f"the file is cut short: {count} numbers are announced where there are fewer")
@@ -82,13 +82,13 @@ def read_vtk(data: bytes) -> MeshFile:
         raise MeshError("this is not a VTK file: it does not begin with '# vtk DataFile Version'")
     version = (int(header[1]), int(header[2]))
     cursor.position = data.find(b"\n", data.find(b"\n") + 1) + 1  # the title may be blank
-    kind = cursor.line().upper()
-    if kind not in ("ASCII", "BINARY"):
-        raise MeshError(f"the third line must be ASCII or BINARY, not {kind[:30]!r}")
-    cursor.binary = kind == "BINARY"
+    encoding = cursor.line().upper()
+    if encoding not in ("ASCII", "BINARY"):
+        raise MeshError(f"the third line must be ASCII or BINARY, not {encoding[:30]!r}")
+    cursor.binary = encoding == "BINARY"
     found: dict[str, Any] = {}
     attributes: dict[str, dict[str, NDArray[np.generic]]] = {"CELL_DATA": {}, "POINT_DATA": {}, "": {}}
-    kind, count = "", 0
+    section, count = "", 0
     while line := cursor.line():
         words = line.split()
         name = words[0].upper()
@@ -106,17 +106,17 @@ def read_vtk(data: bytes) -> MeshFile:
         elif name == "CELL_TYPES":
             found[name] = as_integers(cursor.numbers("int", _count(words, 1)))
         elif name in ("CELL_DATA", "POINT_DATA"):
-            kind, count = name, _count(words, 1)
+            section, count = name, _count(words, 1)
         else:
-            attributes[kind].update(_read_attribute(cursor, words, count))
+            attributes[section].update(_read_attribute(cursor, words, count))
     missing = [name for name in ("POINTS", "CELLS", "CELL_TYPES") if name not in found]
     if missing:
         raise MeshError(f"there is no section {', '.join(missing)}")
     types = found["CELL_TYPES"]
     points, (connectivity, offsets) = found["POINTS"], found["CELLS"]
     of_cells, of_points = (
-        {unquote(name): values for name, values in attributes[kind].items() if len(values) == count}
-        for kind, count in (("CELL_DATA", len(types)), ("POINT_DATA", len(points)))
+        {unquote(name): values for name, values in attributes[section].items() if len(values) == count}
+        for section, count in (("CELL_DATA", len(types)), ("POINT_DATA", len(points)))
     )
     cells = cell_blocks(connectivity, offsets, types, of_cells, before_2_1=version < (5, 1), point_data=of_points)
     return MeshFile(points, cells, by_piece=True)

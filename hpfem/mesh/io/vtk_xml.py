@@ -62,10 +62,10 @@ class _Arrays:
 
     def read(self, array: ElementTree.Element, most: int) -> NDArray[np.generic]:
         """All numbers of a DataArray, flat; its piece has at most so many."""
-        name, kind, form = array.get("Name", "Points"), array.get("type", ""), array.get("format", "ascii")
-        if kind not in NUMBER_TYPES:
-            raise MeshError(f"array {name[:40]!r} is of type {kind[:30]!r}, which is not known")
-        dtype = np.dtype(self.order + NUMBER_TYPES[kind])
+        name, type_name, form = array.get("Name", "Points"), array.get("type", ""), array.get("format", "ascii")
+        if type_name not in NUMBER_TYPES:
+            raise MeshError(f"array {name[:40]!r} is of type {type_name[:30]!r}, which is not known")
+        dtype = np.dtype(self.order + NUMBER_TYPES[type_name])
         text = (array.text or "").strip().encode("latin-1", "replace")
         if form == "ascii":
             values = parsed_numbers(text)[0]
@@ -189,10 +189,10 @@ def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
     markup, appended, raw = _split(data)
     root = _parsed(markup)
     if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
-        kind = root.get("type", root.tag)
-        if root.tag == "VTKFile" and kind in ("PolyData", "StructuredGrid", "RectilinearGrid", "ImageData"):
-            raise ForLibrary(f"a VTK file of type {kind}", "vtk")
-        raise MeshError(f"this is not a VTK file of an UnstructuredGrid but of {kind[:40]!r}")
+        grid = root.get("type", root.tag)
+        if root.tag == "VTKFile" and grid in ("PolyData", "StructuredGrid", "RectilinearGrid", "ImageData"):
+            raise ForLibrary(f"a VTK file of type {grid}", "vtk")
+        raise MeshError(f"this is not a VTK file of an UnstructuredGrid but of {grid[:40]!r}")
     found = re.fullmatch(r"\s*([0-9]{1,4})\.([0-9]{1,4})\s*", root.get("version", "0.1"))
     if not found:
         raise MeshError(f"version {root.get('version')!r} is not one of VTK's XML formats")
