@@ -38,7 +38,7 @@ from .mesh.mesh import groups_of, named_entities
 from .mesh.part import Part
 from .space import Block, Field, Space
 from .support.communicator import ALONE, Communicator, communicator
-from .support.files import atomic_path, file_path, opened, path_text
+from .support.files import atomic_path, file_path, opened, path_text, plain
 from .support.immutable import frozen
 from .support.optional import needed
 from .version import __version__
@@ -303,14 +303,9 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
         frozen(group["points"][()]),
         groups_of(topology if part is None else topology.cut(part.beyond)),
         MappingProxyType({name: own for (_, name), own in sets["regions"].items()}),
-        n_vertices=topology.n_vertices,
-        name=str(group.attrs["name"]),
         numbers=frozen(group["numbers"][()]) if "numbers" in group else None,
-        n_mirrored=int(group.attrs["n_mirrored"]),
-        n_stray=int(group.attrs["n_stray"]),
-        periodic=bool(group.attrs["periodic"]),
         part=part,
-        apart=bool(group.attrs["apart"]),
+        **{name: plain(group.attrs[name]) for name in _PLAIN},
         cell_data=MappingProxyType({name: own for (_, name), own in sets["data"].items()}),
         **named_entities(topology.dim, sets["sides"]),
     )

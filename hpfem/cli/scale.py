@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> None:
                 given = (shape, order, arguments.scaling, unknowns, comm, arguments.backend, arguments.geometry)
                 more = arguments.iterations or ITERATIONS, arguments.quadrature, arguments.preconditioner
                 rows.append(ScalingRun(*given, *more).measure())
-                _say_phases(rows[-1])
+                phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in rows[-1]["phases"].items())
+                output.say(f"{shape} P={order}, {rows[-1]['n_dofs']:,} unknowns: {phases}")
                 file.save_sometimes()
     file.finish(arguments, _print)
 
@@ -96,11 +97,6 @@ def _rows(path: os.PathLike[str]) -> list[dict[str, Any]]:
         raise ArgumentError(f"{os.fspath(path)!r} holds other results; give another file to -o")
     rows: list[dict[str, Any]] = found["results"]
     return rows
-
-
-def _say_phases(row: dict[str, Any]) -> None:
-    phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in row["phases"].items())
-    output.say(f"{row['shape']} P={row['order']}, {row['n_dofs']:,} unknowns: {phases}")
 
 
 def _print(result: Mapping[str, Any]) -> None:
@@ -118,16 +114,7 @@ def _print(result: Mapping[str, Any]) -> None:
             output.engineering(each), output.engineering(rate, "DoF/s"), f"{efficiency:.2f}",
             output.engineering(row["seconds"], "s"), "" if solved else output.engineering(exchange, "s"), *paper,
         ])  # fmt: skip
-    heads = [
-        "shape",
-        ">P",
-        "preconditioner",
-        "scaling",
-        ">N",
-        ">unknowns / N",
-        ">rate / N",
-        ">efficiency",
-        ">iteration, solution",
-        ">exchange, model",
-    ]
-    output.print_table("conjugate gradients", [*heads, *(f">on {n}" for n in ON_PAPER)], lines)
+    heads = (
+        "shape|>P|preconditioner|scaling|>N|>unknowns / N|>rate / N|>efficiency|>iteration, solution|>exchange, model"
+    )
+    output.print_table("conjugate gradients", [*heads.split("|"), *(f">on {n}" for n in ON_PAPER)], lines)

@@ -765,7 +765,10 @@ def mesh_of(
         raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
     if len(periodic):
         pairs = [looked_up(vertex_of, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
-        topology = _periodic(topology, [rows[(rows >= 0).all(axis=1)] for rows in pairs], labels)
+        pairs = [rows[(rows >= 0).all(axis=1)] for rows in pairs]
+        before, topology = topology, identified(topology, np.concatenate(pairs))
+        checks.periodicity(topology, before, pairs, labels)
+        checks.neighbours(topology, labels, oriented=False)
     return Mesh(
         frozen(points),
         groups_of(topology),
@@ -821,11 +824,3 @@ def named_entities(dim: int, given: Sets) -> dict[str, Any]:
     sides = {name: frozen(own) for (of, name), own in given.items() if of == dim - 1}
     lower = {key: frozen(own) for key, own in given.items() if key[0] < dim - 1}
     return {"boundary_sides": MappingProxyType(sides), "lower_sets": MappingProxyType(lower)}
-
-
-def _periodic(topology: Topology, pairs: Sequence[Indices], labels: Labels) -> Topology:
-    """The topology after each pair of vertices became one vertex."""
-    result = identified(topology, np.concatenate(pairs))
-    checks.periodicity(result, topology, pairs, labels)
-    checks.neighbours(result, labels, oriented=False)
-    return result

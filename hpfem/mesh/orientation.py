@@ -27,13 +27,10 @@ def positively_oriented(
         mirrored.append(signs < 0)
         mirrored[-1][rest] = found[-1].mirrored
     checks.tangling(unsure, found, labels)
-    return [_reflected(array, own) for array, own in zip(arrays, mirrored, strict=True)], mirrored
-
-
-def _reflected(array: CellArray, chosen: NDArray[np.bool_]) -> CellArray:
-    """With the chosen cells mirrored."""
-    if not chosen.any():
-        return array
-    nodes = array.nodes.copy()
-    nodes[chosen] = nodes[chosen][:, mirror(array.shape, array.order)]
-    return CellArray(array.shape, array.order, nodes, array.indices)
+    result = list(arrays)
+    for position, (array, own) in enumerate(zip(arrays, mirrored, strict=True)):
+        if own.any():
+            nodes = array.nodes.copy()
+            nodes[own] = nodes[own][:, mirror(array.shape, array.order)]
+            result[position] = CellArray(array.shape, array.order, nodes, array.indices)
+    return result, mirrored

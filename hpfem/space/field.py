@@ -28,6 +28,7 @@ from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
+from ..mesh import Mesh
 from ..support.communicator import ALONE, Communicator
 from ..support.log import warn
 from ..support.notebook import Printed
@@ -87,8 +88,9 @@ def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
 
 
 class FieldSpace(Protocol):
-    """The part of `Space` that is used here."""
+    """The part of `Space` that fields and sides use."""
 
+    mesh: Mesh
     dtype: np.dtype[Any]
     backend: str
 

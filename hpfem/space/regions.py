@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,13 @@ from hpfem.shapes.arguments import as_array, is_real, name_of, real, reals, show
 from ..errors import ArgumentError
 from ..mesh import Mesh
 from ..support.immutable import Immutable
+from .field import FieldSpace
 
 Indices = NDArray[np.int64]
 # Of a region: a number, a function of the coordinates, a sequence of numbers or a matrix of numbers.
 RegionValue = float | Callable[..., Any] | Sequence[Any]
 # Of all cells: by region, or an array [n_cells, ...].
 CellValues = Mapping[str, RegionValue] | NDArray[Any]
-
-
-class OnMesh(Protocol):
-    """The part of `Space` that is used here."""
-
-    mesh: Mesh
 
 
 class ByRegion(Immutable):
@@ -132,7 +127,7 @@ def _checked(value: Any, name: str) -> Any:
     return tuple(real(number, f"the value of {name}") for number in numbers.ravel())
 
 
-def by_region(space: OnMesh, values: Mapping[str, RegionValue], elsewhere: RegionValue | None = None) -> ByRegion:
+def by_region(space: FieldSpace, values: Mapping[str, RegionValue], elsewhere: RegionValue | None = None) -> ByRegion:
     """Give a coefficient region by region.
 
     Whatever takes a coefficient or a right-hand side also takes the mapping itself; this has `elsewhere` besides.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,13 @@ from ..geometry.jacobians import determinant, determinant_and_inverse
 from ..mesh import Mesh
 from .block import Block
 from .evaluation import evaluate_on_blocks, evaluated, positional
-from .field import Field, check_state
+from .field import Field, FieldSpace, check_state
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # More points than P + 1 in each direction: data and curved facets are not polynomial.
 _MORE = 6
-
-
-class Sided(Protocol):
-    """The part of `Space` that is used here."""
-
-    mesh: Mesh
-    blocks: tuple[Block, ...]
 
 
 @cache
@@ -73,8 +66,9 @@ class Side:
         """Weights times surface element, [E, Q]."""
         direction, _ = _place(self.block.shape, self.facet)
         own = self.block.rule.weights / 2  # without the weights of the direction across, whose sum is 2
-        others = [a for a in range(self.block.shape.dim) if a != direction]
-        return np.asarray(own * _area(self._jacobian[:, others]))
+        tangents = np.delete(self._jacobian, direction, axis=1)
+        area = np.linalg.norm(tangents[:, 0], axis=0) if tangents.shape[1] == 1 else determinant(tangents)
+        return np.asarray(own * area)
 
     @cached_property
     def normals(self) -> Array:
@@ -84,18 +78,13 @@ class Side:
         return np.asarray(outward / np.linalg.norm(outward, axis=0))
 
 
-def _area(tangents: Array) -> Array:
-    """Area or length spanned by the columns of [D, d - 1, E, Q]."""
-    return np.linalg.norm(tangents[:, 0], axis=0) if tangents.shape[1] == 1 else np.asarray(determinant(tangents))
-
-
-def sides_of(space: Sided, boundary: str) -> list[Side]:
+def sides_of(space: FieldSpace, boundary: str) -> list[Side]:
     """Facets of a boundary, in the cells of a space that they belong to."""
     named = space.mesh.boundaries
     return facet_sides(space, named[name_of(boundary, named, "boundary")])
 
 
-def facet_sides(space: Sided, facets: Indices) -> list[Side]:
+def facet_sides(space: FieldSpace, facets: Indices) -> list[Side]:
     """Facets [n] in the cells of a space, the first of two cells each; see `Side`."""
     mesh, topology = space.mesh, space.mesh.aligned_topology
     cells = mesh.facets.cells[facets, 0]
@@ -116,7 +105,7 @@ def facet_sides(space: Sided, facets: Indices) -> list[Side]:
     return found
 
 
-def no_side(space: Sided) -> Side:
+def no_side(space: FieldSpace) -> Side:
     """A side without facets, for a boundary that only other processes have."""
     return _side(0, space.blocks[0], np.empty(0, dtype=np.int64), 0, True)
 

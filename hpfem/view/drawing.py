@@ -24,18 +24,9 @@ from .surface import Piece, Surface, field_pieces, mesh_pieces, surface_of
 
 
 @VIEWS.register("Field.plot")
-def field_picture(
-    field: Field,
-    path: str | PathLike[str] | None = None,
-    *,
-    component: int | None = None,
-    name: str = "u",
-    edges: bool = True,
-    cmap: str = "viridis",
-    limits: tuple[float, float] | None = None,
-) -> Picture:
+def field_picture(field: Field, path: str | PathLike[str] | None = None, **options: Any) -> Picture:
     """Draw a field; see `Field.plot`."""
-    look = Look(component, name, edges, cmap, limits)
+    look = Look(**options)
     mesh: Mesh = field.space.mesh
     _check_path(path, mesh)
     look.check(field.components)

@@ -78,12 +78,9 @@ def _product(base: Shape, count: int) -> Cut:
         )
         # VTK goes around a quad, and lists the other cells' bottom before their top.
         around = corners.shape[1] == 2
-        result[_swept(SHAPES[name]).name] = np.concatenate([low, high[:, ::-1] if around else high], axis=1)
+        swept = next(shape for shape in SHAPES.values() if shape.base is SHAPES[name] and not shape.collapsed)
+        result[swept.name] = np.concatenate([low, high[:, ::-1] if around else high], axis=1)
     return result
-
-
-def _swept(base: Shape) -> Shape:
-    return next(shape for shape in SHAPES.values() if shape.base is base and not shape.collapsed)
 
 
 def _placed(origins: Indices, offsets: str) -> Indices:

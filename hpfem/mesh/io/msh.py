@@ -226,7 +226,9 @@ def _read(data: Bytes, chosen: frozenset[int] | None = None) -> _Content:
         if name == "Periodic" and chosen is not None:
             continue
         if name not in _READERS[version] or (name == "Periodic" and b"Affine" in data[begin : begin + 99]):
-            _read_lines(content, name, data[begin:end])
+            if name in _LINE_READERS:
+                lines = (line.strip() for line in _text(content, data[begin:end]).split("\n"))
+                _LINE_READERS[name](content, list(filter(None, lines)))
             continue
         if binary:
             stream = _Stream(name, None, memoryview(data)[begin:end], order, size)
@@ -263,13 +265,6 @@ def partitions_of_msh(data: Bytes) -> int:
     if binary:
         return _Stream("PartitionedEntities", None, data[begin : begin + 8], order, size).integer("size")
     return int(as_integers(parsed_numbers(data[begin : data.find(b"\n", begin)])[0])[0])
-
-
-def _read_lines(content: _Content, name: str, data: bytes) -> None:
-    """Read a section that is given by lines, if it is one of those."""
-    if name in _LINE_READERS:
-        lines = _text(content, data).split("\n")
-        _LINE_READERS[name](content, [line.strip() for line in lines if line.strip()])
 
 
 def _text(content: _Content, data: bytes) -> str:

@@ -116,7 +116,11 @@ def read_mesh(
         return replace(_read_partitions(file_path(path), files, count, comm), apart=join is False)
 
     def make() -> Mesh:
-        return _read(file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join"), regions)
+        file, pairs, joins = file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join")
+        with _naming(file):
+            content = regions_by_number(_content(file), regions)
+            _tell(file, content.warnings)
+            return _mesh(content, str(file), pairs, joins)
 
     return made_on_first(comm, make, given, "the file")
 
@@ -268,14 +272,6 @@ def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, 
         rows = np.searchsorted(ids, own)
         elements += [replace(each, nodes=looked_up(rows, each.nodes)) for each in content.elements if len(each)]
     return ids, points, elements
-
-
-def _read(file: Path, periodic: bool, join: bool | None, regions: str | None) -> Mesh:
-    """The whole mesh of a file."""
-    with _naming(file):
-        content = regions_by_number(_content(file), regions)
-        _tell(file, content.warnings)
-        return _mesh(content, str(file), periodic, join)
 
 
 def _tell(path: Path | str, sentences: Sequence[str], comm: Communicator = ALONE) -> None:
