@@ -185,7 +185,7 @@ def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -
                 for rank in np.unique(owner).tolist():
                     given[rank].append((block.shape.name, cells[owner == rank], array[:, owner == rank]))
         taken: dict[str, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
-        for parts in (given if comm.size == 1 else comm.alltoall(given)).values():
+        for parts in comm.alltoall(given).values():
             for shape, cells, values in parts:
                 taken.setdefault(shape, []).append((cells, values))
         result[name] = field = spaces[i].zeros(state, components)

@@ -48,26 +48,13 @@ class OutOfMemory(DeviceError, MemoryError):
 
 
 class Device(Protocol):
-    """Where an array can live. The host is `HOST`; a backend with memory of its own provides another.
-
-    Attributes
-    ----------
-    name : str
-    backend : str
-        Name of the backend that computes there.
-    library : str
-        Name of the library of its arrays.
-    interfaces : tuple of str
-        Attributes of its arrays by which other libraries find the memory, beside DLPack's.
-    selection : str
-        How users select it.
-    """
+    """Where an array can live. The host is `HOST`; a backend with memory of its own provides another."""
 
     name: str
-    backend: str
-    library: str = "NumPy"
-    interfaces: tuple[str, ...] = ()
-    selection: str = ""
+    backend: str  # name of the one that computes there
+    library: str = "NumPy"  # of its arrays
+    interfaces: tuple[str, ...] = ()  # attributes of its arrays by which others find the memory, beside DLPack's
+    selection: str = ""  # how users select it
 
     @staticmethod
     def place(kind: int, number: int) -> str | None:

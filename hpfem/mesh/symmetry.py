@@ -39,8 +39,8 @@ def spanning(shape: Shape) -> Indices:
     return np.argmin(distance, axis=1)
 
 
-def _mapped(shape: Shape, images: Array, points: Array) -> Array:
-    """Points of a shape under the affine map that takes the vertices of its frame to the images."""
+def mapped(shape: Shape, images: Array, points: Array) -> Array:
+    """Map points of a shape by the affine map of its spanning vertices to images; points [n, dim] -> [n, ..]."""
     if shape.dim == 0:
         return images
     source = np.column_stack([shape.vertices[spanning(shape)], np.ones(shape.dim + 1)])
@@ -65,7 +65,7 @@ def symmetries(shape: Shape) -> Indices:
         return frozen(np.zeros((1, 1), dtype=np.int64))
     found = []
     for images in permutations(range(shape.n_vertices), shape.dim + 1):
-        moved = _mapped(shape, shape.vertices[list(images)], shape.vertices)
+        moved = mapped(shape, shape.vertices[list(images)], shape.vertices)
         match = np.abs(moved[:, None] - shape.vertices[None]).max(axis=2) < 1e-9
         if match.any(axis=1).all() and match.any(axis=0).all():
             found.append(tuple(int(v) for v in np.argmax(match, axis=1)))
@@ -83,7 +83,7 @@ def parities(shape: Shape) -> Indices:
 def lattice_permutations(shape: Shape, order: int) -> Indices:
     """Permutation of the lattice of a shape by each of its symmetries; -> [n_symmetries, n_nodes]."""
     nodes, frame = equispaced_nodes(shape, order), spanning(shape)
-    moved = [_mapped(shape, shape.vertices[p[frame]], nodes) for p in symmetries(shape)]
+    moved = [mapped(shape, shape.vertices[p[frame]], nodes) for p in symmetries(shape)]
     return frozen(np.array([permutation(nodes, own, order) for own in moved]))
 
 
@@ -103,7 +103,7 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
     """Which lattice points of a cell lie on one of its entities; -> [n_nodes of the entity]."""
     entity = shape.entities[dim][number]
     corners = shape.vertices[list(entity.vertices)][spanning(entity.shape)]
-    points = _mapped(entity.shape, corners, equispaced_nodes(entity.shape, order) if dim else corners)
+    points = mapped(entity.shape, corners, equispaced_nodes(entity.shape, order) if dim else corners)
     return frozen(lattice_positions(shape, order, np.rint((points + 1) * order / 2).astype(np.int64)))
 
 

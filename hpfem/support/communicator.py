@@ -171,9 +171,8 @@ class Communicator:
 
     def alltoall(self, values: Mapping[int, T]) -> dict[int, T]:
         """Send a value to each process in a mapping, and receive those for this one; collective, as for `allgather`."""
-        if self.size == 1:
-            return {}
-        found = self._met().alltoall([values.get(rank) for rank in range(self.size)])
+        by_rank = [values.get(rank) for rank in range(self.size)]
+        found = by_rank if self.size == 1 else self._met().alltoall(by_rank)
         return {rank: value for rank, value in enumerate(found) if value is not None}
 
     def sum(self, numbers: Any) -> NDArray[np.float64]:

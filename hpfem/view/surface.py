@@ -19,6 +19,7 @@ from hpfem.shapes import Basis, Entity, Shape, equispaced_nodes
 from ..geometry import ElementMap
 from ..mesh import Mesh
 from ..mesh.mesh import CellGroup
+from ..mesh.symmetry import mapped, spanning
 from ..space import Field
 from ..vtu.pattern import linear_pattern
 
@@ -159,9 +160,8 @@ def _triangles(shape: Shape, count: int) -> tuple[Array, Indices]:
 
 def _placed(shape: Shape, entity: Entity, nodes: Array) -> Array:
     """Points of an entity's shape in the cell, where it is a segment, a triangle or a parallelogram."""
-    own = np.column_stack([np.ones(entity.shape.n_vertices), entity.shape.vertices])
-    matrix = np.linalg.lstsq(own, shape.vertices[list(entity.vertices)], rcond=None)[0]
-    return np.clip(np.column_stack([np.ones(len(nodes)), nodes]) @ matrix, -1, 1)
+    corners = shape.vertices[list(entity.vertices)][spanning(entity.shape)]
+    return np.clip(mapped(entity.shape, corners, nodes), -1, 1)
 
 
 def _positions(geometry: ElementMap, xi: Array, rows: Indices) -> Array:

@@ -19,21 +19,11 @@ from .vtk_xml import read_vtu
 
 @dataclass(frozen=True)
 class Format:
-    """A format of mesh files.
+    """A format of mesh files."""
 
-    Attributes
-    ----------
-    suffix : str
-        Suffix of its files.
-    beginning : bytes
-        A regular expression that the first 4 KiB of its files match, and no other format's.
-    read : callable or None
-        Makes a `MeshFile` of a whole file; raises `MeshError`, whose message does not name the file. None: meshio does.
-    """
-
-    suffix: str
-    beginning: bytes
-    read: Callable[[bytes], MeshFile] | None
+    suffix: str  # of its files
+    beginning: bytes  # a regular expression that the first 4 KiB of its files match, and no other format's
+    read: Callable[[bytes], MeshFile] | None  # raises a `MeshError` without the file's name; None: meshio
 
 
 _NASTRAN = rb"(?i)(\$[^\n]*\n\s*)*(BEGIN\s+BULK|SOL\s+\d|CEND)"

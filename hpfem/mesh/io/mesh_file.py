@@ -43,51 +43,24 @@ class Elements(CellArray):
 
     A `CellArray` whose shape may be the point, whose ``nodes`` are -1 where the file has no such node, and whose
     ``indices`` are the file's numbers of the elements.
-
-    Attributes
-    ----------
-    sets : dict of str to ndarray of int
-        Names, each with the rows that have it.
-    data : dict of str to ndarray, [E, ...]
-        Values of the file by name, one for each element.
-    columns : ndarray of int, [n_nodes], or None
-        Where the file's rows have each node; None if their order is ours.
     """
 
-    sets: dict[str, Indices] = field(default_factory=dict)
-    data: dict[str, NDArray[Any]] = field(default_factory=dict)
-    columns: Indices | None = None
+    sets: dict[str, Indices] = field(default_factory=dict)  # names, each with the rows that have it
+    data: dict[str, NDArray[Any]] = field(default_factory=dict)  # values of the file by name, [E, ...]
+    columns: Indices | None = None  # where the file's rows have each node; None if their order is ours
 
 
 @dataclass(frozen=True, eq=False)
 class MeshFile:
-    """Points, elements and names of a file.
+    """Points, elements and names of a file."""
 
-    Attributes
-    ----------
-    points : ndarray, [n, 2 or 3]
-        Coordinates.
-    elements : list of Elements
-        In the order of the file.
-    periodic : list of ndarray of int, [n, 2] each
-        Pairs of points that are images of each other, one array per pair of sides.
-    point_sets : dict of str to ndarray of int
-        Names of points, each with the rows that have it.
-    by_piece : bool
-        Whether the format writes the points of each cell or piece anew, so that coincident ones are the same point.
-    ids : ndarray of int, [n], or None
-        Numbers that tell apart points at one place, if the file has them.
-    warnings : list of str
-        What the file has and the mesh will not have, one sentence each: what, and what to do.
-    """
-
-    points: Array
-    elements: list[Elements]
-    periodic: list[Indices] = field(default_factory=list)
-    point_sets: dict[str, Indices] = field(default_factory=dict)
-    by_piece: bool = False
-    ids: Indices | None = None
-    warnings: list[str] = field(default_factory=list)
+    points: Array  # [n, 2 or 3]
+    elements: list[Elements]  # in the order of the file
+    periodic: list[Indices] = field(default_factory=list)  # [n, 2], points that are images, per pair of sides
+    point_sets: dict[str, Indices] = field(default_factory=dict)  # names of points, each with the rows that have it
+    by_piece: bool = False  # the points of each cell or piece are written anew: coincident ones are the same point
+    ids: Indices | None = None  # [n], numbers that tell apart points at one place, if the file has them
+    warnings: list[str] = field(default_factory=list)  # what the file has and the mesh will not: what, and what to do
 
 
 def canonical(
