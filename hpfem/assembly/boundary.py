@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from hpfem.shapes import Shape
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 
 from ..backends.restriction import ElementRestriction
@@ -26,14 +25,13 @@ from ..mesh import Mesh
 from ..mesh.sorting import unique
 from ..space.arguments import MAX_COMPONENTS
 from ..space.evaluation import positional
-from ..space.sides import Side, facet_sides
+from ..space.sides import Side
 from ..support.notebook import Printed
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
-from .entries import block_diagonal
 from .interpolation import Function, Mask, Piece, interpolate, values_of
-from .numbering import Seen
-from .traces import Array, Indices, entity_modes
+from .traces import Array, Indices
+from .walls import entities_of, sides_with_traces, trace_mass
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]
@@ -55,30 +53,6 @@ def _by_place(mesh: Mesh, pairs: Indices) -> Iterator[tuple[int, int, Indices]]:
     keys = group[pairs[:, 0]] * 64 + pairs[:, 1]
     for key in unique(keys):
         yield int(key // 64), int(key % 64), row[pairs[keys == key, 0]]
-
-
-def _entities_of(shape: Shape, of: int, place: int) -> Iterator[tuple[int, int]]:
-    """Vertices, edges and faces of a facet, edge or vertex: their dimension and number in the shape."""
-    corners = set(shape.entities[of][place].vertices)
-    for dim in range(shape.dim):
-        for number, entity in enumerate(shape.entities[dim]):
-            if corners.issuperset(entity.vertices):
-                yield dim, number
-
-
-def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_array, Array]]:
-    """Sides of cells on facets, and the modes that do not vanish there; facets [n] -> matrix
-    [element * n_trace + mode, size], values [n_trace, Q].
-    """
-    for side in facet_sides(c0.space, facets):
-        basis = side.block.basis
-        modes = np.concatenate(
-            [entity_modes(basis, *place) for place in _entities_of(basis.shape, basis.shape.dim - 1, side.facet)]
-        )
-        seen = [Seen(own.ids[side.rows], own.codes[side.rows]) for own in c0.seen(side.number)[:-1]]
-        matrix = c0.numbering.local_to_global(basis, seen).matrix
-        rows = np.arange(len(side.rows))[:, None] * basis.n_modes + modes
-        yield side, matrix[rows.ravel()], side.block.tabulation.dense[modes]
 
 
 class BoundaryConditions(Printed):
@@ -197,8 +171,8 @@ class BoundaryConditions(Printed):
             return self.c0.restriction(device)
         return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
 
-    def at(self, c0: C0Space, kept: Indices | slice) -> BoundaryConditions:
-        """The same conditions, with zero data, on a space that is part of this one.
+    def at(self, c0: C0Space, kept: Indices | slice, matrix: csr_array | None) -> BoundaryConditions:
+        """The same conditions, with zero data and another matrix, on a space that is part of this one.
 
         Parameters
         ----------
@@ -206,6 +180,8 @@ class BoundaryConditions(Printed):
             Of modes that `kept` are (`Numbering.truncation`).
         kept : ndarray of int, [c0.size], or slice
             Their numbers here.
+        matrix : csr_array or None
+            Of the modes.
 
         Returns
         -------
@@ -214,8 +190,7 @@ class BoundaryConditions(Printed):
         other = BoundaryConditions(c0)
         other.constrained, other.dirichlet_facets = self.constrained[..., kept], self.dirichlet_facets
         other.components = self.components
-        other.matrix = None if self.matrix is None else csr_array(self.matrix[kept][:, kept])
-        other.positive = self.positive
+        other.matrix, other.positive = matrix, self.positive
         return other
 
     @property
@@ -458,7 +433,7 @@ class BoundaryConditions(Printed):
         for of, pairs in ((mesh.dim - 1, sides), *lower):
             for own, number, rows in _by_place(mesh, pairs):
                 cells = mesh.cells[own]
-                for dim, place in _entities_of(cells.shape, of, number):
+                for dim, place in entities_of(cells.shape, of, number):
                     masks[dim][cells.ids(dim)[rows, place]] = True
         return [numbering.common(dim, own, np.logical_or) for dim, own in enumerate(masks)]
 
@@ -471,8 +446,7 @@ class BoundaryConditions(Printed):
                 continue
             (scale,) = _side_values(alpha, side, what, 1)
             self.positive &= bool((scale >= 0).all())
-            mass = np.einsum("mq,eq,nq->emn", modes, scale * side.weights, modes, optimize=True)
-            self.matrix = self.matrix + csr_array(matrix.T @ block_diagonal(mass) @ matrix)
+            self.matrix = self.matrix + trace_mass(matrix, modes, scale * side.weights)
 
     def _sources(self) -> list[tuple[str, Indices, Any]]:
         """Fluxes with the name of a set of points alone: name, the points as (cell, local number), strength."""

@@ -117,14 +117,14 @@ def _unit(
 
     def source(key: tuple[Any, ...]) -> Any:
         if key[0] not in ("u", "du"):
-            return _given(operator, number, key, x, elements)
+            return given_at(operator, number, key, x, elements)
         place = 0 if key[0] == "u" else 1 + key[2]
         return float(key[1] == component and place == column)
 
     return source
 
 
-def _given(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elements: Elements) -> Any:
+def given_at(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elements: Elements) -> Any:
     """A number, coordinate or coefficient of the pointwise function."""
     if key[0] == "param":
         return operator.parameters[key[1]]
@@ -149,7 +149,7 @@ def is_positive(operator: Operator, xp: Any = np) -> bool:
     for number, block in enumerate(operator.space.blocks[: 1 if same else None]):
         for some in [slice(0, 0)] if same else chunks(block.n_elements, block.n_points * len(pairs)):
             x = block.geometry.coordinates(some, xp) if found.uses_point else None
-            values = evaluate(found, partial(_given, operator, number, x=x, elements=some))
+            values = evaluate(found, partial(given_at, operator, number, x=x, elements=some))
             S = {pair: xp.asarray(values[e.index], np.float64) for pair, e in zip(pairs, entries, strict=True)}
             if not _semidefinite(S, len(used), xp):
                 return False

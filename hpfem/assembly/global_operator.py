@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -14,18 +15,20 @@ from scipy.sparse.linalg import LinearOperator
 from hpfem.shapes.arguments import flag, instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
-from ..backends.vectors import VectorSpace
-from ..errors import ArgumentError, StateError
+from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device, PerDevice
-from ..operators import Operator
+from ..operators import BoundaryForm, Operator, OperatorSum
+from ..space import Field
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
 from .entries import block_diagonal, diagonal, element_matrices, is_positive
 from .product import Product
 from .symmetry import seems_symmetric
+from .walls import Wall
 
 Array = NDArray[np.float64]
 
@@ -39,14 +42,24 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
     Parameters
     ----------
-    operator : Operator
-        A weak form on the space: Mass, Laplacian, Helmholtz, AdvectionDiffusionReaction, WeakForm.
+    operator : Operator or OperatorSum
+        A weak form on the space, such as Mass, Laplacian, Helmholtz or WeakForm, or a sum of such forms and of forms on
+        boundaries. Processes that share the mesh set factors and parameters alike.
     c0 : C0Space
     bc : BoundaryConditions, optional
         The degrees of freedom with Dirichlet values are taken out: their rows and columns are those of the identity, so
         that a symmetric positive definite operator stays one. Robin conditions add their boundary mass.
     components : int, optional
         Components of the vectors; by default those that the operator couples.
+
+    Attributes
+    ----------
+    operator : Operator
+        The part in the volume: of a sum, all forms there together.
+    walls : tuple of Wall
+        The forms on boundaries.
+    coupled : int
+        Components that the forms couple.
 
     Raises
     ------
@@ -55,36 +68,128 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, operator: Operator, c0: C0Space, bc: BoundaryConditions | None = None, components: int | None = None
+        self,
+        operator: Operator | OperatorSum,
+        c0: C0Space,
+        bc: BoundaryConditions | None = None,
+        components: int | None = None,
     ) -> None:
-        if hasattr(operator, "on"):
+        given = operator.volume if isinstance(operator, OperatorSum) else operator
+        if given is None or isinstance(given, BoundaryForm):
             raise ArgumentError(
-                f"{operator.name} is a weak form on a boundary, which a GlobalOperator does not take; give its"
-                " coefficient as robin of the BoundaryConditions, or apply it by itself and add the results"
+                f"{operator.name} is on a boundary alone; add a form in the volume, as in hp.Laplacian(space) + form"
             )
-        if not isinstance(operator, Operator) or (operator.form.source, operator.form.sink) != ("coeff", "dual"):
+        if not isinstance(given, Operator) or (given.form.source, given.form.sink) != ("coeff", "dual"):
             raise ArgumentError("a GlobalOperator is made of a weak form such as Mass, Laplacian or Helmholtz")
         if not isinstance(c0, C0Space) or operator.space is not c0.space:
             raise ArgumentError("the operator and the C0Space are not on the same space")
         if bc is not None and instance(bc, BoundaryConditions, "bc").c0 is not c0:
             raise ArgumentError("the boundary conditions are for another C0Space")
-        coupled = operator.form.components
-        components = coupled if components is None else integer(components, 1, "components", MAX_COMPONENTS)
-        if components % coupled:
-            raise ArgumentError(f"{operator.name} couples {coupled} components, {components} is no multiple of it")
+        walls = [Wall(form, c0, operator.factors, number) for number, form in getattr(operator, "walls", ())]
+        self._given, self.coupled = operator, max([own.form.components for own in (given, *(w.form for w in walls))])
+        self._make(given, c0, bc, walls, self.coupled if components is None else components)
+
+    def _make(
+        self,
+        operator: Operator,
+        c0: C0Space,
+        bc: BoundaryConditions | None,
+        walls: Sequence[Wall],
+        components: int,
+    ) -> None:
+        components = integer(components, 1, "components", MAX_COMPONENTS)
+        if components % self.coupled:
+            raise ArgumentError(f"{operator.name} couples {self.coupled} components, {components} is no multiple of it")
         if bc is not None:
             bc.fixed(components)
-        self.operator, self.c0, self.bc = operator, c0, bc
-        self.components = components
-        n = self.components * c0.size
-        super().__init__(operator.space.dtype, (n, n))
+        self.operator, self.c0, self.bc, self.walls, self.components = operator, c0, bc, tuple(walls), components
+        super().__init__(operator.space.dtype, (components * c0.size,) * 2)
         self._products: PerDevice[Product] = PerDevice()
+        self._matrix: tuple[Any, csr_array | None] = (), None
+
+    def of_parts(
+        self,
+        operator: Operator,
+        c0: C0Space,
+        bc: BoundaryConditions | None,
+        walls: Sequence[Wall],
+        components: int | None = None,
+    ) -> GlobalOperator:
+        """An operator of other parts; see `at`."""
+        other = GlobalOperator.__new__(GlobalOperator)
+        other._given, other.coupled = operator, self.coupled
+        other._make(operator, c0, bc, walls, self.components if components is None else components)
+        return other
+
+    def at(self, c0: C0Space, kept: Any, matrix: csr_array | None) -> GlobalOperator:
+        """The operator between functions that are a part of those of its space, with the present numbers.
+
+        Parameters
+        ----------
+        c0 : C0Space
+            On a space made by `Space.at`.
+        kept : ndarray of int, [c0.size], or slice
+            The numbers that its unknowns have here.
+        matrix : csr_array or None
+            What `matrix` is there.
+
+        Returns
+        -------
+        GlobalOperator
+        """
+        with self.vectors.comm.together():
+            operator = self.operator.at(c0.space)
+            walls = [wall.at(c0) for wall in self.loose]
+        bc = self.bc
+        if bc is not None or matrix is not None:
+            bc = (BoundaryConditions(self.c0) if bc is None else bc).at(c0, kept, matrix)
+        return self.of_parts(operator, c0, bc, walls)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GlobalOperator, (self.operator, self.c0, self.bc, self.components)
+        return GlobalOperator, (self._given, self.c0, self.bc, self.components)
 
     def __repr__(self) -> str:
-        return f"GlobalOperator({self.operator!r}, {self.shape[0]} dofs)"
+        return f"GlobalOperator({self._given!r}, {self.shape[0]} dofs)"
+
+    @property
+    def matrix(self) -> csr_array | None:
+        """The part that is a matrix, of the facets of this process: from Robin conditions, and forms on boundaries that
+        are linear in the value; for coupled components [coupled size, coupled size]. None if there is none anywhere.
+        """
+        fixed = [wall for wall in self.walls if wall.fixed]
+        numbers = [(wall.factor, *wall.form.parameters.values()) for wall in fixed]
+        if self._matrix[0] != numbers:
+            own = [] if self.bc is None or self.bc.matrix is None else [self.bc.matrix]
+            own = [self._of_all(part) for part in (*own, *(wall.factor * wall.values for wall in fixed))]
+            self._matrix = numbers, csr_array(sum(own[1:], own[0])) if own else None
+        return self._matrix[1]
+
+    def values_on_walls(self, component: int) -> csr_array | None:
+        """What Robin conditions and linear forms on boundaries do with values of a component; None if there are none.
+
+        Parameters
+        ----------
+        component : int
+            Of those that are coupled.
+
+        Returns
+        -------
+        csr_array, [size, size], or None
+        """
+        parts = [] if self.matrix is None else [self.matrix]
+        parts += [self._of_all(wall.factor * wall.values) for wall in self.loose if wall.linear]
+        own = slice(component * self.c0.size, (component + 1) * self.c0.size)
+        return csr_array(sum(part[own, own] for part in parts)) if parts else None
+
+    def _of_all(self, matrix: csr_array) -> csr_array:
+        """A matrix of some components for all that are coupled."""
+        copies = self.coupled * self.c0.size // max(1, matrix.shape[0])
+        return matrix if copies < 2 else csr_array(block_diag([matrix] * copies))
+
+    @property
+    def loose(self) -> list[Wall]:
+        """The forms on boundaries that are no part of `matrix`."""
+        return [wall for wall in self.walls if not wall.fixed]
 
     @property
     def device(self) -> Device:
@@ -135,14 +240,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self._products.get(device, lambda: self._new_product(self.c0.vectors_on(device)))
 
     def _new_product(self, vectors: VectorSpace) -> Product:
-        bc, extra, fixed, free = self.bc, None, None, np.ones(self.c0.size, dtype=bool)
+        bc, fixed, free = self.bc, None, np.ones(self.c0.size, dtype=bool)
         if bc is not None and bc.differ:
             fixed = vectors.from_host(bc.constrained)
         elif bc is not None:
             free = bc.free
-        if bc is not None and bc.matrix is not None:
-            keep = diags_array(free.astype(self.dtype))
-            extra = vectors.sparse(csr_array(keep @ bc.matrix.astype(self.dtype) @ keep))
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
         constrained = np.flatnonzero(~free)
         backend, Q = self.operator.backend, self.c0.block_matrix
@@ -151,9 +253,30 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             found = backend.product(kernels, Q) if Q.size else None
             return None if found is None else lambda vector: found(vector, constrained)
 
-        here = vectors.device.name == self.device.name
+        made: list[Any] = [None, None]
+
+        def extra() -> Any:
+            matrix = self.matrix
+            if made[0] is not matrix:
+                keep = diags_array(np.tile(free, self.coupled).astype(self.dtype))
+                made[:] = matrix, vectors.sparse(csr_array(keep @ matrix.astype(self.dtype) @ keep))
+            return made[1]
+
+        def more(local: Field, result: Field) -> None:
+            for wall in loose:
+                wall.form.add(local, result, wall.factor)
+
+        here, loose = vectors.device.name == self.device.name, self.loose
         return Product(
-            self.operator, restriction, self.components, vectors, extra, whole if here else None, fixed, constrained
+            self.operator,
+            restriction,
+            self.components,
+            vectors,
+            None if self.matrix is None else extra,
+            more if loose else None,
+            whole if here else None,
+            fixed,
+            constrained,
         )
 
     def on_device(self) -> Any:
@@ -187,7 +310,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     @cached_property
     def symmetric(self) -> bool:
         """Whether it is symmetric: by its form, else on random vectors (`seems_symmetric`); collective."""
-        by_form = self.c0.space.comm.all(is_symmetric(self.operator.form.trace))  # tensors may differ by process
+        forms = [self.operator.form, *(wall.form.form for wall in self.walls)]
+        by_form = self.c0.space.comm.all(all(is_symmetric(form.trace) for form in forms))  # tensors may differ there
         return by_form or seems_symmetric(self.vectors, self.product_on(self.device), self.shape[0], self.dtype)
 
     def is_positive(self) -> bool:
@@ -200,7 +324,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             form is not linear, or it has terms of first order whose effect is unknown.
         """
         here = (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
-        return self.vectors.comm.all(here)
+        return self.vectors.comm.all(here and all(wall.is_positive(self.vectors.xp) for wall in self.walls))
 
     def elliptic_part(self) -> GlobalOperator:
         """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
@@ -211,7 +335,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         Returns
         -------
         GlobalOperator
-            With the same Dirichlet conditions, and with the Robin conditions if these are positive.
+            With the same Dirichlet conditions, with the Robin conditions if these are positive, and with the elliptic
+            parts of forms on boundaries, where there are any.
 
         Raises
         ------
@@ -222,7 +347,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if bc is not None and not bc.positive:
             bc = copy(bc)
             bc.matrix, bc.positive = None, True
-        return GlobalOperator(self.operator.elliptic_part(), self.c0, bc, self.components)
+        walls = []
+        for wall in self.walls:
+            with suppress(NotSuitable):
+                walls.append(wall.elliptic_part())
+        return self.of_parts(self.operator.elliptic_part(), self.c0, bc, walls)
 
     def diagonal(self, elliptic: bool = False) -> Array:
         """Diagonal, made without assembling (`entries`).
@@ -249,17 +378,28 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         -------
         array of float64, [components * size]
         """
-        vectors, xp = self.vectors, self.vectors.xp
-        restriction = self.c0.restriction(self.device)
-        rows = diagonal(self.operator, self.c0.block_matrix, restriction, vectors, elliptic)
-        rows = xp.tile(rows, (self.components // len(rows), 1))
-        if self.bc is not None and self.bc.matrix is not None and (self.bc.positive or not elliptic):
-            rows += vectors.from_host(self.bc.matrix.diagonal())
+        vectors, xp, n = self.vectors, self.vectors.xp, self.components
+        rows = xp.zeros((n, self.c0.size))
+        for operator, Q, restriction, factor in self._parts():
+            found = diagonal(operator, Q, restriction, vectors, elliptic)
+            rows += (abs(factor) if elliptic else factor) * xp.tile(found, (n // len(found), 1))
+        matrix = self.matrix
+        if matrix is not None:
+            if elliptic and self.bc is not None and self.bc.matrix is not None and not self.bc.positive:
+                matrix = matrix - self._of_all(self.bc.matrix)
+            found = vectors.from_host(matrix.diagonal()).reshape(self.coupled, -1)
+            rows += xp.tile(abs(found) if elliptic else found, (n // self.coupled, 1))
         if self.c0.space.comm.size > 1:
             rows = xp.array(vectors.from_host(self.c0.vectors_on(HOST).summed(vectors.to_host(rows))))
         if self.bc is not None:
             rows[vectors.from_host(self.bc.fixed(self.components))] = 1.0
         return rows.ravel()
+
+    def _parts(self) -> Iterator[tuple[Operator, BlockMatrix, ElementRestriction, float]]:
+        """The operators on cells that are no part of `matrix`, with Q of the cells, Q on the device, and the factor."""
+        yield self.operator, self.c0.block_matrix, self.c0.restriction(self.device), 1.0
+        for wall in self.loose:
+            yield wall.form.inner, wall.Q, self.vectors.restriction(wall.Q, self.dtype), wall.factor
 
     def assemble(self) -> csr_array:
         """The matrix, for small problems and tests; of processes that share the mesh, the part from their own cells.
@@ -273,26 +413,15 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         ArgumentError
             If it would take more than 400 million entries before they are summed.
         """
-        coupled, blocks = self.operator.form.components, self.c0.space.blocks
-        entries = sum(block.n_elements * (coupled * block.n_modes) ** 2 for block in blocks)
+        n, blocks = self.operator.form.components, self.c0.space.blocks
+        entries = sum(block.n_elements * (n * block.n_modes) ** 2 for block in blocks)
         if entries > _MOST_ENTRIES:
             raise ArgumentError(f"assembling would take {entries} entries; apply the operator without its matrix")
         vectors = self.vectors if self.c0.block_matrix.signed else self.c0.vectors_on(HOST)
-        found = [element_matrices(self.operator, number, vectors) for number in range(len(blocks))]
-
-        def part(i: int, j: int) -> csr_array:
-            """The block of the matrix that takes component j to component i."""
-            own = [
-                m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes]
-                for m, b in zip(found, blocks, strict=True)
-            ]
-            matrix = _gathered(own, self.c0, vectors)
-            return matrix if i != j or self.bc is None or self.bc.matrix is None else matrix + self.bc.matrix
-
-        matrix = csr_array(block_array([[part(i, j) for j in range(coupled)] for i in range(coupled)]))
-        copies = self.components // coupled
-        if copies > 1:
-            matrix = csr_array(block_diag([matrix] * copies))
+        found = [factor * self._of_all(_assembled(own, Q, vectors)) for own, Q, _, factor in self._parts()]
+        matrix = csr_array(sum([*found[1:], *([] if self.matrix is None else [self.matrix])], found[0]))
+        if self.components > self.coupled:
+            matrix = csr_array(block_diag([matrix] * (self.components // self.coupled)))
         if self.bc is not None and self.bc.constrained.any():
             free = ~self.bc.fixed(self.components).ravel()
             keep = diags_array(free.astype(float))
@@ -332,19 +461,33 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         load, values, fixed = (
             vectors.xp.asarray(np.broadcast_to(a, size)) for a in (bc.load, bc.values, bc.fixed(size[0]))
         )
-        rest = GlobalOperator(self.operator, self.c0, bc.natural, self.components).apply(values, self.device)
+        rest = self.of_parts(self.operator, self.c0, bc.natural, self.walls).apply(values, self.device)
         return vectors.xp.where(fixed, values, rows.reshape(size) + load - rest.reshape(size)).reshape(-1)
 
 
-def _gathered(matrices: list[Any], c0: C0Space, vectors: VectorSpace) -> csr_array:
+def _assembled(operator: Operator, Q: BlockMatrix, vectors: VectorSpace) -> csr_array:
+    """Q^T A Q of an operator on cells; -> [components * size, components * size]."""
+    n, blocks = operator.form.components, operator.space.blocks
+    found = [element_matrices(operator, number, vectors) for number in range(len(blocks))]
+
+    def part(i: int, j: int) -> csr_array:
+        """The block of the matrix that takes component j to component i."""
+        pairs = zip(found, blocks, strict=True)
+        own = [m.reshape(-1, n, b.n_modes, n, b.n_modes)[:, i, :, j] for m, b in pairs]
+        return _gathered(own, Q, vectors)
+
+    return csr_array(block_array([[part(i, j) for j in range(n)] for i in range(n)]))
+
+
+def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_array:
     """Q^T A Q of the blocks' element matrices [E, n, n], which the vectors' device has."""
-    Q, xp = c0.block_matrix, vectors.xp
+    xp = vectors.xp
     if not Q.signed:
-        matrix = csr_array(c0.matrix.T @ block_diag([block_diagonal(m) for m in matrices], format="csr") @ c0.matrix)
+        matrix = csr_array(Q.transpose @ block_diag([block_diagonal(m) for m in matrices], format="csr") @ Q.matrix)
         matrix.sum_duplicates()
         return matrix
     values, rows, columns = [], [], []
-    number = np.int32 if c0.size < 2**31 else np.int64  # fewer bytes: matrices of many cells are large
+    number = np.int32 if Q.size < 2**31 else np.int64  # fewer bytes: matrices of many cells are large
     for block, given in zip(Q.blocks, matrices, strict=True):
         codes = block.on(xp)
         negative, place = codes & 1, (codes >> 1).astype(number)
@@ -356,4 +499,4 @@ def _gathered(matrices: list[Any], c0: C0Space, vectors: VectorSpace) -> csr_arr
         columns.append(xp.tile(place, codes.shape[1]).reshape(-1))
     entries = [parts.pop() if len(parts) == 1 else xp.concatenate(parts) for parts in (values, rows, columns)]
     del values, rows, columns
-    return vectors.summed_matrix(entries[0], entries[1], entries[2], (c0.size, c0.size))
+    return vectors.summed_matrix(entries[0], entries[1], entries[2], (Q.size, Q.size))

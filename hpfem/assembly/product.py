@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends.vectors import VectorSpace
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NotSuitable
 from ..forms.form import BlockKernel, ProductKernel
 from ..memory import PairArray
 from ..operators import Operator
@@ -55,8 +54,11 @@ class Product:
         Q. Global unknowns without entries are those of the identity.
     components : int
     vectors : VectorSpace
-    extra : sparse matrix of the vector space, optional
-        Added to every component's; zero for the unknowns of the identity.
+    extra : callable, optional
+        () -> a sparse matrix of the vector space for one component or more together, which is added; zero for the
+        unknowns of the identity.
+    more : callable, optional
+        (local coefficients, local results) -> None: adds to the results.
     whole : callable, optional
         Kernels of A -> Q^T A Q in one piece or None (`Backend.product`).
     fixed : array of bool, [components, size], optional
@@ -79,21 +81,23 @@ class Product:
         restriction: Any,
         components: int,
         vectors: VectorSpace,
-        extra: Any = None,
+        extra: Callable[[], Any] | None = None,
+        more: Callable[[Field, Field], None] | None = None,
         whole: Callable[[Sequence[BlockKernel]], Callable[[Any], Any] | None] | None = None,
         fixed: Any = None,
         constrained: Any = None,
     ) -> None:
-        self._operator, self._restriction, self._extra, self._fixed = operator, restriction, extra, fixed
+        self._operator, self._restriction, self._fixed = operator, restriction, fixed
+        self._extra, self._more = extra, more
         self.vectors, self.dtype = vectors, operator.space.dtype
-        self.alone = extra is None and fixed is None
+        self.alone = extra is None and fixed is None and more is None
         # All processes that share an unknown of the identity add it; `_twice` are those that another process counts.
         held = np.zeros(restriction.size, dtype=bool)
         held[[] if constrained is None else constrained] = True
         both = [some[held[some]] for some in (vectors.shared, vectors.ghosts)]
         self._constrained, self._twice = (vectors.from_host(found) if len(found) else None for found in both)
         self.shape = components, restriction.size
-        self._pool, self._join = vectors.pool(), whole
+        self._pool, self._join = vectors.pool(), whole if more is None else None
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
         self._own_kernels: tuple[Any, tuple[list[ProductKernel | None], Any]] = None, ([], restriction)
         self._shared = _Some(vectors.shared)
@@ -148,6 +152,8 @@ class Product:
             found = whole(vector.reshape(self.shape))
             if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
                 return self.vectors.summed(found) if exchange else found
+        if self._more is not None and not self.vectors.has(vector):
+            raise NotSuitable("forms on boundaries are not recorded")
         with self._applied(vector, *sums) as (gather, of_some):
             if not exchange or self.vectors.comm.size == 1:
                 return gather()
@@ -199,6 +205,7 @@ class Product:
     def _kernels(self) -> tuple[list[ProductKernel | None], Any]:
         """The operator's present kernels for products, None if not available; and what gathers their results."""
         choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
+        here &= self._more is None
         if self._own_kernels[0] is not choices:
             # Start all of them before waiting for one.
             begun = [
@@ -234,15 +241,19 @@ class Product:
                 apply = choice.kernel.apply if kernel is None else kernel.apply
                 apply(rows if kernel and kernel.scattered else source.read(device), result.write(device))
 
+        def plain() -> None:
+            self._operator(scratch.local, out=scratch.result)
+            if self._more is not None:
+                self._more(scratch.local, scratch.result)
+
         def results_here() -> Any:
             for pair in scratch.result.data:
                 pair.read(device)  # brings it here, where the operator computes elsewhere
             return scratch.results
 
-        whole = apply if any(own) else partial(self._operator, scratch.local, out=scratch.result)
         return (
             scatter,
-            whole,
+            apply if any(own) else plain,
             lambda **more: back.gather(results_here(), rows, *sums, **more),
             lambda some: some.gathering(back)(results_here()),
         )
@@ -260,8 +271,10 @@ class Product:
             out = self.into(given)
         else:
             out = self._own(given, False)
-            for result, row in zip(out, given, strict=True):
-                result += self._extra @ row
+            extra = self._extra()
+            together = -1, extra.shape[1]
+            for result, row in zip(out.reshape(together), given.reshape(together), strict=True):
+                result += extra @ row
             out = self._held(self.vectors.summed(out), given)
         if self._fixed is not None:
             out = xp.where(self._fixed, rows, out)

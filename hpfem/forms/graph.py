@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -211,6 +211,16 @@ class Graph:
         return None
 
 
+def copied(nodes: Iterable[Expression], graph: Graph, replaced: Replaced) -> dict[int, Expression]:
+    """Copies in another graph of nodes and their arguments, by index; `replaced` makes those that it does not leave."""
+    new: dict[int, Expression] = {}
+    for node in nodes:
+        args = tuple(new[a.index] for a in node.args)
+        found = replaced(node, args)
+        new[node.index] = graph.node(node.op, args, node.payload) if found is None else found
+    return new
+
+
 def _binary(function: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     def forward(self: Expression, other: Any) -> Any:
         if isinstance(other, (Vector, Gradient)):
@@ -313,3 +323,7 @@ class Expression:
         if function is np.where and len(args) == 3 and not kwargs:
             return self.graph.call(np.where, *args)
         raise ArgumentError(f"np.{function.__name__} is not available in a pointwise function")
+
+
+# A node and the copies of its arguments -> what takes the place of its copy, or None.
+Replaced = Callable[[Expression, tuple[Expression, ...]], Expression | None]

@@ -8,7 +8,7 @@ from ..errors import NotSuitable
 from . import Expression, Graph, Trace
 from .evaluate import evaluate
 from .form import BlockProblem
-from .graph import COMPARISONS
+from .graph import COMPARISONS, Replaced, copied
 
 # Inputs that differ from point to point, and the number of points at which other functions are compared.
 _NOT_ANALYTIC, _SAMPLES = {*COMPARISONS, "where", "min", "max", "abs"}, 8
@@ -95,7 +95,7 @@ def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]
         raise NotSuitable("the form is not linear")
     found: dict[tuple[int, int], Expression] = {}
     for column in range(trace.components * n):
-        new = _copied(trace, graph, column)
+        new = copied(trace.live, graph, _unit(graph, trace.dim, column))
         found |= {(row, column): new[node.index] for row, node in rows.items()}
     for c, terms in enumerate(trace.scaled or ()):
         for other, scale in terms.items():
@@ -107,21 +107,18 @@ def _is_zero(node: Expression) -> bool:
     return node.op == "const" and node.payload == 0
 
 
-def _copied(trace: Trace, graph: Graph, column: int) -> dict[int, Expression]:
-    """The nodes of a linear form in another graph, for a unit vector of values and derivatives."""
-    new: dict[int, Expression] = {}
-    for node in trace.live:
-        args = [new[a.index] for a in node.args]
+def _unit(graph: Graph, dim: int, column: int) -> Replaced:
+    """What takes the place of nodes for a unit vector of values and derivatives."""
+
+    def replaced(node: Expression, args: tuple[Expression, ...]) -> Expression | None:
         if node.op == "input" and node.payload[0] in ("u", "du"):
-            place = node.payload[1] * (1 + trace.dim) + (1 + node.payload[2] if node.payload[0] == "du" else 0)
-            new[node.index] = graph.constant(float(place == column))
-        elif not args:
-            new[node.index] = graph.node(node.op, (), node.payload)
-        elif node.op == "div" and _is_zero(args[0]):
-            new[node.index] = args[0]
-        else:
-            new[node.index] = graph.apply(node.op, *args)
-    return new
+            place = node.payload[1] * (1 + dim) + (1 + node.payload[2] if node.payload[0] == "du" else 0)
+            return graph.constant(float(place == column))
+        if not args:
+            return None
+        return args[0] if node.op == "div" and _is_zero(args[0]) else graph.apply(node.op, *args)
+
+    return replaced
 
 
 def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int, column: int) -> Expression:

@@ -23,6 +23,7 @@ from . import Expression, Graph, Trace
 from .cost import operator_bytes
 from .evaluate import evaluate
 from .form import BlockProblem, FieldValues, Form
+from .graph import copied
 from .linear import coefficients
 
 
@@ -112,7 +113,7 @@ def _merged(problem: BlockProblem) -> BlockProblem:
     if tensor and kept:
         raise NotSuitable(f"{refused}: its diffusion is a tensor that may change")
     own = Graph()
-    copies = _copied(graph, own)
+    copies = copied(graph.nodes, own, lambda node, args: None)
     u = own.node("input", (), ("u", 0))
     left = copies[m.index] if changing[m.index] else own.constant(1.0)
     value = None if trace.value is None else (own.apply("mul", left, u),)
@@ -151,15 +152,6 @@ def _changing(problem: BlockProblem, graph: Graph) -> list[bool]:
         own = kind == "param" or (kind == "field" and not problem.fields[key[0]].pair.constant)
         found.append(own or any(found[a.index] for a in node.args))
     return found
-
-
-def _copied(graph: Graph, own: Graph) -> list[Expression]:
-    """The nodes of a graph in another one."""
-    new: list[Expression] = []
-    for node in graph.nodes:
-        args = tuple(new[a.index] for a in node.args)
-        new.append(own.node(node.op, args, node.payload))
-    return new
 
 
 def merged_if_possible(problem: BlockProblem) -> BlockProblem:

@@ -28,7 +28,7 @@ from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
-from .graph import COMPARISONS, Expression, Graph
+from .graph import COMPARISONS, Expression, Graph, copied
 from .vectors import Gradient, Vector
 
 # Largest number of operations of a pointwise function. Compiling these for four shapes takes a second for products and
@@ -300,16 +300,17 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
     if not values or found.flops > MAX_OPERATIONS:
         raise ArgumentError(f"cannot be traced: it has {len(values)} components and {found.flops} operations")
     _check_comparisons(found)
-    general, numbers, new = Graph(), dict[str, float](), dict[int, Expression]()
-    for node in found.live:
-        op, args, payload = node.op, tuple(new[a.index] for a in node.args), node.payload
-        if op == "pow" and node.args[1].op == "const":
-            new[node.index] = general.apply("pow", args[0], node.args[1].payload)
-            continue
-        if op == "const":
-            op, payload = "input", ("param", f"c{len(numbers)}")
-            numbers[payload[1]] = node.payload
-        new[node.index] = general.node(op, args, payload)
+    general, numbers = Graph(), dict[str, float]()
+
+    def replaced(node: Expression, args: tuple[Expression, ...]) -> Expression | None:
+        if node.op == "pow" and node.args[1].op == "const":
+            return general.apply("pow", args[0], node.args[1].payload)
+        if node.op != "const":
+            return None
+        numbers[name := f"c{len(numbers)}"] = node.payload
+        return general.node("input", (), ("param", name))
+
+    new = copied(found.live, general, replaced)
     general.exact = True
     return Trace(general, dim, len(values), tuple(new[v.index] for v in values)), numbers
 

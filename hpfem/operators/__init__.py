@@ -4,6 +4,7 @@ from ..tuning import Tuning
 from .on_boundary import BoundaryForm
 from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
+from .sums import OperatorSum
 from .table import *  # noqa: F403
 from .transforms import InverseMass
 from .tuner import tune
@@ -16,6 +17,7 @@ __all__ = [
     "InverseMass",
     "Operator",
     "OperatorOptions",
+    "OperatorSum",
     "Tuning",
     "WeakForm",
     "tune",

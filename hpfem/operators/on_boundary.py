@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import wraps
 from typing import Any
 
@@ -15,16 +16,16 @@ from ..memory import Device, PairArray, PerDevice
 from ..space import Field, Space
 from ..space.field import check_state
 from ..space.sides import Side, check_outer, no_side, sides_of
-from ..space.transforms import result_field
+from ..space.transforms import resampled
 from ..tuning import Tuning
-from .arrays import FieldMap
 from .operator import Coefficient, Operator
 from .parameters import Parameters
+from .sums import Summable
 
 _MEASURE = "side_measure"
 
 
-class BoundaryForm(FieldMap):
+class BoundaryForm(Summable):
     """A weak form on a boundary, made by `WeakForm(space, pointwise, on=boundary)`.
 
     Parameters
@@ -45,6 +46,8 @@ class BoundaryForm(FieldMap):
     Attributes
     ----------
     sides : list of Side
+    inner : Operator
+        The form on the space of the sides.
     parameters : Parameters
         As of `Operator`.
 
@@ -75,24 +78,24 @@ class BoundaryForm(FieldMap):
             raise ArgumentError(f"boundary {on!r} has no facets")
         self.sides = self.sides or [no_side(space)]
         self._indices: PerDevice[list[Any]] = PerDevice()
-        self._inner = self._made(pointwise, fields or {}, test, make)
-        if self._inner.form.gradients:
+        self.inner = self._made(pointwise, fields or {}, test, make)
+        if self.inner.form.gradients:
             check_outer(space.mesh, on, "gradient")
-        self.name, self.backend = self._inner.name, self._inner.backend
+        self.name, self.backend, self.guarded = self.inner.name, self.inner.backend, self.inner.guarded
+        self.form = self.inner.form
 
     def _made(
         self, pointwise: Callable[..., Any], fields: Mapping[str, Any], test: tuple[str, ...], make: Any
     ) -> Operator:
         space = self.space.on_blocks([side.block for side in self.sides])
         taken = inspect.signature(pointwise).parameters
-        for name in ("n", _MEASURE):
+        for name in _OF_SIDES:
             if name in fields:
                 raise ArgumentError(f"a field of a weak form on a boundary is called {name!r}: n is the outward normal")
         given = {name: self._restricted(name, value, space) for name, value in fields.items()}
-        given[_MEASURE] = _field(space, [_measure(side)[None] for side in self.sides])
         if "n" in taken:
             check_outer(space.mesh, self.on)
-            given["n"] = _field(space, [side.normals for side in self.sides])
+        given |= _geometry(space, self.sides, (*taken, _MEASURE))
 
         @wraps(pointwise)
         def weighted(**arguments: Any) -> Any:
@@ -106,6 +109,38 @@ class BoundaryForm(FieldMap):
         weighted.__signature__ = inspect.Signature([*taken.values(), own])  # type: ignore[attr-defined]
         with self.space.comm.together():
             return make(space, weighted, given)
+
+    def at(self, space: Space) -> BoundaryForm:
+        """Make the same form on another space on the same cells; see `Operator.at`.
+
+        Parameters
+        ----------
+        space : Space
+
+        Returns
+        -------
+        BoundaryForm
+        """
+        other = copy(self)
+        other.space = other.target = space
+        other.sides = sides_of(space, self.on) or [no_side(space)]
+        sides = space.on_blocks([side.block for side in other.sides])
+        fields = {key: resampled(own, sides, self.device) for key, own in self.inner.fields.items()}
+        fields |= _geometry(sides, other.sides, fields)
+        other.inner = self.inner.alike(sides, self.form, self.name, {**self.parameters, **fields})
+        return other
+
+    def elliptic_part(self) -> BoundaryForm:
+        """Make the form of the diffusion and reaction; see `Operator.elliptic_part`.
+
+        Returns
+        -------
+        BoundaryForm
+        """
+        other = copy(self)
+        other.inner = self.inner.elliptic_part()
+        other.form, other.name = other.inner.form, other.inner.name
+        return other
 
     def _restricted(self, name: str, value: Any, space: Space) -> Any:
         """A coefficient in the form that the space of the sides takes."""
@@ -135,7 +170,7 @@ class BoundaryForm(FieldMap):
     @property
     def parameters(self) -> Parameters:
         """Numbers that may change between applications; see `Operator`."""
-        return self._inner.parameters  # type: ignore[return-value]
+        return self.inner.parameters  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"{self.name}({self.space!r}, on={self.on!r}, backend={self.backend.name!r})"
@@ -147,7 +182,7 @@ class BoundaryForm(FieldMap):
         -------
         str
         """
-        return self._inner.explain()
+        return self.inner.explain()
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time the possible kernels; see `Operator.tune`.
@@ -160,7 +195,7 @@ class BoundaryForm(FieldMap):
         -------
         list of Tuning
         """
-        return self._inner.tune(seconds)
+        return self.inner.tune(seconds)
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
         """Apply to a field; see `FieldMap.__call__`.
@@ -170,26 +205,52 @@ class BoundaryForm(FieldMap):
         StateError
             If a field has the wrong state, space or number of components.
         """
+        out = self.result(field, field.components, out)
+        for pair in out.data:
+            pair.write(self.device)[...] = 0
+        self.add(field, out)
+        return out
+
+    def add(self, field: Field, out: Field, factor: float = 1.0) -> None:
+        """Add the result for a field, times a factor.
+
+        Parameters
+        ----------
+        field, out : Field
+        factor : float
+
+        Raises
+        ------
+        StateError
+            If the field has the wrong state, space or number of components.
+        """
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, "coeff", self.name)
         device = self.backend.device()
-        found = self._inner(self._on_sides(field, self._inner.space, device))
-        out = result_field(self.space, self.name, self.output_state, field.components, out)
-        for pair in out.data:
-            pair.write(device)[...] = 0
-        for side, rows, pair in zip(self.sides, self._rows(device), found.data, strict=True):
-            out.data[side.number].readwrite(device)[:, rows] += pair.read(device)
-        return out
+        try:
+            found = self.inner(self._on_sides(field, self.inner.space, device))
+            for side, rows, pair in zip(self.sides, self._rows(device), found.data, strict=True):
+                out.data[side.number].readwrite(device)[:, rows] += factor * pair.read(device)
+        except BaseException:
+            out.discard()
+            raise
 
 
-def _measure(side: Side) -> Any:
-    """Surface over volume measure at the points of a side, [E, Q]."""
-    return side.weights / side.block.geometry.weights()
+# What a function gets of a side, [components, E, Q]: surface over volume measure, and the outward normal.
+_OF_SIDES: dict[str, Callable[[Side], Any]] = {
+    _MEASURE: lambda side: (side.weights / side.block.geometry.weights())[None],
+    "n": lambda side: side.normals,
+}
 
 
-def _field(space: Space, arrays: Sequence[Any]) -> Field:
-    return Field(space, "phys", [PairArray.of(np.ascontiguousarray(array, space.dtype)) for array in arrays])
+def _geometry(space: Space, sides: Sequence[Side], names: Iterable[str]) -> dict[str, Field]:
+    """Those of `_OF_SIDES` that are among names, as fields."""
+
+    def field(of: Callable[[Side], Any]) -> Field:
+        return Field(space, "phys", [PairArray.of(np.ascontiguousarray(of(side), space.dtype)) for side in sides])
+
+    return {name: field(of) for name, of in _OF_SIDES.items() if name in names}
 
 
 def _times(found: Any, measure: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -30,12 +30,13 @@ from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
-from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
+from ..space.transforms import apply_kernels, backward_transform, resampled
 from ..tuning import Tuning
 from ..tuning.select import cell_times, choose
 from ..tuning.tuner import tune_blocks
-from .arrays import FieldMap, check_current
+from .arrays import check_current
 from .parameters import Parameters, in_range
+from .sums import Summable
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
 
 # Components that a form may couple: tracing takes a symbol for each.
@@ -68,7 +69,7 @@ class OperatorOptions(TypedDict, total=False):
     precision: str
 
 
-class Operator(FieldMap):
+class Operator(Summable):
     """A form applied to fields of a space.
 
     Calling it maps a field to a field. Threads may share it, each with an `out` of its own: the scratch of an
@@ -100,6 +101,8 @@ class Operator(FieldMap):
         float64. The result is that of slightly different factors (`precision_error`). Coefficients that are multiplied
         into factors ("merged") are rounded with them. Nothing else is rounded, and nothing where elements are affine,
         where factors are recomputed or scaled, and in spaces of float32.
+    parameters : mapping, optional
+        Name -> number, in place of those in `coefficients`; each application reads it.
 
     Raises
     ------
@@ -131,6 +134,7 @@ class Operator(FieldMap):
         algorithm: str = "auto",
         backend: str | None = None,
         precision: str = "full",
+        parameters: MutableMapping[str, float] | None = None,
     ) -> None:
         self.name = name = form.name if name is None else name
         if not isinstance(space, Space):
@@ -141,14 +145,14 @@ class Operator(FieldMap):
         self.precision = name_of(precision, PRECISIONS, "precision")
         self.backend = choose_backend(space.backend if backend is None else backend)
         self._device = self.backend.device()
-        self.parameters: dict[str, float] = {}
+        self.parameters: MutableMapping[str, float] = {}
         self.fields: dict[str, Field] = {}
         given = {} if coefficients is None else coefficients
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
             raise ArgumentError(f"fields of {name} are a mapping from names, got {shown(coefficients)}")
         for key, value in given.items():
             self._take(key, value)
-        self.parameters = Parameters(name, space.dtype, self.parameters)
+        self.parameters = Parameters(name, space.dtype, self.parameters) if parameters is None else parameters
         if isinstance(form, Pointwise):
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
             traced = trace(form, space.dim, components, scalars, tuple(self.parameters))
@@ -251,19 +255,12 @@ class Operator(FieldMap):
         """
         fields = {key: resampled(field, space, self.device) for key, field in self.fields.items()}
         given: dict[str, Coefficient] = {**self.parameters, **fields}
-        return self._alike(space, self.form, self.name, given)
+        return self.alike(space, self.form, self.name, given)
 
-    def _alike(self, space: Space, form: Form, name: str, given: Mapping[str, Coefficient]) -> Operator:
-        """An operator with the same components, backend and precision, and with kernels chosen anew."""
-        return Operator(
-            space,
-            form,
-            name=name,
-            coefficients=given,
-            components=form.components,
-            backend=self.backend.name,
-            precision=self.precision,
-        )
+    def alike(self, space: Space, form: Form, name: str, given: Mapping[str, Coefficient], **options: Any) -> Operator:
+        """An operator of another form with the same components, backend and precision, and kernels chosen anew."""
+        how = {"backend": self.backend.name, "precision": self.precision, **options}
+        return Operator(space, form, name=name, coefficients=given, components=form.components, **how)
 
     def elliptic_part(self) -> Operator:
         """Make the operator of the weak form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
@@ -284,7 +281,7 @@ class Operator(FieldMap):
         given: dict[str, Coefficient] = {**self.parameters, **self.fields}
         used = {key[1]: given[key[1]] for key in found.inputs if key[0] in ("param", "field")}
         form = Form.weak(f"elliptic part of {self.name}", found, n)
-        return self._alike(self.space, form, form.name, used)
+        return self.alike(self.space, form, form.name, used)
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
@@ -485,18 +482,8 @@ class Operator(FieldMap):
         return components // taken * self._given
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
-        """Apply to a field; see `FieldMap.__call__`.
-
-        Raises
-        ------
-        StateError
-            If `out` is the argument itself.
-        """
-        components = self._check(field)
-        given, out = out, result_field(self.target, self.name, self.output_state, components, out)
-        if given is not None and any(a.overlaps(b) for a, b in zip(out.data, field.data, strict=True)):
-            raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
-        device = self.device
+        """Apply to a field; see `FieldMap.__call__`."""
+        out, device = self.result(field, self._check(field), out), self.device
         self.check_device()
         apply_kernels(self._kernels, field, out, device)
         if self.guarded and device.name == HOST.name:

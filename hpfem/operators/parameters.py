@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, NoReturn, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,6 +21,11 @@ def in_range(number: float, what: str, dtype: DTypeLike) -> float:
             f"{what} is {number}, out of the range of {limits.dtype}; take other units, or a space of float64"
         )
     return number
+
+
+def _checked(value: Any, what: str, dtype: DTypeLike) -> float:
+    number = float(value) if isinstance(value, (bool, np.bool_)) else real(value, what)
+    return in_range(number, what, dtype)
 
 
 class Parameters(dict[str, float]):
@@ -42,9 +48,7 @@ class Parameters(dict[str, float]):
         if key not in self:
             known = ", ".join(self) or "none"
             raise ArgumentError(f"{self.name} has no parameter {shown(key)}; it has: {known}")
-        what = f"parameter {key!r} of {self.name}"
-        number = float(value) if isinstance(value, (bool, np.bool_)) else real(value, what)
-        super().__setitem__(key, in_range(number, what, self.dtype))
+        super().__setitem__(key, _checked(value, f"parameter {key!r} of {self.name}", self.dtype))
 
     def update(self, *given: Any, **named: Any) -> None:
         """Set several parameters; if one is refused, those before it are set."""
@@ -62,3 +66,58 @@ class Parameters(dict[str, float]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Parameters, (self.name, self.dtype, dict(self))
+
+
+class Factors(Sequence[float]):
+    """The factors of a sum, which may change between applications."""
+
+    def __init__(self, name: str, dtype: DTypeLike, numbers: Sequence[Any]) -> None:
+        self.name, self.dtype = name, dtype
+        self._numbers = [self._checked(number) for number in numbers]
+
+    def _checked(self, value: Any) -> float:
+        return _checked(value, f"a factor of {self.name}", self.dtype)
+
+    @overload
+    def __getitem__(self, index: int) -> float: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[float]: ...
+
+    def __getitem__(self, index: int | slice) -> float | list[float]:
+        return self._numbers[index]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        if index not in range(-len(self), len(self)):
+            raise ArgumentError(f"{self.name} has {len(self)} factors, numbered from 0; got number {shown(index)}")
+        self._numbers[index] = self._checked(value)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __repr__(self) -> str:
+        return repr(self._numbers)
+
+
+class Joined(MutableMapping[str, float]):
+    """Numbers that belong to several objects, under new names: name -> (the object, what it calls the number)."""
+
+    def __init__(self, places: Mapping[str, tuple[Any, Any]]) -> None:
+        self.places = places
+
+    def __getitem__(self, name: str) -> float:
+        own, key = self.places[name]
+        return float(own[key])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        own, key = self.places[name]
+        own[key] = value
+
+    def __delitem__(self, name: str) -> NoReturn:
+        raise ArgumentError(f"{name!r} can be set, but not removed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)

@@ -13,11 +13,12 @@ from ..space import Space
 from ..tuning import Tuning
 from .operator import Operator, OperatorOptions, tune_operators
 from .registry import OPERATORS
+from .sums import OperatorSum
 
 
 def tune(
     space: Space,
-    operators: str | Operator | Sequence[str | Operator] = ("Mass", "Helmholtz"),
+    operators: str | Operator | OperatorSum | Sequence[str | Operator | OperatorSum] = ("Mass", "Helmholtz"),
     seconds: float = 60.0,
     **options: Unpack[OperatorOptions],
 ) -> list[Tuning]:
@@ -30,8 +31,8 @@ def tune(
     Parameters
     ----------
     space : Space
-    operators : str, Operator or sequence of these
-        Names of operators that need no coefficients, or operators on the space.
+    operators : str, Operator, OperatorSum or sequence of these
+        Names of operators that need no coefficients, or operators on the space; of a sum, its part in the volume.
     seconds : float
         Time for everything together; a measurement that is running then is finished.
     **options
@@ -51,7 +52,7 @@ def tune(
     instance(space, Space, "the space to tune")
     made: list[Operator] = []
     for given in operators if isinstance(operators, (list, tuple)) else (operators,):
-        operator = given
+        operator = given.volume if isinstance(given, OperatorSum) else given
         if isinstance(given, str):
             kind: Any = OPERATORS[given]
             parameters = list(inspect.signature(kind).parameters.values())[1:]

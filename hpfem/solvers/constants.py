@@ -137,9 +137,9 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     fixed = np.zeros(parts.count, dtype=bool)
     fixed[parts.of_cells[reacting]] = True
     one = c0.one
-    if bc.matrix is not None:
-        fixed[parts.of_unknowns[unique(bc.matrix.nonzero()[0])]] = True
-        functional = functional + vectors.summed(bc.matrix @ one)
+    if A.matrix is not None:
+        fixed[parts.of_unknowns[unique(A.matrix.nonzero()[0])]] = True
+        functional = functional + vectors.summed(A.matrix @ one)
     fixed = comm.sum(fixed) > 0
 
     energies = np.where(fixed, _sums(c0, one * functional), 0.0)

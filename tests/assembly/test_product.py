@@ -67,7 +67,9 @@ def test_products_are_those_of_the_global_operator(components, conditions, rng):
         extra[np.flatnonzero(~bc.free)] = 0
         extra[:, np.flatnonzero(~bc.free)] = 0
         assert len(keep) < c0.size
-    product = Product(A.operator, Plain(c0, bc.free), components, Streams(HOST), extra)
+    product = Product(
+        A.operator, Plain(c0, bc.free), components, Streams(HOST), None if extra is None else lambda: extra
+    )
     assert product.alone == (not conditions) and product.blocks == 2 and product.dtype == np.float64
     x = rng.standard_normal(A.shape[0])
     expected = A @ x

@@ -171,7 +171,7 @@ def test_what_is_refused():
         (lambda: hp.WeakForm(space, 3, on="left", **value), "a pointwise function is a function"),
         (
             lambda: hp.GlobalOperator(hp.WeakForm(space, lambda u: u, on="left", **value), hp.C0Space(space)),
-            "weak form",
+            "on a boundary alone",
         ),
     ):
         with pytest.raises(hp.ArgumentError, match=message):

@@ -13,7 +13,7 @@ from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array, kron
 
 from hpfem.shapes.arguments import instance, integer
 
@@ -73,7 +73,7 @@ class Level:
         """
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, backend = self.A.vectors, self.A.operator.backend
-        robin = None if self.A.bc is None else self.A.bc.matrix
+        walls = [self.A.values_on_walls(c) for c in range(self.A.coupled)]
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
         start = irregular(self.A, numbers) * free
@@ -84,7 +84,9 @@ class Level:
                 continue
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
             self.smoothers = [
-                LowEnergySmoother(self.A.c0, chosen[c % len(chosen)], self.free[c], robin, backend, lines)
+                LowEnergySmoother(
+                    self.A.c0, chosen[c % len(chosen)], self.free[c], walls[c % len(walls)], backend, lines
+                )
                 for c in range(together)
             ]
             found.append((largest_eigenvalue(self.product, self.smooth, vectors, start), self.smoothers))
@@ -184,7 +186,7 @@ class Multigrid:
                 level.make_smoothers(energies, self.degree, numbers)
         with self._phase("vertices"):
             n, size = _together(last.A), last.A.c0.size
-            single = last.A if last.n == n else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
+            single = last.A if last.n == n else last.A.of_parts(last.A.operator, last.A.c0, last.A.bc, last.A.walls, n)
             inside = np.flatnonzero(last.free[:n])
             self._inside: Any = None
             self.vertices: AlgebraicMultigrid | SharedVertices | None = None
@@ -320,27 +322,32 @@ def straightened(space: Space, xp: Any) -> Space:
 
 def _together(A: GlobalOperator) -> int:
     """Number of components that are smoothed together: those that the form couples, or all if conditions differ."""
-    return A.components if A.bc is not None and A.bc.differ else A.operator.form.components
+    return A.components if A.bc is not None and A.bc.differ else A.coupled
 
 
-def _at(A: GlobalOperator, space: Space, kept: Any = None) -> tuple[GlobalOperator, Any]:
-    """An operator between functions of another space: modes of lower order or another type; and their numbers."""
-    with A.vectors.comm.together():
-        operator = A.operator.at(space)
+def _at(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
+    """An operator between modes of lower order or another type, and the numbers of these modes."""
     c0 = A.c0.at(space)
-    if kept is None:
-        kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
-    bc = A.bc and A.bc.at(c0, kept if isinstance(kept, slice) else A.vectors.to_host(kept))
-    return GlobalOperator(operator, c0, bc, A.components), kept
+    kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
+    host = np.arange(A.c0.size)[kept] if isinstance(kept, slice) else A.vectors.to_host(kept)
+    matrix = A.matrix
+    if matrix is not None:
+        those = (np.arange(A.coupled)[:, None] * A.c0.size + host).ravel()
+        matrix = csr_array(matrix[those][:, those])
+    return A.at(c0, host, matrix), kept
 
 
 def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]:
     """An operator between modes in place of nodes, and the change from modes to nodes."""
-    inside, _ = _at(A, space, slice(None))
+    c0 = A.c0.at(space)
     blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
     values = [[csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)] for block, own in blocks]
-    change = CellMap(inside.c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
-    if A.bc is not None and A.bc.matrix is not None and inside.bc is not None:
-        rows, chosen = change.congruent(A.bc.matrix)
-        inside.bc.matrix = csr_array(rows.T @ A.bc.matrix[chosen][:, chosen] @ rows)
-    return inside, change
+    change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
+    matrix = A.matrix
+    if matrix is not None:
+        pattern = sum((abs(A.values_on_walls(c)) for c in range(1, A.coupled)), A.values_on_walls(0))
+        rows, chosen = change.congruent(csr_array(pattern))
+        rows = kron(eye_array(A.coupled), rows, format="csr")
+        those = (np.arange(A.coupled)[:, None] * A.c0.size + chosen).ravel()
+        matrix = csr_array(rows.T @ matrix[those][:, those] @ rows)
+    return A.at(c0, slice(None), matrix), change

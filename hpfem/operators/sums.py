@@ -1,0 +1,198 @@
+"""Sums of weak forms, each times a number: one kernel for each block in the volume; forms on boundaries one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hpfem.shapes.arguments import is_real, shown
+from hpfem.shapes.cached import cached_property
+
+from ..errors import ArgumentError, StateError
+from ..forms.form import Form
+from ..forms.sums import added
+from ..space import Field
+from ..tuning import Tuning
+from .arrays import FieldMap
+from .parameters import Factors, Joined
+
+
+class Summable(FieldMap):
+    """What `+`, `-` and numbers make an `OperatorSum` of, if it is a weak form."""
+
+    __array_ufunc__ = None  # NumPy's numbers on the left leave the product to us
+    form: Form
+    guarded: bool
+
+    def __add__(self, other: Any) -> OperatorSum:
+        return _sum((1.0, self), (1.0, other))
+
+    def __radd__(self, other: Any) -> OperatorSum:
+        return _sum((1.0, self)) if is_real(other) and other == 0 else _sum((1.0, other), (1.0, self))
+
+    def __sub__(self, other: Any) -> OperatorSum:
+        return _sum((1.0, self), (-1.0, other))
+
+    def __rsub__(self, other: Any) -> OperatorSum:
+        return _sum((-1.0, self)) if is_real(other) and other == 0 else _sum((1.0, other), (-1.0, self))
+
+    def __mul__(self, factor: Any) -> OperatorSum:
+        return _sum((factor, self))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> OperatorSum:
+        if not is_real(divisor) or divisor == 0:
+            raise ArgumentError(f"{self.name} can be divided by numbers other than 0, got {shown(divisor)}")
+        return _sum((1 / divisor, self))
+
+    def __neg__(self) -> OperatorSum:
+        return _sum((-1.0, self))
+
+
+class OperatorSum(Summable):
+    """A sum of weak forms on one space, each times a number: `hp.Mass(s) + dt * hp.Laplacian(s) + wall_form`.
+
+    It is applied as an operator is. Forms in the volume are computed together, by one kernel for each block, which is
+    made when it is first needed. `GlobalOperator` takes a sum; so a form on a boundary becomes a part of a system.
+
+    Parameters
+    ----------
+    summands : sequence
+        Operators from coefficients to functionals, such as Mass, Helmholtz or WeakForm, forms on boundaries, and sums
+        of these, whose parts are taken with the factors that they have then. A form of one component is applied to each
+        component where others couple several.
+    factors : sequence of float
+
+    Attributes
+    ----------
+    summands : tuple
+    factors : Factors
+        `sum.factors[0] = 2.0` counts from the next application on, as a summand's `parameters[name] = number` does: no
+        kernel is made anew.
+
+    Raises
+    ------
+    ArgumentError
+        For other objects, forms on another space or backend, or numbers that do not fit.
+
+    Examples
+    --------
+    >>> A = hp.Mass(space) + 0.1 * hp.Laplacian(space) + hp.WeakForm(space, wall, on="wall")  # doctest: +SKIP
+    >>> A.factors[1] = 0.05  # doctest: +SKIP
+    """
+
+    input_state, output_state = "coeff", "dual"
+
+    def __init__(self, summands: Sequence[Any], factors: Sequence[float]) -> None:
+        if len(factors) != len(summands) or not summands:
+            raise ArgumentError(f"a sum has a factor for each form, got {len(factors)} for {len(summands)}")
+        parts: list[tuple[Any, Any]] = []
+        for factor, own in zip(factors, summands, strict=True):
+            if not is_real(factor):
+                raise ArgumentError(f"a weak form is multiplied by a number, got {shown(factor)}")
+            inside = zip(own.factors, own.summands) if isinstance(own, OperatorSum) else [(1.0, own)]
+            parts += [(factor * number, summand) for number, summand in inside]
+        self.summands = tuple(summand for _, summand in parts)
+        first = self.summands[0]
+        for own in self.summands:
+            if not isinstance(own, Summable) or (own.input_state, own.output_state) != ("coeff", "dual"):
+                what = getattr(own, "name", None) or shown(own)
+                raise ArgumentError(f"a sum is made of weak forms such as Mass or Laplacian and of numbers, got {what}")
+            if own.space is not first.space or own.target is not own.space:
+                raise ArgumentError(f"a sum has weak forms on one space; {first.name} and {own.name} are on two")
+            if own.device.name != first.device.name or own.backend.name != first.backend.name:
+                where = f"{own.backend.name!r}, {first.name} with {first.backend.name!r}"
+                raise ArgumentError(f"a sum has weak forms on one backend; {own.name} computes with {where}")
+        self.components = max(own.form.components for own in self.summands)
+        for own in self.summands:
+            if own.form.components not in (1, self.components):
+                raise ArgumentError(
+                    f"{own.name} couples {own.form.components} components, another form of the sum {self.components}"
+                )
+        self.name = " + ".join(own.name for own in self.summands)
+        self.space = self.target = first.space
+        self.backend, self.guarded = first.backend, any(own.guarded for own in self.summands)
+        self.factors = Factors(self.name, self.space.dtype, [factor for factor, _ in parts])
+
+    @property
+    def walls(self) -> list[tuple[int, Any]]:
+        """The forms on boundaries, each with its number in the sum."""
+        return [(number, own) for number, own in enumerate(self.summands) if hasattr(own, "on")]
+
+    @cached_property
+    def volume(self) -> Any:
+        """The operator of all forms in the volume; None if there is none."""
+        parts = [(number, own) for number, own in enumerate(self.summands) if not hasattr(own, "on")]
+        if not parts:
+            return None
+        fields: dict[int, tuple[str, Field]] = {}
+        places: dict[str, tuple[Any, Any]] = {}
+        names = []
+        for place, (number, own) in enumerate(parts):
+            places[str(place)] = self.factors, number
+            places |= {f"{place}.{key}": (own.parameters, key) for key in own.parameters}
+            used = {key: fields.setdefault(id(field), (f"{place}.{key}", field)) for key, field in own.fields.items()}
+            names.append(
+                {key: f"{place}.{key}" for key in own.parameters} | {key: name for key, (name, _) in used.items()}
+            )
+        n, first = max(own.form.components for _, own in parts), parts[0][1]
+        name = " + ".join(own.name for _, own in parts)
+        form = Form.weak(name, added([own.form.trace for _, own in parts], names, n), n)
+        same = {key: {getattr(own, key) for _, own in parts} for key in ("strategy", "algorithm", "precision")}
+        how = {key: found.pop() for key, found in same.items() if len(found) == 1}
+        made = first.alike(
+            self.space, form, name, dict(fields.values()), parameters=Joined(places), **{"precision": "full", **how}
+        )
+        made.guarded = any(own.guarded for _, own in parts)
+        return made
+
+    @property
+    def operators(self) -> list[Any]:
+        """The operators that have kernels: in the volume, and on the sides of each boundary."""
+        return [own for own in (self.volume, *(wall.inner for _, wall in self.walls)) if own is not None]
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{factor:g} {own.name}" for factor, own in zip(self.factors, self.summands))
+        return f"OperatorSum({parts}, {self.space!r}, backend={self.backend.name!r})"
+
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
+        """Apply to a field; see `FieldMap.__call__`."""
+        if self.volume is not None:
+            out = self.volume.apply_to_field(field, out)
+        elif not isinstance(field, Field) or field.space is not self.space:
+            raise StateError(f"{self.name} got a field on another space")
+        else:
+            out = self.result(field, field.components, out)
+            for pair in out.data:
+                pair.write(self.device)[...] = 0
+        for number, wall in self.walls:
+            wall.add(field, out, self.factors[number])
+        return out
+
+    def explain(self) -> str:
+        """Describe what was chosen and why, in the volume and on boundaries; see `Operator.explain`.
+
+        Returns
+        -------
+        str
+        """
+        return "\n".join(own.explain() for own in self.operators)
+
+    def tune(self, seconds: float = 30.0) -> list[Tuning]:
+        """Time the possible kernels of all operators of the sum, each for an equal time; see `Operator.tune`.
+
+        Parameters
+        ----------
+        seconds : float
+
+        Returns
+        -------
+        list of Tuning
+        """
+        return [found for own in self.operators for found in own.tune(seconds / len(self.operators))]
+
+
+def _sum(*parts: tuple[Any, Any]) -> OperatorSum:
+    """The sum of forms with factors."""
+    return OperatorSum([own for _, own in parts], [factor for factor, _ in parts])
