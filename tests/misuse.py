@@ -361,6 +361,7 @@ class World:
             Call("Helmholtz region", lambda k: hp.Helmholtz(space, diffusivity={"all": k}), {"k": 1.0}),
             Call("Helmholtz tensor", lambda k: hp.Helmholtz(space, 1.0, [[k, 0.5], [0.5, 2.0]]), {"k": 1.0}),
             Call("WeakForm", hp.WeakForm, form),
+            Call("OperatorSum", hp.OperatorSum, {"summands": [hp.Mass(space)], "factors": [2.0]}),
             Call(
                 "AtPoints",
                 hp.AtPoints,

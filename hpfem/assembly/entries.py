@@ -296,5 +296,5 @@ def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOS
 
 def block_diagonal(matrices: Array) -> csr_array:
     """Sparse matrix of the matrices of elements, one after the other; matrices [E, n, n] -> [E n, E n]."""
-    places = np.arange(len(matrices) + 1)
-    return csr_array(bsr_array((np.ascontiguousarray(matrices), places[:-1], places)))
+    places, size = np.arange(len(matrices) + 1), len(matrices) * matrices.shape[1]
+    return csr_array(bsr_array((np.ascontiguousarray(matrices), places[:-1], places), shape=(size, size)))

@@ -15,7 +15,8 @@ from scipy.sparse.linalg import LinearOperator
 from hpfem.shapes.arguments import flag, instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
-from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ..backends.restriction import BlockMatrix, ElementRestriction
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
@@ -75,7 +76,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         components: int | None = None,
     ) -> None:
         given = operator.volume if isinstance(operator, OperatorSum) else operator
-        if given is None or isinstance(given, BoundaryForm):
+        if isinstance(operator, BoundaryForm) or (isinstance(operator, OperatorSum) and given is None):
             raise ArgumentError(
                 f"{operator.name} is on a boundary alone; add a form in the volume, as in hp.Laplacian(space) + form"
             )
@@ -85,7 +86,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             raise ArgumentError("the operator and the C0Space are not on the same space")
         if bc is not None and instance(bc, BoundaryConditions, "bc").c0 is not c0:
             raise ArgumentError("the boundary conditions are for another C0Space")
-        walls = [Wall(form, c0, operator.factors, number) for number, form in getattr(operator, "walls", ())]
+        walls: list[Wall] = []
+        if isinstance(operator, OperatorSum):
+            walls = [Wall(form, c0, operator.factors, number) for number, form in operator.walls]
         self._given, self.coupled = operator, max([own.form.components for own in (given, *(w.form for w in walls))])
         self._make(given, c0, bc, walls, self.coupled if components is None else components)
 
@@ -257,6 +260,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
         def extra() -> Any:
             matrix = self.matrix
+            assert matrix is not None
             if made[0] is not matrix:
                 keep = diags_array(np.tile(free, self.coupled).astype(self.dtype))
                 made[:] = matrix, vectors.sparse(csr_array(keep @ matrix.astype(self.dtype) @ keep))

@@ -272,7 +272,7 @@ class Product:
         else:
             out = self._own(given, False)
             extra = self._extra()
-            together = -1, extra.shape[1]
+            together = out.size // max(extra.shape[1], 1), extra.shape[1]
             for result, row in zip(out.reshape(together), given.reshape(together), strict=True):
                 result += extra @ row
             out = self._held(self.vectors.summed(out), given)

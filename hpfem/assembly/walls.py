@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, kron
 from hpfem.shapes import Shape
 from hpfem.shapes.cached import cached_property
 
-from ..backends.vectors import BlockMatrix
+from ..backends.restriction import BlockMatrix
 from ..errors import NotSuitable
 from ..forms import Trace
 from ..forms.evaluate import evaluate
@@ -85,7 +85,7 @@ class Wall:
         self.form, self.c0, self._factors, self._number = form, c0, factors, number
         self._made: tuple[Any, Any] = None, None
         try:
-            linear = coefficients(form.form.trace) is not None
+            linear = form.form.trace is not None and coefficients(form.form.trace) is not None
         except NotSuitable:
             linear = False
         self.linear = c0.space.comm.all(linear)

@@ -52,6 +52,13 @@ class FieldMap(ABC):
         """Device of arrays that are given as `out`."""
         return self.backend.device()
 
+    def result(self, field: Field, components: int, out: Field | None) -> Field:
+        """The field for a result: a new one, or the one that the caller gives, if it fits and is not the argument."""
+        given, out = out, result_field(self.target, self.name, self.output_state, components, out)
+        if given is not None and any(a.overlaps(b) for a, b in zip(out.data, field.data, strict=True)):
+            raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
+        return out
+
     @abstractmethod
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
         """Apply to a field; see `FieldMap.__call__`."""
@@ -61,13 +68,6 @@ class FieldMap(ABC):
 
     @overload
     def __call__(self, field: Array | Sequence[Array], out: Any = None) -> Any: ...
-
-    def result(self, field: Field, components: int, out: Field | None) -> Field:
-        """The field for a result: a new one, or the one that the caller gives, if it fits and is not the argument."""
-        given, out = out, result_field(self.target, self.name, self.output_state, components, out)
-        if given is not None and any(a.overlaps(b) for a, b in zip(out.data, field.data, strict=True)):
-            raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
-        return out
 
     def __call__(self, field: Any, out: Any = None) -> Any:
         """Apply."""

@@ -83,10 +83,14 @@ class OperatorSum(Summable):
     """
 
     input_state, output_state = "coeff", "dual"
+    summands: tuple[Any, ...]
+    factors: Factors
 
     def __init__(self, summands: Sequence[Any], factors: Sequence[float]) -> None:
-        if len(factors) != len(summands) or not summands:
-            raise ArgumentError(f"a sum has a factor for each form, got {len(factors)} for {len(summands)}")
+        listed = all(isinstance(given, (list, tuple)) for given in (summands, factors))
+        if not listed or len(factors) != len(summands) or not summands:
+            got = f"{len(factors)} for {len(summands)}" if listed else f"{shown(factors)} for {shown(summands)}"
+            raise ArgumentError(f"a sum has a list of forms and a factor for each, got {got}")
         parts: list[tuple[Any, Any]] = []
         for factor, own in zip(factors, summands, strict=True):
             if not is_real(factor):

@@ -28,13 +28,45 @@ def problem(mesh, order=3, basis="modified", orders=None, function=exact, backen
     return A, A.right_hand_side(f)
 
 
+def with_walls(mesh, order=3, basis="modified", function=exact):
+    """A sum with a matrix of one boundary and Nitsche's method on another, and its right-hand side."""
+    space = hp.Space(mesh, order, basis)
+    c0 = hp.C0Space(space)
+
+    def terms(u, du, n, g):
+        return 200.0 * (u - g) - du.dot(n), [-(u - g) * own for own in n]
+
+    weak, data = (hp.WeakForm(space, terms, fields={"g": g}, on="xmin") for g in (0.0, function))
+    spring = hp.WeakForm(space, lambda u, k: k * u, test="value", fields={"k": 3.0}, on="ymax")
+    bc = hp.BoundaryConditions(c0, dirichlet={"xmax": function}, neumann={"ymin": function})
+    A = hp.GlobalOperator(hp.Mass(space) + hp.Laplacian(space) + weak + 0.5 * spring, c0, bc)
+    spring.parameters["k"] = 4.0
+    A.operator.parameters["0"] = 1.5
+    assert A.symmetric and not A.is_positive() and A.matrix is not None and len(A.loose) == 1
+    return A, A.right_hand_side(-c0.gather(data(space.zeros("coeff"))))
+
+
+def walls(comm):
+    """Forms on boundaries, of which few processes have facets."""
+    for name in ("quad", "mixed"):
+        mesh, options = whole(name), {"make": with_walls, "basis": "lagrange" if name == "quad" else "modified"}
+        for ranks in ([0], range(comm.size)):
+            A, b, P, c = check(
+                mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 4, ranks)), comm, **options
+            )
+            solved(A, b, P, c, comm)
+            settings = {"preconditioner": "multigrid", "definite": True, "bar": False}
+            one = by_first(comm, lambda A=A, b=b, settings=settings: hp.solve(A, b, **settings)[1])
+            assert as_many(one, hp.solve(P, c, **settings)[1])
+
+
 def vectors_of(A, b, function):
     """What an operator makes: all vectors are the same on the whole mesh and on its parts."""
     x = A.c0.project(function)
     return [x, b, A.diagonal(), A.c0.multiplicity * 1.0, A.bc.values, A.bc.load, A.apply(x)]
 
 
-def check(mesh, part, comm, function=exact, **options):
+def check(mesh, part, comm, function=exact, make=problem, **options):
     """Everything that an operator does is the same on the whole mesh and on its parts; operators and vectors of both.
 
     The first process alone has those of the whole mesh.
@@ -43,12 +75,12 @@ def check(mesh, part, comm, function=exact, **options):
 
     def alone():
         nonlocal A, b
-        A, b = problem(mesh, function=function, **options)
+        A, b = make(mesh, function=function, **options)
         vectors = vectors_of(A, b, function)
         return A.c0.size, [(by_cell(A.c0.scatter(v), comm), A.vectors.dot(v, v), A.vectors.norm(v)) for v in vectors]
 
     size, wanted = by_first(comm, alone)
-    P, c = problem(part, function=function, **options)
+    P, c = make(part, function=function, **options)
     if comm.rank == comm.size - 1:  # one process may ask alone
         assert P.c0.whole_size == size
     assert comm.sum(P.c0.owned.sum()) == size

@@ -180,8 +180,8 @@ def test_what_cannot_be_added():
         ),
         (lambda: two + M + three, "couples 2 components, another form of the sum 3"),
         (lambda: np.nan * M, "a factor of Mass"),
-        (lambda: hp.OperatorSum([M], [1, 2]), "a factor for each form, got 2 for 1"),
-        (lambda: hp.OperatorSum([], []), "a factor for each form, got 0 for 0"),
+        (lambda: hp.OperatorSum([M], [1, 2]), "a factor for each, got 2 for 1"),
+        (lambda: hp.OperatorSum([], []), "a factor for each, got 0 for 0"),
     ):
         with pytest.raises(hp.ArgumentError, match=message):
             make()

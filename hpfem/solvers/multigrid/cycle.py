@@ -345,8 +345,9 @@ def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]
     change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
     matrix = A.matrix
     if matrix is not None:
-        pattern = sum((abs(A.values_on_walls(c)) for c in range(1, A.coupled)), A.values_on_walls(0))
-        rows, chosen = change.congruent(csr_array(pattern))
+        n, entries = A.c0.size, matrix.tocoo()
+        pattern = csr_array((np.ones(entries.nnz), (entries.row % max(n, 1), entries.col % max(n, 1))), shape=(n, n))
+        rows, chosen = change.congruent(pattern)
         rows = kron(eye_array(A.coupled), rows, format="csr")
         those = (np.arange(A.coupled)[:, None] * A.c0.size + chosen).ravel()
         matrix = csr_array(rows.T @ matrix[those][:, those] @ rows)
