@@ -258,7 +258,7 @@ class Operator(Summable):
         return self.alike(space, self.form, self.name, given)
 
     def alike(self, space: Space, form: Form, name: str, given: Mapping[str, Coefficient], **options: Any) -> Operator:
-        """An operator of another form with the same components, backend and precision, and kernels chosen anew."""
+        """An operator of another form on the same backend, in the same precision; for the arguments see `Operator`."""
         how = {"backend": self.backend.name, "precision": self.precision, **options}
         return Operator(space, form, name=name, coefficients=given, components=form.components, **how)
 
