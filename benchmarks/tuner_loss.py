@@ -118,7 +118,8 @@ def thorough_search(strategy: Any, problem: Any, most: int, kept: int) -> Search
     from hpfem.backends.cuda.codegen.tables import Levels
     from hpfem.backends.cuda.runtime.device import limits
 
-    rounds = search.search(problem, Levels.of(problem.tabulation), limits(), most, kept=kept)
+    default = strategy.chosen(problem, limits())
+    rounds = search.search(problem, Levels.of(problem.tabulation), limits(), default, most, kept)
     yield from text.search_in_text(rounds, SumFacTopOptions)
 
 

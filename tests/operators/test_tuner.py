@@ -13,6 +13,7 @@ import hpfem as hp
 from hpfem import tuning
 from hpfem.backends.base import BACKENDS, choose_backend
 from hpfem.backends.cuda.dense import strategy as dense
+from hpfem.backends.cuda.runtime import planned
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.stdmat import strategy as stdmat
 from hpfem.backends.cuda.sumfac import strategy as sumfac
@@ -482,12 +483,11 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     strategies = BACKENDS["cuda"].strategies
     monkeypatch.setitem(BACKENDS, "cuda", StandInBackend("cuda", HOST, strategies, timer=lambda: world))
     monkeypatch.setattr(DryKernel, "world", world)
-    kernels = {sumfac_top: "SumFacTopKernel", sumfac: "SumFacKernel", stdmat: "StdMatKernel", dense: "DenseKernel"}
-    for module, kernel in kernels.items():
-        made = (lambda plan: DryKernel(plan.problem, plan)) if module is sumfac_top else DryKernel
-        monkeypatch.setattr(module, kernel, made)
-        for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
-            monkeypatch.setattr(module, name, stub, raising=False)
+    monkeypatch.setattr(stdmat, "StdMatKernel", DryKernel)
+    for strategy in (sumfac_top.CudaSumFacTop, sumfac.CudaSumFac, dense.CudaDense):
+        monkeypatch.setattr(strategy, "kernel", lambda plan: DryKernel(plan.problem, plan))
+    for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
+        monkeypatch.setattr(planned, name, stub)
     space = hp.Space(curved("tet"), 4, backend="cuda")
     operator = hp.Helmholtz(space)
     assert "GDoF/s on an H200)" in operator.explain() and "(shipped table: " in operator.explain()

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from llvmlite.binding import get_host_cpu_name
@@ -18,13 +17,11 @@ from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.kronecker.strategy import KroneckerOptions, KroneckerPlan
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_sumfac, shared_bytes
-from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
-from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
-from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions, check_sumfac_warp
-from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
-from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
+from hpfem.backends.cuda.runtime.planned import Plan
+from hpfem.backends.cuda.sumfac.strategy import SPILLING, SumFacPlan
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan
+from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
+from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions, SumFacWarpPlan, check_sumfac_warp
 from hpfem.backends.options import source_in
 from hpfem.forms.kronecker import check_kronecker
 from hpfem.forms.sources import of_source
@@ -42,11 +39,9 @@ OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behi
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One specialisation: "sumfac-top" and "kronecker" by their plans, "sumfac-warp" by options, else of "sumfac"."""
+    """One specialisation."""
 
-    problem: Any
-    plan: SumFacTopPlan | KroneckerPlan | SumFacWarpOptions | None
-    levels: Levels
+    plan: Plan
     name: str
     alteration: tuple[str, str] | None = None
     scattered: bool = False
@@ -56,20 +51,25 @@ class Case:
         """A case of "sumfac-top" (None: its default options), or of what takes the options; "sumfac" takes words."""
         if isinstance(options, str):
             problem = of_source(problem, source_in(options))
-            levels = Levels.plain(problem.tabulation)
-            check_sumfac(problem, levels, options == SPILLING)
-            return cls(problem, None, levels, name)
+            return cls(SumFacPlan(problem, options == SPILLING), name)
         if isinstance(options, SumFacWarpOptions):
             check_sumfac_warp(problem)
-            problem = of_source(problem, options.source)
-            return cls(problem, options, Levels.plain(problem.tabulation), name)
+            return cls(SumFacWarpPlan(problem, options), name)
         if isinstance(options, KroneckerOptions):
             check_kronecker(problem)
-            return cls(problem, KroneckerPlan(problem, options), Levels.plain(problem.tabulation), name)
-        levels = Levels.of(problem.tabulation)
-        chosen = default_options(problem, levels, Limits()) if options is None else options
-        plan = SumFacTopPlan(problem, levels, chosen)
-        return cls(plan.problem, plan, levels, name)
+            return cls(KroneckerPlan(problem, options), name)
+        chosen = CudaSumFacTop().chosen(problem, Limits()) if options is None else options
+        return cls(SumFacTopPlan(problem, Levels.of(problem.tabulation), chosen), name)
+
+    @property
+    def problem(self):
+        """With the source of factors of the plan."""
+        return self.plan.problem
+
+    @property
+    def levels(self):
+        """Of the plan."""
+        return self.plan.levels
 
     def altered(self, old, new):
         """The case with a text of its source replaced by another."""
@@ -78,30 +78,17 @@ class Case:
     @property
     def block(self):
         """Elements, threads and bytes of shared memory of a block."""
-        if self.plan is None:
-            return THREADS, THREADS, shared_bytes(self.problem)
-        if isinstance(self.plan, SumFacWarpOptions):
-            return self.plan.elements, self.plan.threads, warp_bytes(self.problem, self.plan)
-        return self.plan.options.elements, self.plan.threads, self.plan.shared_bytes
+        return self.plan.elements, self.plan.threads, self.plan.shared_bytes
 
     @property
     def group(self):
         """Elements whose factors are stored side by side."""
-        if isinstance(self.plan, (SumFacWarpOptions, KroneckerPlan)):
-            return 1
-        return GROUP if self.plan is None else self.plan.options.elements
+        return self.plan.group
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
         arrays, parameters, _ = arguments(self.problem)
-        if self.plan is None:
-            body = sumfac_source(self.problem, self.levels, self.name)
-        elif isinstance(self.plan, SumFacWarpOptions):
-            body = sumfac_warp_source(self.problem, self.plan, self.name)
-        elif isinstance(self.plan, KroneckerPlan):
-            body = self.plan.source(self.name)
-        else:
-            body = sumfac_top_source(self.levels, self.plan, self.name)
+        body = self.plan.source(self.name)
         if self.alteration is not None:
             assert self.alteration[0] in body
             body = body.replace(*self.alteration)

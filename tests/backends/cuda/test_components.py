@@ -12,12 +12,9 @@ from hpfem.backends import BACKENDS
 from hpfem.backends import options as text
 from hpfem.backends.cuda.codegen.layout import stored_factors
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.dense import strategy as dense
 from hpfem.backends.cuda.dense.plan import DenseOptions
-from hpfem.backends.cuda.fused import strategy as fused
-from hpfem.backends.cuda.kronecker import strategy as kronecker
 from hpfem.backends.cuda.runtime import kernel as cuda_kernel
-from hpfem.backends.cuda.runtime import tree_kernel
+from hpfem.backends.cuda.runtime import planned, tree_kernel
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
@@ -49,10 +46,8 @@ def on_host(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda_kernel, "current_device", lambda: device)
     monkeypatch.setattr(cuda_kernel, "device_factors", stored_factors)
     monkeypatch.setattr(cuda_kernel, "load", load)
-    for module in (sumfac_top, sumfac_warp, dense, fused, kronecker):
-        monkeypatch.setattr(module, "limits", Limits)
-    for module in (dense, fused):
-        monkeypatch.setattr(module, "upload", np.ascontiguousarray)
+    monkeypatch.setattr(planned, "limits", Limits)
+    monkeypatch.setattr(cuda_kernel, "upload", np.ascontiguousarray)
     cuda_kernel.functions.cache_clear()
     yield
     cuda_kernel.functions.cache_clear()
@@ -61,7 +56,7 @@ def on_host(monkeypatch, tmp_path):
 def kernel_of(problem, options):
     """The kernel "sumfac-top" with options, or "sumfac"."""
     if options == "sumfac":
-        return sumfac.SumFacKernel(problem)
+        return sumfac.SumFacKernel(sumfac.SumFacPlan(problem))
     return sumfac_top.SumFacTopKernel(SumFacTopPlan(problem, Levels.of(problem.tabulation), options))
 
 

@@ -9,8 +9,9 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import fill
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
-from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, checked_plan
-from hpfem.backends.cuda.dense.search import default_options, fitting_options
+from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
+from hpfem.backends.cuda.dense.search import fitting_options
+from hpfem.backends.cuda.dense.strategy import CudaDense
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
@@ -191,7 +192,7 @@ def test_reasons():
         (DenseOptions(4, 1, 0, True, 4), "blocks"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            checked_plan(problem, options, Limits())
+            CudaDense().planned(problem, options, Limits())
     with pytest.raises(NotSuitable, match="shared memory"):
         fitting_options(problem, Limits(shared_block=2048))
 
@@ -202,7 +203,7 @@ def test_options_fit():
             problem = problem_of(name, order)
             if problem.n_modes > 168:
                 continue
-            own = default_options(problem, Limits())
+            own = CudaDense().chosen(problem, Limits())
             for options in (own, *fitting_options(problem, Limits())[:20]):
                 plan = DensePlan(problem, options)
                 assert plan.shared_bytes * options.min_blocks <= Limits().shared_multiprocessor

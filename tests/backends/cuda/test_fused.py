@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import fill
-from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
+from hpfem.backends.cuda.codegen.prelude import fill, program
+from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, fitting_options
+from hpfem.backends.cuda.fused.strategy import CudaFused
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
@@ -172,7 +173,7 @@ def test_compiled(architecture):
     for name, order in (("tet", 3), ("tri", 4), ("tet", 6)):
         problem = problem_of(name, order)
         plan = FusedPlan(problem, fitting_options(problem, Limits())[0])
-        resources = nvrtc.compile_source(plan.program(), architecture).resources
+        resources = nvrtc.compile_source(program(plan.source()), architecture).resources
         assert resources.registers * plan.threads <= REGISTERS
         if architecture == "sm_90":
             assert resources.spill_bytes <= 4 * max(0, plan.registers - plan.registers_left) + 64 * (order == 6)
@@ -219,6 +220,6 @@ def test_reasons():
         (FusedOptions(min_blocks=2), "blocks"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            checked_plan(problem, options, Limits())
+            CudaFused().planned(problem, options, Limits())
     with pytest.raises(NotSuitable, match="shared memory"):
         fitting_options(problem, Limits(shared_block=2048))

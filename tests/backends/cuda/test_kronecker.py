@@ -8,9 +8,8 @@ import pytest
 import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
-from hpfem.backends.cuda.kronecker import strategy as kronecker
 from hpfem.backends.cuda.kronecker.strategy import CudaKronecker, KroneckerOptions, KroneckerPlan
-from hpfem.backends.cuda.runtime import measured, nvrtc
+from hpfem.backends.cuda.runtime import measured, nvrtc, planned
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
@@ -118,9 +117,9 @@ def test_a_missing_barrier_is_seen(barrier, tmp_path, rng):
 @pytest.fixture
 def strategy(monkeypatch):
     """The strategy on a device that is not there."""
-    monkeypatch.setattr(kronecker, "limits", Limits)
-    monkeypatch.setattr(kronecker, "architecture", lambda: "sm_90")
-    monkeypatch.setattr(kronecker, "start", lambda text, _: text)
+    monkeypatch.setattr(planned, "limits", Limits)
+    monkeypatch.setattr(planned, "architecture", lambda: "sm_90")
+    monkeypatch.setattr(planned, "start", lambda text, _: text)
     return CudaKronecker()
 
 
@@ -129,7 +128,7 @@ def test_compiled(architecture, strategy):
     """The registers of the blocks that options ask for, and none spilled; order 15 too."""
     for shape, order in (("hex", 2), ("hex", 7), ("hex", 15), ("quad", 7)):
         problem = problem_of("Helmholtz", affine(shape), order)
-        plan = KroneckerPlan(problem, kronecker._default(problem))
+        plan = KroneckerPlan(problem, strategy.chosen(problem, Limits()))
         found = nvrtc.compile_source(program(plan.source()), architecture).resources
         assert found.registers * plan.threads * plan.options.min_blocks <= REGISTERS
         assert found.spill_bytes == 0, (shape, order)
@@ -169,9 +168,9 @@ def test_search_and_defaults(strategy, monkeypatch):
     assert {*first} >= {"elements=1 min_blocks=8", "elements=4 min_blocks=2"}
     second = rounds.send({options: 1 + (options != "elements=1 min_blocks=8") for options in first})
     assert {*second} == {f"elements=1 min_blocks={blocks}" for blocks in (7, 9, 10)} - {*first}
-    monkeypatch.setattr(kronecker, "known_row", lambda *_: (99.0, "elements=3 min_blocks=2"))
+    monkeypatch.setattr(planned, "known_row", lambda *_: (99.0, "elements=3 min_blocks=2"))
     assert strategy.default(problem) == "elements=3 min_blocks=2"
-    monkeypatch.setattr(kronecker, "known_row", lambda *_: (99.0, "elements=16 min_blocks=4"))
+    monkeypatch.setattr(planned, "known_row", lambda *_: (99.0, "elements=16 min_blocks=4"))
     assert strategy.default(problem) == "elements=2 min_blocks=4"
 
 

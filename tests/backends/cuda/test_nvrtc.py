@@ -16,14 +16,13 @@ from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.cuda.stdmat.strategy import source as stdmat_source
-from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
+from hpfem.backends.cuda.sumfac.strategy import SumFacPlan
 from hpfem.backends.cuda.sumfac_top.plan import (
     SumFacTopOptions,
     SumFacTopPlan,
-    default_options,
     default_plans,
 )
-from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.mesh import box
@@ -52,8 +51,8 @@ def problem_of(operator):
 def test_sumfac_top(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-    layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
-    binary = nvrtc.compile_source(program(sumfac_top_source(levels, layout)), architecture)
+    layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
+    binary = nvrtc.compile_source(program(layout.source()), architecture)
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.spill_bytes == 0
     assert binary.resources.registers * layout.threads * layout.min_blocks <= REGISTERS
@@ -62,8 +61,8 @@ def test_sumfac_top(name, algorithm, architecture):
 @each_architecture
 def test_one_element_per_thread(architecture):
     space = hp.Space(skewed(straight("prism")), 1)
-    problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
-    source = sumfac_source(problem, levels)
+    problem, _ = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
+    source = SumFacPlan(problem).source()
     assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
@@ -74,7 +73,7 @@ def test_stdmat_and_user_written_forms(architecture):
     problem, levels = problem_of(form)
     for source in (
         stdmat_source(problem, Levels.plain(problem.tabulation)),
-        sumfac_top_source(levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4))),
+        SumFacTopPlan(problem, levels, SumFacTopOptions(4)).source(),
     ):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
@@ -90,7 +89,7 @@ def test_long_functions_are_written_once():
 
     for function in (lambda u, du: (np.sin(u), np.sin(u) * du), nested):
         problem, levels = problem_of(hp.WeakForm(space, function, backend="numpy"))
-        source = sumfac_top_source(levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4)))
+        source = SumFacTopPlan(problem, levels, SumFacTopOptions(4)).source()
         sizes.append(len(nvrtc.compile_source(program(source), "sm_90").cubin))
     assert sizes[1] < 1.5 * sizes[0]
 
@@ -109,7 +108,7 @@ def test_dense_matrices(name, order, options, architecture):
     space = hp.Space(skewed(straight(name)), order)
     problem, _ = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
     layout = DensePlan(problem, options)
-    found = nvrtc.compile_source(layout.program(), architecture).resources
+    found = nvrtc.compile_source(program(layout.source()), architecture).resources
     assert found.spill_bytes == 0
     assert found.registers * layout.threads * options.min_blocks <= REGISTERS
 
@@ -120,7 +119,7 @@ def test_measured_options_fit(name):
         space = hp.Space(curved(name, order=2), order)
         for algorithm in ("collocated", "noncollocated"):
             problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-            layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
+            layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
             assert layout.shared_bytes <= Limits().shared_block
             assert layout.threads <= Limits().threads
             assert layout.threads >= math.prod(levels.counts[1:]) * layout.options.elements
@@ -135,8 +134,8 @@ def test_an_element_that_does_not_fit_is_refused():
 
 def source_of_order(order):
     problem, levels = problem_of(hp.Laplacian(hp.Space(straight("tet"), order), backend="numpy"))
-    layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
-    return program(sumfac_top_source(levels, layout))
+    layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
+    return program(layout.source())
 
 
 def test_tables_fit_constant_memory():
@@ -217,8 +216,8 @@ def test_kernels_of_four_shapes_compile_side_by_side(folder):
     sources = []
     for choice in operator.choices:
         problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
-        layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
-        sources.append(program(sumfac_top_source(levels, layout)))
+        layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
+        sources.append(program(layout.source()))
     assert len(sources) == 4
     begun = [nvrtc.start(source, "sm_90") for source in sources]
     found = [future.result() for future in begun]

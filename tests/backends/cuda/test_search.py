@@ -8,9 +8,11 @@ import pytest
 import hpfem as hp
 from hpfem.backends import options as texts
 from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.runtime import planned
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, checked_plan, default_plans, known_options
 from hpfem.backends.cuda.sumfac_top.search import MOST, search
+from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.samples import curved, straight
 
@@ -20,10 +22,10 @@ def problem_of(mesh, order, kind=hp.Mass, **options):
     return kind(hp.Space(mesh, order), backend="numpy", **options).choices[0].kernel.problem
 
 
-def rounds_of(problem, seconds, **options):
+def rounds_of(problem, seconds, default=None, **options):
     """Rounds of a search, timed by a function of the options; and the times."""
     timed, rounds = {}, []
-    found = search(problem, Levels.of(problem.tabulation), Limits(), **options)
+    found = search(problem, Levels.of(problem.tabulation), Limits(), default, **options)
     batch = next(found)
     while True:
         rounds.append(batch)
@@ -36,16 +38,17 @@ def rounds_of(problem, seconds, **options):
 
 def test_begins_with_the_measured_options_and_different_numbers_of_elements():
     problem = problem_of(curved("tet"), 4)
-    first = rounds_of(problem, lambda v: 1.0)[0][0]
-    assert first[0] == known_options(problem)
+    known = CudaSumFacTop().chosen(problem, Limits())
+    first = rounds_of(problem, lambda v: 1.0, known)[0][0]
+    assert first[0] == known == known_options(problem)
     counts = sorted(v.elements for v in first[1:] if not v.split)
     assert {v.split for v in first} >= {0, 3}
     assert 1 < len(counts) <= MOST
     assert all(b > 1.1 * a for a, b in pairwise(counts))
-    plain = rounds_of(problem, lambda v: 1.0, most=3, table=False)[0][0]
+    plain = rounds_of(problem, lambda v: 1.0, most=3)[0][0]
     assert len([v for v in plain if not v.split]) <= 3
     assert all(v == SumFacTopOptions(v.elements, split=v.split) for v in plain)
-    assert rounds_of(problem, lambda v: 1.0, most=0)[0][0] == first[:1]
+    assert rounds_of(problem, lambda v: 1.0, known, most=0)[0][0] == first[:1]
 
 
 def test_options_that_help_are_combined():
@@ -55,7 +58,7 @@ def test_options_that_help_are_combined():
         """Best with the seven, the cache of level 2 asked for, and two points prefetched late."""
         return 2.0 - 0.2 * v.l2 - 0.1 * v.late - (0.1 if v.prefetch == 2 else 0) + 0.01 * abs(v.elements - 4)
 
-    rounds, timed = rounds_of(problem, seconds, table=False)
+    rounds, timed = rounds_of(problem, seconds)
     assert len(rounds) == 3
     best = min(timed, key=lambda v: timed[v])
     assert best.l2 and best.late and best.prefetch == 2
@@ -113,10 +116,8 @@ def test_text_that_is_no_option(text, message):
 
 
 def test_the_strategy_speaks_text(monkeypatch):
-    from hpfem.backends.cuda.sumfac_top import strategy as cuda
-
-    monkeypatch.setattr(cuda, "limits", Limits)
-    problem, strategy = problem_of(curved("prism"), 3), cuda.CudaSumFacTop()
+    monkeypatch.setattr(planned, "limits", Limits)
+    problem, strategy = problem_of(curved("prism"), 3), CudaSumFacTop()
     rounds = strategy.search(problem)
     first = next(rounds)
     assert texts.from_text(SumFacTopOptions, first[0]) == known_options(problem)

@@ -10,17 +10,15 @@ import hpfem as hp
 from benchmarks.papers.blocks import by_source
 from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
-from hpfem.backends.cuda.runtime import measured, nvrtc
+from hpfem.backends.cuda.runtime import measured, nvrtc, planned
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
-from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
-from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
-from hpfem.backends.cuda.sumfac_warp.strategy import CudaSumFacWarp, SumFacWarpOptions, source
+from hpfem.backends.cuda.sumfac_warp.strategy import CudaSumFacWarp, SumFacWarpOptions, SumFacWarpPlan
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import source_in, to_text
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.forms.sources import nearest_source, of_source, possible_sources
+from hpfem.forms.sources import nearest_source, possible_sources
 from hpfem.geometry import FactorSource
 from hpfem.tuning import select
 from tests.backends.cuda.host_kernels import Case, apply, build
@@ -158,18 +156,18 @@ def test_compiled(architecture):
         ("Laplacian", "multilinear", SumFacWarpOptions(min_blocks=2, source=FactorSource.RECOMPUTED)),
         ("transport", "deformed", SumFacWarpOptions(min_blocks=2)),
     ):
-        problem = of_source(problem_of(form, MESHES[kind]()), options.source)
-        found = nvrtc.compile_source(program(source(problem, options)), architecture).resources
-        assert found.registers * options.threads * options.min_blocks <= REGISTERS
+        plan = SumFacWarpPlan(problem_of(form, MESHES[kind]()), options)
+        found = nvrtc.compile_source(program(plan.source()), architecture).resources
+        assert found.registers * plan.threads * options.min_blocks <= REGISTERS
         assert found.spill_bytes <= 128 or architecture != "sm_90", (form, kind)
 
 
 @pytest.fixture
 def strategy(monkeypatch):
     """The strategy on a device that is not there."""
-    monkeypatch.setattr(sumfac_warp, "limits", Limits)
-    monkeypatch.setattr(sumfac_warp, "architecture", lambda: "sm_90")
-    monkeypatch.setattr(sumfac_warp, "start", lambda text, _: text)
+    monkeypatch.setattr(planned, "limits", Limits)
+    monkeypatch.setattr(planned, "architecture", lambda: "sm_90")
+    monkeypatch.setattr(planned, "start", lambda text, _: text)
     return CudaSumFacWarp()
 
 
@@ -218,7 +216,7 @@ def test_search_and_defaults(strategy, monkeypatch):
     assert "l2 merged" in other.send({options: 1 + (options != "merged") for options in first})
     for options in [*first, *second]:
         assert "HPFEM_KERNEL sumfac_warp" in strategy.prepare(problem, options)
-    monkeypatch.setattr(sumfac_warp, "known_row", lambda *_: (99.0, "elements=2 min_blocks=4 recomputed"))
+    monkeypatch.setattr(planned, "known_row", lambda *_: (99.0, "elements=2 min_blocks=4 recomputed"))
     assert strategy.default(problem) == "elements=2 min_blocks=4 scaled merged"
     assert strategy.default(problem_of("Laplacian", MESHES["multilinear"]())) == "elements=2 min_blocks=4 recomputed"
 
@@ -239,7 +237,7 @@ def test_papers_take_what_auto_takes_if_it_has_the_source(strategy, monkeypatch)
         source = source_in(options or self.default(problem))
         return SimpleNamespace(problem=SimpleNamespace(source=source, algorithm="collocated"), name=self.name)
 
-    monkeypatch.setattr(sumfac_top, "limits", Limits)
+    monkeypatch.setattr(planned, "limits", Limits)
     monkeypatch.setattr(select, "find", lambda *_: None)
     monkeypatch.setattr(select, "tuning_key", lambda *_: "")
     for provider in (CudaSumFacTop, CudaSumFacWarp):

@@ -14,7 +14,7 @@ from hpfem.shapes.cached import cached_property
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear, check_noncollocated
-from ..codegen.prelude import constants, fill, header, program
+from ..codegen.prelude import constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from .element_matrices import places_of, shared_matrices
@@ -81,6 +81,8 @@ class DensePlan:
 
     def __init__(self, problem: BlockProblem, options: DenseOptions) -> None:
         self.problem, self.options = problem, options
+        # Affine factors are stored alike by all kernels.
+        self.levels, self.group = Levels.plain(problem.tabulation), 1
         self.threads = 32 * options.warps
         self.elements = options.warps * (16 * options.tiles or 32)
         self.matrices = shared_matrices(problem.tabulation)
@@ -199,17 +201,13 @@ class DensePlan:
             **self.tiles[1],
         }
 
-    def program(self) -> str:
-        """Source of the kernel for the compiler."""
-        return program(self.source())
-
     def source(self, name: str = "dense") -> str:
         """Source of the kernel, `language.h` apart."""
         steps = ["parameters.h", "sizes.h", "matrices.h", "products.h", "transfer.h", "dense.h"]
         if self.options.tiles == 0:
             steps = ["lane_parameters.h", "dense_lane.h"]
         parts = [
-            constants(self.problem, Levels.plain(self.problem.tabulation), name),
+            constants(self.problem, self.levels, name),
             fill(f"dense/{steps[0]}", self.constants()),
             *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h", "linear.h")),
             *(header(f"dense/{name}") for name in steps[1:]),
@@ -245,13 +243,3 @@ def check_dense(problem: BlockProblem) -> None:
         raise NotSuitable(f"tensor cores are used in float64 only, and {n} modes do not fit a thread's registers")
     if n > TILE_MODES:
         raise NotSuitable(f"results of {n} modes do not fit the registers of a warp, {TILE_MODES} do")
-
-
-def checked_plan(problem: BlockProblem, options: DenseOptions, limits: Limits) -> DensePlan:
-    """Plan of options that are to fit on a device."""
-    check_dense(problem)
-    plan = DensePlan(problem, options)
-    why = plan.misfit(limits)
-    if why is not None:
-        raise NotSuitable(f"dense matrices: {why}")
-    return plan

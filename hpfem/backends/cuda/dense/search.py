@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
 from itertools import product
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ...options import from_text
 from ..runtime.device import Limits
-from ..runtime.measured import known_row
+from ..runtime.planned import Rounds
 from .plan import DenseOptions, DensePlan, check_dense
 
 # Options that a round of the search tries at most.
@@ -33,30 +31,12 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[DenseOptions]
     return [plan.options for plan in sorted(plans, key=_expected_speed, reverse=True)]
 
 
-def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
-    """The default options without a search: the measured ones if they fit, else the model's."""
-    check_dense(problem)
-    row = known_row(problem, "dense")
-    if row is not None and DensePlan(problem, known := from_text(DenseOptions, row[1])).misfit(limits) is None:
-        return known
-    return fitting_options(problem, limits)[0]
-
-
-def first_options(problem: BlockProblem, limits: Limits, table: bool = True) -> list[DenseOptions]:
-    """Options to time first: the default ones, then the most promising of every kind."""
-    own = [default_options(problem, limits)] if table else []
-    kinds: dict[tuple[int, bool, bool], DenseOptions] = {}
-    for options in [*own, *fitting_options(problem, limits)]:
+def search(problem: BlockProblem, limits: Limits, default: DenseOptions) -> Rounds:
+    """Search in three rounds: the default and the best of every kind, then twice neighbours of the fastest."""
+    promising, kinds = fitting_options(problem, limits), dict[tuple[int, bool, bool], DenseOptions]()
+    for options in [default, *promising]:
         kinds.setdefault((options.tiles, options.stages > 0, options.kept), options)
-    return list(kinds.values())
-
-
-def search(
-    problem: BlockProblem, limits: Limits, table: bool = True
-) -> Generator[list[DenseOptions], Mapping[DenseOptions, float], None]:
-    """Search in three rounds: kinds, then twice the neighbours of the two fastest."""
-    timed = yield first_options(problem, limits, table)
-    promising = fitting_options(problem, limits)
+    timed = yield list(kinds.values())
     for _ in range(2):
         ranked = sorted(timed, key=lambda options: timed[options])
         near = [v for best in ranked[:2] for v in promising if v not in timed and _differences(best, v) <= 1]

@@ -2,95 +2,51 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
-
 from ....forms.form import BlockProblem
-from ... import options as text
-from ...strategy import Options, Search, Strategy
-from ..codegen.tables import Levels
-from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import SingleLaunch
-from ..runtime.measured import expected_time, shipped_rate
-from ..runtime.nvrtc import start
-from .plan import DenseOptions, DensePlan, checked_plan
-from .search import default_options, search
+from ..runtime.device import Limits
+from ..runtime.kernel import PlannedKernel
+from ..runtime.planned import ChoosingStrategy, Rounds
+from .plan import DenseOptions, DensePlan, check_dense
+from .search import fitting_options, search
 
 
-class DenseKernel(SingleLaunch):
-    """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`.
+class DenseKernel(PlannedKernel):
+    """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`."""
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    layout : DensePlan
-    """
+    plan: DensePlan
+    reads_points = False
 
-    def __init__(self, problem: BlockProblem, layout: DensePlan) -> None:
-        super().__init__(problem, "dense", Levels.of(problem.tabulation))
-        self.plan = layout
-        self._compile(layout.source(), "dense", layout.shared_bytes)
-        # Affine factors are stored alike by all kernels.
-        self.factors = self._layouts(1)[0]
-        self.matrices = upload(layout.stream().astype(problem.dtype))
-        self.n_elements = problem.n_elements
-        self._resident = limits().multiprocessors * layout.options.min_blocks
+    def __init__(self, plan: DensePlan) -> None:
+        super().__init__(plan, "dense", plan.stream().astype(plan.problem.dtype))
 
-    def arrays(self) -> list[tuple[str, Any]]:
-        """The matrices; see `CudaKernel.arrays`."""
-        return [("matrices", self.matrices)]
-
-    def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
-        blocks = -(-self.n_elements // self.plan.elements)
-        if self.plan.options.tiles:
-            blocks = min(blocks, self._resident)
-        if blocks:
-            function(
-                (blocks, len(source)),
-                (self.plan.threads,),
-                (np.int64(self.n_elements), source, out, self.factors, self.matrices, *self._extra, *further),
-                shared_mem=self.plan.shared_bytes,
-            )
+    def _blocks(self, applications: int) -> int:
+        every, options = super()._blocks(applications), self.plan.options
+        return min(every, self.device.limits.multiprocessors * options.min_blocks) if options.tiles else every
 
 
-# Assumed bytes and operations per nanosecond of kernels without a measurement.
-BYTES, FLOPS = 2500.0, 25000.0
-
-
-class CudaDense(Strategy):
+class CudaDense(ChoosingStrategy):
     """Dense matrices that an affine element's geometric factors multiply; linear forms with constant coefficients."""
 
     name, special = "dense", True
+    options, sizes, kernel = DenseOptions, DensePlan, DenseKernel
+    bandwidth, speed = 2500.0, 25000.0
 
-    def default(self, problem: BlockProblem) -> Options:
-        """The measured options, if there are some and they fit, else the model's best; see `Strategy.default`."""
-        return text.to_text(default_options(problem, limits()))
+    def checked(self, problem: BlockProblem) -> BlockProblem:
+        """Elements must be affine and the form linear."""
+        check_dense(problem)
+        return problem
 
-    def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table; see `Strategy.measured`."""
-        return shipped_rate(problem, self.name)
+    def fitting(self, problem: BlockProblem, limits: Limits) -> list[DenseOptions]:
+        """Options that fit, the most promising first."""
+        return fitting_options(problem, limits)
 
-    def search(self, problem: BlockProblem) -> Search:
-        """Kinds of options, then the neighbours of the fastest, twice; see `Strategy.search`."""
-        yield from text.search_in_text(search(problem, limits()), DenseOptions)
+    def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
+        """Kinds of options, then the neighbours of the fastest, twice."""
+        return search(problem, limits, default)
 
-    def _plan(self, problem: BlockProblem, options: Options) -> DensePlan:
-        if options is None:
-            return DensePlan(problem, default_options(problem, limits()))
-        return checked_plan(problem, text.from_text(DenseOptions, options), limits())
-
-    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache; see `Strategy.prepare`."""
-        return start(self._plan(problem, options).program(), architecture())
-
-    def build(self, problem: BlockProblem, options: Options = None) -> DenseKernel:
-        """Build the kernel, if elements are affine and the form is linear; see `Strategy.build`."""
-        return DenseKernel(problem, self._plan(problem, options))
-
-    def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds: measured, or by a model; see `Strategy.cost`."""
-        # Sorted modes leave a third of the derivatives out.
+    def flops(self, problem: BlockProblem) -> float:
+        """Of the matrices that are not zero: sorted modes leave a third of the derivatives out."""
         matrices = 1 + (2 * problem.shape.dim * 2 / 3 if problem.form.gradients else 0)
-        return expected_time(problem, self.name, matrices * 2.0 * problem.n_modes**2, BYTES, FLOPS)
+        return matrices * 2.0 * problem.n_modes**2

@@ -13,7 +13,7 @@ from hpfem.shapes.mirror import mirror_of, without_mirror
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 
@@ -104,6 +104,7 @@ class FusedPlan:
 
     def __init__(self, problem: BlockProblem, options: FusedOptions) -> None:
         self.problem, self.options = problem, options
+        self.levels, self.group = Levels.plain(problem.tabulation), GROUP
         self.threads, self.elements = 32 * options.warps, GROUP * options.warps
         found = mirror_of(problem.tabulation) if options.mirror else None
         self.sorted = without_mirror(problem.tabulation) if found is None else found
@@ -214,16 +215,12 @@ class FusedPlan:
     def source(self, name: str = "fused") -> str:
         """Source of the kernel, `language.h` apart."""
         parts = [
-            constants(self.problem, Levels.plain(self.problem.tabulation), name, GROUP),
+            constants(self.problem, self.levels, name, GROUP),
             fill("fused/parameters.h", self.constants()),
             *map(header, COMMON_HEADERS),
             *(header(f"fused/{own}") for own in ("sizes.h", "fused.h")),
         ]
         return "\n".join(parts)
-
-    def program(self) -> str:
-        """Source of the kernel for the compiler."""
-        return program(self.source())
 
     def misfit(self, limits: Limits) -> str | None:
         """Say why the kernel does not fit a device."""
@@ -278,13 +275,3 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]
     if not found:
         raise NotSuitable(f"the tables of {problem.n_modes} modes do not fit a block's shared memory")
     return [plan.options for plan in sorted(found, key=lambda plan: plan.registers > plan.registers_left)]
-
-
-def checked_plan(problem: BlockProblem, options: FusedOptions, limits: Limits) -> FusedPlan:
-    """Plan of options that are to fit on a device."""
-    check_fused(problem)
-    plan = FusedPlan(problem, options)
-    why = plan.misfit(limits)
-    if why is not None:
-        raise NotSuitable(f"fused products: {why}")
-    return plan

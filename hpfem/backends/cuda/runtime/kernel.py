@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfem.shapes.cached import cached_property
 
@@ -23,6 +24,7 @@ from ..codegen.prelude import arguments, program
 from ..codegen.tables import Levels
 from .device import architecture, current_device, upload
 from .nvrtc import start, version
+from .planned import Plan
 
 # Factors on the devices, shared by the operators of a space: geometry -> {device and layout: array}.
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
@@ -189,12 +191,36 @@ class CudaKernel(BlockKernel):
         return arrays[0], arrays[1]
 
 
-class SingleLaunch(CudaKernel):
-    """A kernel that is one launch; see `CudaKernel`."""
+class PlannedKernel(CudaKernel):
+    """A kernel that is one launch, as a plan says, with tables of its own."""
+
+    reads_points = True
+
+    def __init__(self, plan: Plan, strategy: str, tables: NDArray[Any] | None = None) -> None:
+        super().__init__(plan.problem, strategy, plan.levels)
+        self.plan, self.tables = plan, None if tables is None else upload(tables)
+        self._compile(plan.source(), strategy.replace("-", "_"), plan.shared_bytes)
+        factors, points = self._layouts(plan.group)
+        self._given = factors, *[points] * self.reads_points, *[self.tables] * (tables is not None)
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """The tables; see `CudaKernel.arrays`."""
+        return [] if self.tables is None else [("matrices", self.tables)]
+
+    def _blocks(self, applications: int) -> int:
+        """Blocks of threads for each of some components, or sets of coupled ones."""
+        return -(-self.problem.n_elements // self.plan.elements)
 
     def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
         """Launch the compiled kernel or a variant of it, which takes further arguments."""
-        raise AssertionError("a kernel of one launch overrides this")
+        n, applications = self.problem.n_elements, len(source) // self.problem.coupled
+        if n:
+            function(
+                (self._blocks(applications), applications),
+                (self.plan.threads,),
+                (np.int64(n), source, out, *self._given, *self._extra, *further),
+                shared_mem=self.plan.shared_bytes,
+            )
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""

@@ -68,12 +68,6 @@ def known_row(problem: BlockProblem, strategy: str) -> tuple[float, str] | None:
     return float(rate), options
 
 
-def known_rate(problem: BlockProblem, strategy: str) -> float | None:
-    """Tell the measured rate of a problem."""
-    row = known_row(problem, strategy)
-    return None if row is None else row[0]
-
-
 def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
     """Tell the measured rate of a problem in words, if it is not that of other factors; see `Strategy.measured`."""
     problem = merged_if_possible(problem)
@@ -87,8 +81,8 @@ def expected_time(
     problem: BlockProblem, strategy: str, flops: float | None = None, bandwidth: float = BYTES, speed: float = FLOPS
 ) -> float:
     """Expected time of a kernel per element: measured, or by a model of its bytes and operations."""
-    rate, problem = known_rate(problem, strategy), merged_if_possible(problem)
-    if rate is not None:
-        return problem.n_modes / rate
+    row, problem = known_row(problem, strategy), merged_if_possible(problem)
+    if row is not None:
+        return problem.n_modes / row[0]
     flops = operator_flops(problem, "sumfac") if flops is None else flops
     return max(operator_bytes(problem) / bandwidth, flops / speed)

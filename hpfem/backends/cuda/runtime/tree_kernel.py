@@ -8,46 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from ....forms.form import BlockKernel, BlockProblem, ProductKernel
+from ....forms.form import BlockKernel, ProductKernel
 from ....memory import OutOfMemory
 from ..codegen.prelude import c_type
-from ..codegen.tables import Levels
 from .cublas import handle, multiply
 from .device import CudaTimer, upload
-from .kernel import SingleLaunch
+from .kernel import PlannedKernel
+from .planned import Plan
 from .scratch import StreamPool
 
 # Whether kernels on global vectors were faster: by source, device and approximate number of elements.
 _FASTER: dict[tuple[str, str, int], bool] = {}
 
 
-class TreeKernel(SingleLaunch):
-    """A sum-factorised kernel: from coefficients, or values at the points, to the result in one launch.
+class TreeKernel(PlannedKernel):
+    """A sum-factorised kernel: from coefficients, or values at the points, to the result in one launch."""
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-        The kernel's name in C++ is the same, with underscores.
-    levels : Levels
-        Of the problem's tabulation, with the directions in the kernel's order.
-    source : str
-        Of the kernel, `language.h` apart.
-    group : int
-        Elements whose factors are stored side by side.
-    block : tuple of int
-        Elements, threads and bytes of shared memory of a block.
-    """
-
-    def __init__(
-        self, problem: BlockProblem, strategy: str, levels: Levels, source: str, group: int, block: tuple[int, int, int]
-    ) -> None:
+    def __init__(self, plan: Plan, strategy: str) -> None:
         self.transforms: tuple[Any, Any] | None = None
         self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
-        super().__init__(problem, strategy, levels)
-        self.elements, self.threads, self.shared_bytes = block
-        self._compile(source, strategy.replace("-", "_"), self.shared_bytes)
-        self.factors, self.points = self._layouts(group)
+        super().__init__(plan, strategy)
+        problem = plan.problem
         transform = problem.tabulation.basis.transform
         if transform is not None:
             forward = np.ascontiguousarray(transform.T, problem.dtype)
@@ -132,14 +113,3 @@ class TreeKernel(SingleLaunch):
         ways: list[Callable[[], None]] = [lambda: scattered(vector, out), apart]
         times = [[CudaTimer().seconds(way, 2) for way in ways] for _ in range(4)]
         return bool(np.less(*np.min(times[1:], axis=0)))
-
-    def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
-        """The kernel alone, on modes of the tree; see `SingleLaunch`."""
-        n = self.problem.n_elements
-        if n:
-            function(
-                (-(-n // self.elements), len(source) // self.problem.coupled),
-                (self.threads,),
-                (np.int64(n), source, out, self.factors, self.points, *self._extra, *further),
-                shared_mem=self.shared_bytes,
-            )

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any
-
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
 from ...options import source_in
-from ...strategy import Options, Strategy, with_source
-from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ...strategy import Options, with_source
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
-from ..runtime.device import architecture
-from ..runtime.measured import expected_time, known_rate, known_row, shipped_rate
-from ..runtime.nvrtc import start
+from ..runtime.measured import known_row
+from ..runtime.planned import CudaStrategy
 from ..runtime.tree_kernel import TreeKernel
 
 # Threads, and so elements, of a block, and elements whose factors are stored side by side: a warp's.
@@ -43,43 +39,34 @@ def check_sumfac(problem: BlockProblem, levels: Levels, spilling: bool = False) 
         raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {NUMBERS} fit")
 
 
-def shared_bytes(problem: BlockProblem) -> int:
-    """Count the shared memory of a block: its coefficients."""
-    return THREADS * (problem.n_modes | 1) * problem.dtype.itemsize
+class SumFacPlan:
+    """The kernel of a problem; an element may spill its numbers to memory if that is asked for."""
 
+    threads, elements, group = THREADS, THREADS, GROUP
 
-def source(problem: BlockProblem, levels: Levels, name: str = "sumfac") -> str:
-    """Source of the kernel, `language.h` apart."""
-    own = fill("sumfac/sumfac.h", {"THREADS": THREADS, "GROUP": GROUP})
-    return "\n".join([constants(problem, levels, name, GROUP), *map(header, COMMON_HEADERS), own])
+    def __init__(self, problem: BlockProblem, spilling: bool = False) -> None:
+        self.problem, self.levels = problem, Levels.plain(problem.tabulation)
+        check_sumfac(problem, self.levels, spilling)
+        self.shared_bytes = THREADS * (problem.n_modes | 1) * problem.dtype.itemsize  # the coefficients
+
+    def source(self, name: str = "sumfac") -> str:
+        """Source of the kernel, `language.h` apart."""
+        own = fill("sumfac/sumfac.h", {"THREADS": THREADS, "GROUP": GROUP})
+        return "\n".join([constants(self.problem, self.levels, name, GROUP), *map(header, COMMON_HEADERS), own])
 
 
 class SumFacKernel(TreeKernel):
-    """Sum factorisation with one element per thread, in registers ([Xing] Alg. 3): for small orders.
+    """Sum factorisation with one element per thread, in registers ([Xing] Alg. 3): for small orders."""
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    spilling : bool
-        See `check_sumfac`.
-
-    Raises
-    ------
-    NotSuitable
-        As `check_sumfac`.
-    """
-
-    def __init__(self, problem: BlockProblem, spilling: bool = False) -> None:
-        levels = Levels.plain(problem.tabulation)
-        check_sumfac(problem, levels, spilling)
-        block = THREADS, THREADS, shared_bytes(problem)
-        super().__init__(problem, "sumfac", levels, source(problem, levels), GROUP, block)
+    def __init__(self, plan: SumFacPlan) -> None:
+        super().__init__(plan, "sumfac")
 
 
-class CudaSumFac(Strategy):
+class CudaSumFac(CudaStrategy):
     """Sum factorisation, one element per thread ([Xing] Alg. 3): small orders only."""
 
     name, special, tensor, sources = "sumfac", True, True, tuple(FactorSource)
+    kernel = SumFacKernel
 
     def default(self, problem: BlockProblem) -> Options:
         """Where factors from another source were measured to be faster, that; see `Strategy.default`."""
@@ -87,28 +74,12 @@ class CudaSumFac(Strategy):
         source = nearest_source(problem, source_in("" if row is None else row[1]))
         return None if source is FactorSource.STORED else source.value
 
-    def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table; see `Strategy.measured`."""
-        return shipped_rate(problem, self.name)
-
-    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache; see `Strategy.prepare`."""
-        problem, spilling = self._of_options(problem, options)
-        levels = Levels.plain(problem.tabulation)
-        check_sumfac(problem, levels, spilling)
-        return start(program(source(problem, levels)), architecture())
-
-    def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
-        """Build the kernel; see `Strategy.build`."""
-        return SumFacKernel(*self._of_options(problem, options))
-
-    def _of_options(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, bool]:
-        """The problem with the source of factors that the options name, and whether an element may spill."""
+    def plan(self, problem: BlockProblem, options: Options) -> SumFacPlan:
+        """Plan with the source of factors that options name; an element may spill if they say so."""
         if options == SPILLING:
-            return of_source(problem, FactorSource.STORED), True
-        return with_source(self, problem, options), False
+            return SumFacPlan(of_source(problem, FactorSource.STORED), True)
+        return SumFacPlan(with_source(self, problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
-        unmeasured = known_rate(problem, self.name) is None
-        return (3.0 if unmeasured else 1.0) * expected_time(problem, self.name)
+        return (3.0 if known_row(problem, self.name) is None else 1.0) * super().cost(problem)

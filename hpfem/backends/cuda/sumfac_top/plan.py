@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
 from ...options import from_text
+from ..codegen.layout import numbers_read
+from ..codegen.prelude import constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
-from .banks import row_stride
+from .banks import last_nodes, node_rows, row_stride
+
+HEADERS = (
+    "codegen/geometry.h",
+    "codegen/pointwise.h",
+    "codegen/restriction.h",
+    "codegen/coefficients.h",
+    "sumfac_top/arrays.h",
+    "sumfac_top/evaluate.h",
+    "sumfac_top/test.h",
+    "sumfac_top/transfer.h",
+    "sumfac_top/sumfac_top.h",
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,7 @@ class SumFacTopPlan:
 
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
         self.problem = problem = of_source(problem, options.source)
+        self.levels, self.elements, self.group = levels, options.elements, options.elements
         form = problem.form
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
@@ -127,6 +145,43 @@ class SumFacTopPlan:
     def fits(self, limits: Limits) -> bool:
         """Whether a block fits on a device."""
         return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
+
+    def source(self, name: str = "sumfac_top") -> str:
+        """Source of the kernel, `language.h` apart."""
+        options, levels = self.options, self.levels
+        own = {
+            "E": self.elements,
+            "LS": self.row_stride,
+            "R2": self.rows[1],
+            "PREFETCH": min(options.prefetch, levels.counts[0]) if numbers_read(self.problem) else 0,
+            "L2_PREFETCH": options.l2,
+            **self._structures(),
+        }
+        parts = [
+            constants(self.problem, levels, name, self.elements),
+            header("codegen/helpers.h"),
+            fill("sumfac_top/parameters.h", own, self, options, levels),
+            *map(header, HEADERS),
+        ]
+        return "\n".join(parts)
+
+    def _structures(self) -> dict[str, Any]:
+        """Lines of the last direction and leaves as structures of parameters.h."""
+        levels, r2 = self.levels, self.rows[1]
+        nodes, rows = last_nodes(levels, r2), node_rows(levels, r2)
+        parents = np.repeat(np.arange(levels.n_nodes), levels.count[2])
+        functions = levels.start[2][parents] + np.arange(levels.n_leaves) - levels.child[2][parents]
+        first, following = levels.chains()
+        more = np.flatnonzero(~np.isin(np.arange(levels.n_leaves), first))
+        place = np.full(levels.n_leaves + 1, -1)
+        place[more] = np.arange(len(more))
+        leaves = np.column_stack([np.arange(levels.n_leaves), rows[parents], functions, place[following]])
+        return {
+            "N_LAST": len(nodes),
+            "NODES": nodes,
+            "MODE_LEAVES": leaves[first],
+            "MORE_LEAVES": leaves[more] if len(more) else leaves[:1],
+        }
 
 
 def _line_registers(problem: BlockProblem, levels: Levels) -> int:
@@ -196,14 +251,6 @@ def default_plans(
         )
     found.sort(key=lambda pair: -pair[0])
     return [candidate for _, candidate in found]
-
-
-def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> SumFacTopOptions:
-    """The default options without a search: the measured ones if they fit, else the model's."""
-    known = known_options(problem)
-    if known is not None and SumFacTopPlan(problem, levels, known).fits(limits):  # it may be of a larger device
-        return known
-    return with_nearest_source(problem, SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements))
 
 
 def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions, limits: Limits) -> SumFacTopPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from itertools import zip_longest
 
@@ -11,10 +11,9 @@ from ....forms.sources import possible_sources
 from ..codegen.layout import numbers_read
 from ..codegen.tables import Levels
 from ..runtime.device import Limits
-from .plan import SumFacTopOptions, SumFacTopPlan, default_options, default_plans, with_nearest_source
+from ..runtime.planned import Rounds
+from .plan import SumFacTopOptions, SumFacTopPlan, default_plans, with_nearest_source
 
-# Gives options to time; is sent the seconds of all that were timed so far.
-Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
 # Numbers of elements per block that are tried, and how many of the fastest are tried with one option more.
 MOST, KEPT = 6, 2
 # What an option must save to be combined with others.
@@ -26,9 +25,9 @@ OPTIONS = tuple(field.name for field in fields(SumFacTopOptions) if field.name !
 
 
 def first_options(
-    problem: BlockProblem, levels: Levels, limits: Limits, most: int, table: bool
+    problem: BlockProblem, levels: Levels, limits: Limits, default: SumFacTopOptions | None, most: int
 ) -> list[SumFacTopOptions]:
-    """The measured options if there is one, and different numbers of elements per block in the model's order."""
+    """The default options if there are some, and different numbers of elements per block in the model's order."""
     tried: list[list[SumFacTopOptions]] = []
     for source in possible_sources(problem):
         tried.append([])
@@ -36,7 +35,7 @@ def first_options(
             if len(tried[-1]) < most and all(max(e, v.elements) > 1.1 * min(e, v.elements) for v in tried[-1]):
                 tried[-1].append(SumFacTopOptions(e, source=source))
     in_turns = [v for pair in zip_longest(*tried) for v in pair if v is not None]
-    own = [default_options(problem, levels, limits)] if table else []
+    own = [] if default is None else [default]
     split = [with_nearest_source(problem, v) for v in SPLIT if most and _can_split(levels)]
     split = [v for v in split if (p := SumFacTopPlan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
     return list(dict.fromkeys([*own, *in_turns, *split]))
@@ -85,9 +84,14 @@ def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
 
 
 def search(
-    problem: BlockProblem, levels: Levels, limits: Limits, most: int = MOST, table: bool = True, kept: int = KEPT
-) -> Search:
+    problem: BlockProblem,
+    levels: Levels,
+    limits: Limits,
+    default: SumFacTopOptions | None,
+    most: int = MOST,
+    kept: int = KEPT,
+) -> Rounds:
     """Search in three rounds."""
-    timed = yield first_options(problem, levels, limits, most, table)
+    timed = yield first_options(problem, levels, limits, default, most)
     timed = yield second_options(problem, levels, timed, kept)
     yield third_options(timed, kept)

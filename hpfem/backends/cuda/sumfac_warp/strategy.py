@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -14,13 +12,11 @@ from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source, possible_sources
 from ....geometry import FactorSource
-from ... import options as text
-from ...strategy import Options, Search, Strategy
-from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
-from ..runtime.device import architecture, limits
-from ..runtime.measured import expected_time, known_row, shipped_rate
-from ..runtime.nvrtc import start
+from ..runtime.device import Limits
+from ..runtime.measured import known_row
+from ..runtime.planned import ChoosingStrategy, Rounds
 from ..runtime.tree_kernel import TreeKernel
 
 # Points in every direction: rows and columns of the products of tensor cores.
@@ -49,11 +45,6 @@ class SumFacWarpOptions:
     l2: bool = False
     source: FactorSource = FactorSource.STORED
 
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return 32 * self.elements
-
 
 def check_sumfac_warp(problem: BlockProblem) -> None:
     """Say why a problem is not one for the kernel."""
@@ -71,95 +62,74 @@ def check_sumfac_warp(problem: BlockProblem) -> None:
         raise NotSuitable("tensor cores are used in float64 only")
 
 
-def shared_bytes(problem: BlockProblem, options: SumFacWarpOptions) -> int:
-    """Count the shared memory of a block: the values of its elements, if the form has gradients."""
-    return problem.form.gradients * options.elements * problem.n_points * problem.dtype.itemsize
+class SumFacWarpPlan:
+    """The kernel of a problem with options, which name the source of factors."""
 
+    group = 1
 
-def source(problem: BlockProblem, options: SumFacWarpOptions, name: str = "sumfac_warp") -> str:
-    """Source of the kernel, `language.h` apart."""
-    own = {"E": options.elements, "MIN_BLOCKS": options.min_blocks, "L2_PREFETCH": options.l2}
-    parts = [constants(problem, Levels.plain(problem.tabulation), name), *map(header, COMMON_HEADERS)]
-    return "\n".join([*parts, fill("sumfac_warp/sumfac_warp.h", own)])
+    def __init__(self, problem: BlockProblem, options: SumFacWarpOptions) -> None:
+        self.options, self.elements, self.threads = options, options.elements, 32 * options.elements
+        self.problem = of_source(problem, options.source)
+        self.levels = Levels.plain(problem.tabulation)
+        # Values of elements, if the form has gradients.
+        numbers = problem.form.gradients * options.elements * problem.n_points
+        self.shared_bytes = numbers * problem.dtype.itemsize
+
+    def misfit(self, limits: Limits) -> str | None:
+        """Say why the kernel does not fit a device."""
+        blocks = self.options.min_blocks
+        if self.threads * blocks < 1 or limits.too_many(self.threads, blocks):
+            return f"{blocks} blocks of {self.elements} warps do not fit a multiprocessor"
+        return limits.shared_misfit(self.shared_bytes, blocks)
+
+    def source(self, name: str = "sumfac_warp") -> str:
+        """Source of the kernel, `language.h` apart."""
+        own = {"E": self.elements, "MIN_BLOCKS": self.options.min_blocks, "L2_PREFETCH": self.options.l2}
+        parts = [constants(self.problem, self.levels, name), *map(header, COMMON_HEADERS)]
+        return "\n".join([*parts, fill("sumfac_warp/sumfac_warp.h", own)])
 
 
 class SumFacWarpKernel(TreeKernel):
-    """Derivatives along two directions on tensor cores, along the third in registers.
+    """Derivatives along two directions on tensor cores, along the third in registers."""
 
-    Parameters
-    ----------
-    problem : BlockProblem
-        With the source of factors that the options name.
-    options : SumFacWarpOptions
-    """
-
-    def __init__(self, problem: BlockProblem, options: SumFacWarpOptions) -> None:
-        levels, block = Levels.plain(problem.tabulation), (options.elements, options.threads)
-        own = source(problem, options)
-        super().__init__(problem, "sumfac-warp", levels, own, 1, (*block, shared_bytes(problem, options)))
+    def __init__(self, plan: SumFacWarpPlan) -> None:
+        super().__init__(plan, "sumfac-warp")
 
 
-def _default(problem: BlockProblem) -> SumFacWarpOptions:
-    """The measured options, if there are some, with a source of factors that there is."""
-    row = known_row(problem, "sumfac-warp")
-    known = SumFacWarpOptions() if row is None else text.from_text(SumFacWarpOptions, row[1])
-    return replace(known, source=nearest_source(problem, known.source))
-
-
-def _search(problem: BlockProblem) -> Generator[list[SumFacWarpOptions], Mapping[SumFacWarpOptions, float], None]:
-    """Sources of factors and warps of a multiprocessor, then blocks of other sizes, and asking for factors."""
-    first = list[SumFacWarpOptions]()
-    for source in possible_sources(problem):
-        first += [SumFacWarpOptions(min_blocks=blocks, source=source) for blocks in MIN_BLOCKS]
-    timed = yield list(dict.fromkeys([_default(problem), *first]))
-    best = min(timed, key=lambda options: timed[options])
-    warps = best.elements * best.min_blocks
-    near = [replace(best, elements=e, min_blocks=warps // e) for e in ELEMENTS if e <= warps]
-    if not (
-        problem.geometry.affine or best.source is FactorSource.RECOMPUTED
-    ):  # otherwise factors are not read at the points
-        near.append(replace(best, l2=not best.l2))
-    yield [options for options in near if options not in timed]
-
-
-class CudaSumFacWarp(Strategy):
+class CudaSumFacWarp(ChoosingStrategy):
     """Sum factorisation, a warp for each element, on FP64 tensor cores ([Cao] Alg. 5): values at 8 x 8 x 8 points."""
 
     name, special, tensor = "sumfac-warp", True, True
+    options, sizes, kernel = SumFacWarpOptions, SumFacWarpPlan, SumFacWarpKernel
 
-    def default(self, problem: BlockProblem) -> Options:
-        """The measured options, else three blocks of four warps; see `Strategy.default`."""
+    def checked(self, problem: BlockProblem) -> BlockProblem:
+        """Elements must have 8 x 8 x 8 values at points, their coefficients."""
         check_sumfac_warp(problem)
-        return text.to_text(_default(problem))
+        return problem
 
-    def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table; see `Strategy.measured`."""
-        return shipped_rate(problem, self.name)
+    def known(self, problem: BlockProblem) -> SumFacWarpOptions:
+        """The measured options, else three blocks of four warps, with a source of factors that there is."""
+        known = super().known(problem) or SumFacWarpOptions()
+        return replace(known, source=nearest_source(problem, known.source))
 
-    def search(self, problem: BlockProblem) -> Search:
-        """Sources of factors, then sizes of blocks; see `Strategy.search`."""
-        check_sumfac_warp(problem)
-        yield from text.search_in_text(_search(problem), SumFacWarpOptions)
+    def fitting(self, problem: BlockProblem, limits: Limits) -> list[SumFacWarpOptions]:
+        """Those above."""
+        return [self.known(problem)]
 
-    def _plan(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, SumFacWarpOptions]:
-        """The problem with the source of factors that options name, and the options, if a block of theirs fits."""
-        check_sumfac_warp(problem)
-        own = _default(problem) if options is None else text.from_text(SumFacWarpOptions, options)
-        most = limits()
-        if own.threads * own.min_blocks < 1 or most.too_many(own.threads, own.min_blocks):
-            raise NotSuitable(f"{own.min_blocks} blocks of {own.elements} warps do not fit a multiprocessor")
-        if (missing := most.shared_misfit(shared_bytes(problem, own), own.min_blocks)) is not None:
-            raise NotSuitable(missing)
-        return of_source(problem, own.source), own
-
-    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache; see `Strategy.prepare`."""
-        return start(program(source(*self._plan(problem, options))), architecture())
-
-    def build(self, problem: BlockProblem, options: Options = None) -> SumFacWarpKernel:
-        """Build the kernel; see `Strategy.build`."""
-        return SumFacWarpKernel(*self._plan(problem, options))
+    def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
+        """Sources of factors and warps of a multiprocessor, then blocks of other sizes, and asking for factors."""
+        first = list[SumFacWarpOptions]()
+        for source in possible_sources(problem):
+            first += [SumFacWarpOptions(min_blocks=blocks, source=source) for blocks in MIN_BLOCKS]
+        timed = yield list(dict.fromkeys([default, *first]))
+        best = min(timed, key=lambda options: timed[options])
+        warps = best.elements * best.min_blocks
+        near = [replace(best, elements=e, min_blocks=warps // e) for e in ELEMENTS if e <= warps]
+        # Otherwise factors are not read at the points.
+        if not (problem.geometry.affine or best.source is FactorSource.RECOMPUTED):
+            near.append(replace(best, l2=not best.l2))
+        yield [options for options in near if options not in timed]
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
-        return inf if known_row(problem, self.name) is None else expected_time(problem, self.name)
+        return inf if known_row(problem, self.name) is None else super().cost(problem)
