@@ -13,17 +13,8 @@ from .restriction import BlockMatrix
 from .vectors import VectorSpace
 
 
-def product(factors: Sequence[csr_array]) -> NDArray[np.float64]:
-    """Multiply matrices.
-
-    Parameters
-    ----------
-    factors : sequence of csr_array, [n, n]
-
-    Returns
-    -------
-    ndarray, [n, n]
-    """
+def multiplied(factors: Sequence[csr_array]) -> NDArray[np.float64]:
+    """Multiply matrices; factors [n, n] -> [n, n]."""
     result = factors[-1].toarray()
     for factor in factors[-2::-1]:
         result = factor @ result
@@ -46,24 +37,8 @@ def added(result: Any, onto: Any) -> Any:
 class CellwiseProduct:
     """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
 
-    Results are sums over all processes: entries that they share are summed up first, and exchanged meanwhile.
-
-    Parameters
-    ----------
-    matrices : sequence of sequence of csr_array, [n_modes, n_modes]
-        M, one per block of Q, as factors; their product is computed here.
-    Q, back : BlockMatrix
-        Q and Q_a.
-    vectors : VectorSpace
-    dtype : dtype
-        Of the vectors.
-    rough : bool
-        As for `Backend.cellwise`; here nothing is rounded.
-
-    Attributes
-    ----------
-    restriction : ElementRestriction
-        Q.
+    M is given by its factors [n_modes, n_modes], for each block of Q; `back` is Q_a. Results are sums over processes:
+    what they share is summed up first, and exchanged meanwhile. Here nothing is rounded if it may be `rough`.
     """
 
     def __init__(
@@ -87,7 +62,7 @@ class CellwiseProduct:
 
     def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
         """The dense matrix for the local numbers of a block."""
-        return self._vectors.xp.asarray(np.ascontiguousarray(product(factors).T), self._dtype)
+        return self._vectors.xp.asarray(np.ascontiguousarray(multiplied(factors).T), self._dtype)
 
     def _in_cells(
         self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]

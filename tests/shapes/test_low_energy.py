@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpfem.backends.cellwise import product
+from hpfem.backends.cellwise import multiplied
 from hpfem.shapes import SHAPES, make_basis
 from hpfem.shapes.low_energy import (
     eigenbasis,
@@ -59,14 +59,14 @@ def test_the_product_is_the_functions_of_least_energy(shape, order, orders, shea
     ]
     factors = low_energy_factors(shape, order, A, tuple(map(tuple, chosen)))
     wanted = least_energy(shape, order, A, chosen)
-    assert np.abs(product(factors) - wanted).max() < 1e-12 * np.abs(wanted).max()
+    assert np.abs(multiplied(factors) - wanted).max() < 1e-12 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("order", range(2, 9))
 @pytest.mark.parametrize("shape", CELLS, ids=lambda s: s.name)
 def test_eigenbases_are_products_by_direction(shape, order):
     U, wanted = eigenbasis_factors(shape, order), eigenbasis(shape, order)
-    assert np.abs(product(U) - wanted).max(initial=0) <= 1e-14 * np.abs(wanted).max(initial=1)
+    assert np.abs(multiplied(U) - wanted).max(initial=0) <= 1e-14 * np.abs(wanted).max(initial=1)
 
 
 @pytest.mark.parametrize("order", range(1, 9))

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import hpfem as hp
-from hpfem.backends.cellwise import CellwiseProduct, product
+from hpfem.backends.cellwise import CellwiseProduct, multiplied
 from hpfem.backends.cuda.vectors.cellwise import bfloat16
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
@@ -251,7 +251,7 @@ def test_functions_of_least_energy(shape, order, rng):
     K, M = reference_energies(shape, order)
     J = np.eye(shape.dim) + 0.2 * rng.standard_normal((shape.dim, shape.dim))
     A = np.einsum("ij,ijmn->mn", J @ J.T, K) + 0.3 * M
-    T = product(low_energy_factors(shape, order, A, tuple(tuple(order for _ in own) for own in shape.entities)))
+    T = multiplied(low_energy_factors(shape, order, A, tuple(tuple(order for _ in own) for own in shape.entities)))
     modes = hp.shapes.make_basis("modified", shape, order).modes
     corners = [set(shape.entities[d][i].vertices) for d, i in (mode.entity for mode in modes)]
     for m, mode in enumerate(modes):

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, diags_array
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import added, product
+from ...backends.cellwise import added, multiplied
 from ...backends.restriction import BlockMatrix
 from ...memory import as_numpy
 
@@ -102,7 +102,7 @@ class CellMap:
         local = np.flatnonzero(np.diff(back.indptr))
         Q, entries = self._Q, []
         for factors, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
-            M = product(factors)
+            M = multiplied(factors)
             M[np.abs(M) < _ROUNDING * np.abs(M).max()] = 0
             own = np.flatnonzero((local >= start) & (local < end))
             element, mode = np.divmod(local[own] - start, codes.shape[1])

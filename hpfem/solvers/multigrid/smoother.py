@@ -18,7 +18,7 @@ from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import added, product
+from ...backends.cellwise import added, multiplied
 from ...backends.restriction import BlockMatrix
 from ...errors import SolverError
 from ...memory import as_numpy
@@ -68,7 +68,7 @@ def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Group]:
         S, m = energies.classes[int(energies.class_of[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
         factors = low_energy_factors(shape, block.order, A, around)
-        T, means = product(factors), [*K.reshape(-1, *M.shape), M]
+        T, means = multiplied(factors), [*K.reshape(-1, *M.shape), M]
         of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
         i, j = strong_pairs(shape, S, A, T)
         coupling = np.array([(T.T @ (mean @ T))[i, j] for mean in means]) if len(i) else np.zeros((len(means), 0))

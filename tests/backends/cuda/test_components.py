@@ -37,7 +37,7 @@ def on_host(monkeypatch, tmp_path):
     device = SimpleNamespace(name="host shim", limits=Limits(), architecture="sm_90", empty=np.empty)
     done = lambda source, _: SimpleNamespace(done=lambda: True, result=lambda: source)  # noqa: E731
 
-    def load(source, name, shared_bytes):
+    def loaded(source, name, shared_bytes):
         own = library(source, (name,), tmp_path)
         return lambda grid, block, arguments, shared_mem: run(own, name, (*grid, 1), 0, *arguments, shared=shared_mem)
 
@@ -45,7 +45,7 @@ def on_host(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda_kernel, "architecture", lambda: device.architecture)
     monkeypatch.setattr(cuda_kernel, "current_device", lambda: device)
     monkeypatch.setattr(cuda_kernel, "device_factors", stored_factors)
-    monkeypatch.setattr(cuda_kernel, "load", load)
+    monkeypatch.setattr(cuda_kernel, "loaded", loaded)
     monkeypatch.setattr(planned, "limits", Limits)
     monkeypatch.setattr(cuda_kernel, "upload", np.ascontiguousarray)
     cuda_kernel.functions.cache_clear()

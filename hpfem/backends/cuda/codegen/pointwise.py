@@ -31,12 +31,7 @@ def parameter_names(trace: Trace) -> list[str]:
 
 
 class _Printer:
-    """Statements of the nodes of a trace.
-
-    Parameters
-    ----------
-    trace : Trace
-    """
+    """Statements of the nodes of a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

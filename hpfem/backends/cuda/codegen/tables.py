@@ -18,45 +18,25 @@ Indices = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Levels:
-    """Tables of a basis on a rule, in three directions.
+    """Tables of a basis on a rule, in three directions."""
 
-    Attributes
-    ----------
-    counts : tuple of int
-        Points per direction.
-    values, derivatives : list of ndarray, [n_functions, Q_k]
-        1-D functions at the points.
-    differentiation : list of ndarray, [Q_k, Q_k]
-    start, count, child : list of ndarray
-        Per level 0, 1, 2 and node: first function, number and first of its children.
-    leaf_to_mode : ndarray, [n_leaves]
-    n_modes : int
-        Modes of the tree.
-    dim : int
-        Directions that are not trivial.
-    reverse : bool
-        Whether the directions are the basis' last first: modes that are next to each other in memory then belong to
-        different lines of the direction that a kernel begins and ends with, and it reads them coalesced.
-    n_rows, n_nodes, n_leaves : int
-        Nodes of level 1 and of level 2, and leaves.
-    trivial, identity, injective : bool
-        Whether the third direction is none, leaf l is mode l, and every mode is one leaf.
-    """
-
-    counts: tuple[int, ...]
-    values: list[Array]
+    counts: tuple[int, ...]  # points per direction
+    values: list[Array]  # of 1-D functions, [n_functions, Q_k]
     derivatives: list[Array]
-    differentiation: list[Array]
-    start: list[Indices]
+    differentiation: list[Array]  # [Q_k, Q_k]
+    start: list[Indices]  # per level 0, 1, 2 and node: first function, number and first of its children
     count: list[Indices]
     child: list[Indices]
     leaf_to_mode: Indices
     n_modes: int
-    dim: int
+    dim: int  # directions that are not trivial
+    # Whether the directions are the basis' last first: modes that are next to each other in memory then belong to
+    # different lines of the direction that a kernel begins and ends with, and it reads them coalesced.
     reverse: bool = False
 
     def __post_init__(self) -> None:
         self.n_rows, self.n_nodes, self.n_leaves = len(self.start[1]), len(self.start[2]), len(self.leaf_to_mode)
+        # Whether the third direction is none, leaf l is mode l, and every mode is one leaf.
         self.trivial = self.counts[2] == 1 and self.n_leaves == self.n_nodes and len(self.values[2]) == 1
         self.identity = np.array_equal(self.leaf_to_mode, np.arange(self.n_modes))
         self.injective = self.n_modes == self.n_leaves
@@ -129,24 +109,12 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Collapse:
-    """The matrix K = d eta / d xi at the points of a rule, entry by entry as products of 1-D functions.
+    """The matrix K = d eta / d xi at the points of a rule, entry by entry as products of 1-D functions."""
 
-    Attributes
-    ----------
-    ones : tuple of bool
-        Per direction, whether K[a][a] is constantly 1.
-    entries : list of (a, b)
-        Entries that are not constantly 0 or 1 (off-diagonal ones are never 1).
-    x : ndarray, [n_entries, Q_1]
-    yz : ndarray, [n_entries, Q_2 Q_3]
-    weights_x : ndarray, [Q_1]
-    weights_yz : ndarray, [Q_2 Q_3]
-    """
-
-    ones: tuple[bool, ...]
-    entries: list[tuple[int, int]]
-    x: Array
-    yz: Array
+    ones: tuple[bool, ...]  # per direction, whether K[a][a] is constantly 1
+    entries: list[tuple[int, int]]  # those that are not constantly 0 or 1 (off-diagonal ones are never 1)
+    x: Array  # [n_entries, Q_1]
+    yz: Array  # [n_entries, Q_2 Q_3]
     weights_x: Array
     weights_yz: Array
 

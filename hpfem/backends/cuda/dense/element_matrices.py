@@ -27,28 +27,10 @@ ROUNDING = 1e-13
 
 
 class ElementMatrices:
-    """Matrices of a basis on a rule, in an order of the modes that makes many entries zero.
+    """Matrices of a basis on a rule, in an order [n_modes] of the modes that makes many entries zero.
 
-    Parameters
-    ----------
-    tabulation : Tabulation
-
-    Attributes
-    ----------
-    order : ndarray, [n_modes]
-        Mode at each place.
-    mass : ndarray, [n_modes, n_modes]
-    derivatives : ndarray, [dim, rows, n_modes]
-        D_i.
-    begin : ndarray, [rows]
-        First place at which a row is not zero in some D_i; ascending.
-    rows : int
-        Rows of every D_i.
-
-    Raises
-    ------
-    NotSuitable
-        If a weight is negative, or rounding spoils the matrices.
+    mass [n_modes, n_modes]; derivatives [dim, rows, n_modes], D_i; begin [rows], ascending: the first place at which a
+    row is not zero in some D_i. Negative weights are refused, and matrices that rounding spoils.
     """
 
     def __init__(self, tabulation: Tabulation) -> None:

@@ -32,52 +32,19 @@ TILE_MODES = 168
 
 @dataclass(frozen=True)
 class DenseOptions:
-    """Free choices of the dense kernels.
+    """Free choices of the dense kernels."""
 
-    Attributes
-    ----------
-    warps : int
-        Per block of threads.
-    tiles : int
-        Elements of a warp in units of 16; 0: one element per thread, without tensor cores.
-    stages : int
-        Stages of the ring that matrices go through; 0: all of them stay in shared memory.
-    kept : bool
-        Whether coefficients are kept in registers, and the next ones fetched meanwhile.
-    min_blocks : int
-        Blocks per multiprocessor that registers have to leave room for.
-    chunk : int
-        Tiles in a stage of the ring at most.
-    rows : int
-        Eights of rows of D_i in work at a time.
-    """
-
-    warps: int
-    tiles: int = 1
-    stages: int = 0
-    kept: bool = True
-    min_blocks: int = 1
-    chunk: int = 24
-    rows: int = 2
+    warps: int  # per block of threads
+    tiles: int = 1  # elements of a warp in units of 16; 0: one element per thread, without tensor cores
+    stages: int = 0  # of the ring that matrices go through; 0: all of them stay in shared memory
+    kept: bool = True  # whether coefficients are kept in registers, and the next ones fetched meanwhile
+    min_blocks: int = 1  # per multiprocessor, that registers have to leave room for
+    chunk: int = 24  # tiles in a stage of the ring at most
+    rows: int = 2  # eights of rows of D_i in work at a time
 
 
 class DensePlan:
-    """Sizes of a dense kernel for a problem and options, matrices as the kernel reads them, source.
-
-    Attributes
-    ----------
-    problem : BlockProblem
-    options : DenseOptions
-    threads, elements : int
-        Of a block, elements that it has in work at a time.
-    matrices : ElementMatrices
-    rows : int
-        Of every D_i, those that the form needs.
-    k_tiles, r_tiles : int
-        Eights of modes and of rows.
-    n_factors : int
-        Geometric factors of an element.
-    """
+    """Sizes of a dense kernel for a problem and options, matrices as the kernel reads them, source."""
 
     def __init__(self, problem: BlockProblem, options: DenseOptions) -> None:
         self.problem, self.options = problem, options
@@ -86,6 +53,7 @@ class DensePlan:
         self.threads = 32 * options.warps
         self.elements = options.warps * (16 * options.tiles or 32)
         self.matrices = shared_matrices(problem.tabulation)
+        # Rows of every D_i that the form needs; eights of modes and of rows.
         self.rows = self.matrices.rows if problem.form.test_gradient else 0
         self.k_tiles, self.r_tiles = -(-problem.n_modes // 8), -(-self.rows // 8)
         kind = problem.form.factor_kind

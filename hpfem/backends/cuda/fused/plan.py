@@ -34,73 +34,29 @@ _PLACES = np.array([0, 2, 4, 6, 1, 3, 5, 7])
 
 @dataclass(frozen=True)
 class FusedOptions:
-    """Free choices of the fused kernels.
+    """Free choices of the fused kernels."""
 
-    Attributes
-    ----------
-    warps : int
-        Per block of threads.
-    stages : int
-        Stages of the ring that tables go through; 0: all of them stay in shared memory.
-    ahead : int
-        Steps of points whose factors are in shared memory or on their way.
-    kept : int
-        Eights of modes whose coefficients are kept in registers.
-    mirror : bool
-        Whether products are halved by the mirror symmetry of rule and basis.
-    min_blocks : int
-        Blocks per multiprocessor that registers have to leave room for.
-    """
-
-    warps: int = 8
-    stages: int = 0
-    ahead: int = 2
-    kept: int = 0
-    mirror: bool = True
-    min_blocks: int = 1
+    warps: int = 8  # per block of threads
+    stages: int = 0  # of the ring that tables go through; 0: all of them stay in shared memory
+    ahead: int = 2  # steps of points whose factors are in shared memory or on their way
+    kept: int = 0  # eights of modes whose coefficients are kept in registers
+    mirror: bool = True  # whether products are halved by the mirror symmetry of rule and basis
+    min_blocks: int = 1  # per multiprocessor, that registers have to leave room for
 
 
 @dataclass(frozen=True)
 class Step:
-    """Points that a warp works on together.
+    """Points that a warp works on together."""
 
-    Attributes
-    ----------
-    first, count : int
-        Of the pairs of points, or of the points on the mirror.
-    paired : bool
-        Which of the two.
-    even, odd : list of (int, int)
-        Columns of the products with even and odd modes: four of points, quantity.
-    """
-
-    first: int
+    first: int  # of the pairs of points, or of the points on the mirror
     count: int
-    paired: bool
-    even: list[tuple[int, int]]
+    paired: bool  # which of the two
+    even: list[tuple[int, int]]  # columns of the products with even and odd modes: four of points, quantity
     odd: list[tuple[int, int]]
 
 
 class FusedPlan:
-    """Sizes of a fused kernel for a problem and options, its tables, its source.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    options : FusedOptions
-
-    Attributes
-    ----------
-    threads : int
-        Of a block.
-    elements : int
-        That a block has in work at a time.
-    sorted : Mirror
-        Modes as the kernel takes them.
-    steps : list of Step
-    n_tiles : int
-        Tiles of all tables.
-    """
+    """Sizes of a fused kernel for a problem and options, its tables, its source."""
 
     def __init__(self, problem: BlockProblem, options: FusedOptions) -> None:
         self.problem, self.options = problem, options

@@ -27,24 +27,14 @@ BLOCK_THREADS, THREADS = (128, 64, 256), (512, 768, 1024, 384)
 
 @dataclass(frozen=True)
 class KroneckerOptions:
-    """Free choices of the kernel.
+    """Free choices of the kernel."""
 
-    Attributes
-    ----------
-    elements : int
-        Per block of threads.
-    min_blocks : int
-        Blocks per multiprocessor that registers have to leave room for.
-    """
-
-    elements: int
-    min_blocks: int = 1
+    elements: int  # per block of threads
+    min_blocks: int = 1  # per multiprocessor, that registers have to leave room for
 
 
 def rows(of: Array) -> str:
-    """Write the products of the matrices' rows with a line of coefficients, without terms that are zero; of
-    [dim, 1 or 4, N, N].
-    """
+    """Write products of matrices' rows with a line of coefficients, without zeros; of [dim, 1 or 4, N, N]."""
     lines = []
     for d, ab, m in np.ndindex(of.shape[:3]):
         row = of[d, ab, m].tolist()
@@ -55,23 +45,12 @@ def rows(of: Array) -> str:
 
 
 class KroneckerPlan:
-    """Sizes of the kernel for a problem and options.
-
-    Attributes
-    ----------
-    problem : BlockProblem
-    options : KroneckerOptions
-    functions, lines : int
-        Of each direction, and lines of an element along one.
-    arrays : int
-        Lines of numbers that are handed on for each line of coefficients.
-    threads, shared_bytes : int
-        Of a block.
-    """
+    """Sizes of the kernel for a problem and options."""
 
     def __init__(self, problem: BlockProblem, options: KroneckerOptions) -> None:
         self.problem, self.options, self.elements = problem, options, options.elements
         self.levels, self.group = Levels.plain(problem.tabulation), 1
+        # Functions of each direction, lines of an element along one, and lines that are handed on for each of these.
         self.functions = functions_of(problem)
         self.lines = problem.n_modes // self.functions
         self.arrays = 4 if problem.form.test_gradient else 1

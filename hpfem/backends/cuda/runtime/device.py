@@ -45,21 +45,11 @@ REGISTERS, FEWEST_REGISTERS = 65536, 32
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a device, and of a block of threads on it.
+    """Limits of a device, and of a block of threads on it."""
 
-    Attributes
-    ----------
-    shared_block, shared_multiprocessor : int
-        Bytes of shared memory of a block at most, and of a multiprocessor.
-    threads : int
-        Threads of a block at most.
-    multiprocessors : int
-        Of the device.
-    """
-
-    shared_block: int = 232448
+    shared_block: int = 232448  # bytes of shared memory of a block at most
     shared_multiprocessor: int = 233472
-    threads: int = 1024
+    threads: int = 1024  # of a block at most
     multiprocessors: int = 132
 
     def too_many(self, threads: int, blocks: int) -> bool:
@@ -76,13 +66,7 @@ class Limits:
 
 
 class CudaDevice(Device):
-    """Memory of one GPU.
-
-    Parameters
-    ----------
-    number : int
-        As CUDA counts them.
-    """
+    """Memory of one GPU, by its number in CUDA."""
 
     backend, library = "cuda", "CuPy"
     interfaces = ("__cuda_array_interface__",)

@@ -75,27 +75,8 @@ def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
     return found
 
 
-def load(cubin: Path, name: str, shared_bytes: int) -> Any:
-    """Load a compiled kernel onto the current device.
-
-    Parameters
-    ----------
-    cubin : Path
-        As `nvrtc.cached` gives it.
-    name : str
-        Of the kernel.
-    shared_bytes : int
-        Shared memory of a block.
-
-    Returns
-    -------
-    cupy.cuda.Function
-
-    Raises
-    ------
-    DeviceError
-        If its driver does not take it.
-    """
+def loaded(cubin: Path, name: str, shared_bytes: int) -> Any:
+    """Load a compiled kernel onto the current device, with so much shared memory of a block."""
     import cupy
 
     try:
@@ -114,7 +95,7 @@ def load(cubin: Path, name: str, shared_bytes: int) -> Any:
 def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> tuple[Any, ...]:
     """Compile kernels that belong to no form and load them onto the current device, once for each."""
     cubin = start(program(source), architecture()).result()
-    return tuple(load(cubin, name, shared_bytes) for name in names)
+    return tuple(loaded(cubin, name, shared_bytes) for name in names)
 
 
 def _waited(cubin: Future[Path]) -> Path:
@@ -126,15 +107,7 @@ def _waited(cubin: Future[Path]) -> Path:
 
 
 class CudaKernel(BlockKernel):
-    """The common part of CUDA kernels: compilation beside others, pointwise arguments.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    strategy : str
-    levels : Levels
-        Of the problem's tabulation, with the directions in the kernel's order.
-    """
+    """The common part of CUDA kernels: compilation beside others, pointwise arguments; levels in the kernel's order."""
 
     def __init__(self, problem: BlockProblem, strategy: str, levels: Levels) -> None:
         self.problem, self.strategy, self.levels = problem, strategy, levels
@@ -159,7 +132,7 @@ class CudaKernel(BlockKernel):
         if self._compiling is None:
             return None
         cubin, name, shared_bytes = self._compiling
-        return load(_waited(cubin), name, shared_bytes)
+        return loaded(_waited(cubin), name, shared_bytes)
 
     def _count(self) -> None:
         """From here on all its memory exists and can be counted."""

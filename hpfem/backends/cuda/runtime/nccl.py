@@ -15,13 +15,7 @@ _MADE: WeakKeyDictionary[Communicator, Nccl | None] = WeakKeyDictionary()
 
 
 class Nccl:
-    """NCCL's communicator of the processes that share vectors.
-
-    Parameters
-    ----------
-    comm : Communicator
-        Each with a GPU of its own, the current one; it is made by all of them together.
-    """
+    """NCCL's communicator of processes with a GPU each, the current one; it is made by all of them together."""
 
     def __init__(self, comm: Communicator) -> None:
         from cupy.cuda import nccl

@@ -32,33 +32,16 @@ _LOG = ".log"
 
 @dataclass(frozen=True)
 class Resources:
-    """The compiler's report on a kernel.
-
-    Attributes
-    ----------
-    registers : int
-        Per thread.
-    spill_bytes : int
-        Stored to and loaded from local memory because registers ran out, per thread.
-    stack_bytes : int
-        Local memory of a thread.
-    """
+    """The compiler's report on a kernel, per thread."""
 
     registers: int
-    spill_bytes: int
-    stack_bytes: int
+    spill_bytes: int  # stored to and loaded from local memory because registers ran out
+    stack_bytes: int  # of local memory
 
 
 @dataclass(frozen=True)
 class Binary:
-    """A compiled kernel.
-
-    Attributes
-    ----------
-    cubin : bytes
-    log : str
-        The compiler's output, with the assembler's report.
-    """
+    """A compiled kernel, and the compiler's output with the assembler's report."""
 
     cubin: bytes
     log: str

@@ -22,13 +22,7 @@ _PER_THREAD = 2
 
 
 class StreamPool(Generic[T]):
-    """Scratch of a kernel.
-
-    Attributes
-    ----------
-    made : list
-        All scratch, in use or not.
-    """
+    """Scratch of a kernel; `made` is all of it, in use or not."""
 
     def __init__(self) -> None:
         self.made: list[T] = []

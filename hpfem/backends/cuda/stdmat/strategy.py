@@ -35,12 +35,7 @@ def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
 
 
 class StdMatKernel(CudaKernel):
-    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([Xing] Alg. 1, 2).
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    """
+    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([Xing] Alg. 1, 2)."""
 
     def __init__(self, problem: BlockProblem) -> None:
         super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))

@@ -12,8 +12,8 @@ BANKS = 32  # of shared memory, 4 bytes wide
 
 
 def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]:
-    """Shared-memory accesses that the instructions of a block of threads are split into by bank conflicts; addresses
-    [candidates, items] -> [candidates].
+    """Shared-memory accesses of a block's instructions, by bank conflicts; addresses [candidates, items] ->
+    [candidates].
     """
     group = 4 * BANKS // itemsize  # threads that are served at once
     candidates, items = addresses.shape

@@ -34,70 +34,25 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class SumFacTopOptions:
-    """Free choices of the kernel.
+    """Free choices of the kernel."""
 
-    Attributes
-    ----------
-    elements : int
-        Elements per block, E.
-    prefetch : int
-        Points of a line whose factors are fetched before the first barrier.
-    min_blocks : int
-        Blocks per multiprocessor that registers have to leave room for; 0: by the model.
-    tables_shared : bool or None
-        Whether the second direction's table is in shared memory rather than in the constant bank; None: by the model.
-    l2 : bool
-        Whether a block asks for all its factors in the L2 cache when it starts.
-    late : bool
-        Whether `prefetch` happens before the last barrier in front of the pointwise phase, not the first.
-    split : int
-        Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
-        the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
-    source : FactorSource
-        Where factors come from.
-    """
-
-    elements: int
-    prefetch: int = 0
-    min_blocks: int = 0
+    elements: int  # per block, E
+    prefetch: int = 0  # points of a line whose factors are fetched before the first barrier
+    min_blocks: int = 0  # per multiprocessor, that registers have to leave room for; 0: by the model
+    # Whether the second direction's table is in shared memory, not in the constant bank; None: by the model.
     tables_shared: bool | None = None
-    l2: bool = False
-    late: bool = False
+    l2: bool = False  # whether a block asks for all its factors in the L2 cache when it starts
+    late: bool = False  # whether `prefetch` is before the last barrier in front of the pointwise phase, not the first
+    # Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
+    # the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     split: int = 0
     source: FactorSource = FactorSource.STORED
 
 
 class SumFacTopPlan:
-    """Sizes of the kernel for a problem and options; see parameters.h.
+    """Sizes of the kernel for a problem and options; parameters.h says what they are.
 
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    options : SumFacTopOptions
-
-    Attributes
-    ----------
-    problem : BlockProblem
-        With the source of factors that the options name.
-    options : SumFacTopOptions
-        With what was left open.
-    threads, row_stride, rows, array, arrays, total_arrays, modes_size, modes_pitch : int
-        Threads per block; LS; rows of an array, and R2; numbers of an array; arrays per component and in all; numbers
-        of `modes` and an element's.
-    b_table_size, c_table_size : int
-        Entries of the second and of the last direction's tables in shared memory.
-    last_pitch : int
-        Entries between functions of the last direction's table.
-    shared_bytes : int
-        Shared memory of a block.
-    min_blocks : int
-        For `__launch_bounds__`.
-    split_in, split_out : bool
-        Whether lines along the last direction are phases of their own.
-    together : int
-        Elements whose lines along the last direction a thread takes.
+    The problem is that with the source of factors that the options name; options are those with what was left open.
     """
 
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
@@ -107,7 +62,7 @@ class SumFacTopPlan:
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
         dim, e = problem.shape.dim, options.elements
-        self.rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
+        self.rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))  # of an array, and R2
         self.threads = -(-q2 * q3 * e // 32) * 32
         third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
         self.split_out = form.to_modes and bool((third and options.split & 1) or (flat and options.split))

@@ -27,22 +27,11 @@ MIN_BLOCKS, ELEMENTS = (2, 3, 4), (1, 2, 8)
 
 @dataclass(frozen=True)
 class SumFacWarpOptions:
-    """Free choices of the kernel.
+    """Free choices of the kernel."""
 
-    Attributes
-    ----------
-    elements : int
-        Per block of threads: its warps.
-    min_blocks : int
-        Blocks per multiprocessor that registers have to leave room for.
-    l2 : bool
-        Whether a warp begins by asking for all its factors in the L2 cache.
-    source : FactorSource
-    """
-
-    elements: int = 4
-    min_blocks: int = 3
-    l2: bool = False
+    elements: int = 4  # per block of threads: its warps
+    min_blocks: int = 3  # per multiprocessor, that registers have to leave room for
+    l2: bool = False  # whether a warp begins by asking for all its factors in the L2 cache
     source: FactorSource = FactorSource.STORED
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from ...cellwise import CellwiseProduct, product
+from ...cellwise import CellwiseProduct, multiplied
 from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
@@ -55,16 +55,7 @@ def _words(n: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class MatrixTiles:
-    """A square matrix in bfloat16, and who multiplies what, as `cellwise.h` wants it.
-
-    Attributes
-    ----------
-    n : int
-        Rows.
-    element_warps, element_tiles, mode_warps, mode_pairs : int
-        As there.
-    words : ndarray of uint32
-    """
+    """A square matrix of n rows in bfloat16, and who multiplies what, as `cellwise.h` wants it."""
 
     n: int
     element_warps: int
@@ -156,7 +147,7 @@ class CudaCellwise(CellwiseProduct):
 
     def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
         rough = self._rough and self._dtype == np.float32
-        tiles = MatrixTiles.of(product(factors)) if rough else None
+        tiles = MatrixTiles.of(multiplied(factors)) if rough else None
         return super()._operand(factors, restriction, number) if tiles is None else _Tiled(tiles, restriction, number)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:

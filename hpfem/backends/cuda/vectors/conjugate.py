@@ -40,18 +40,7 @@ def source(real: DTypeLike, inverse: DTypeLike, shared: bool = False) -> str:
 
 
 class DeviceSharing:
-    """`Sharing` on the GPUs of the processes: the entries that count here, and sums over all processes.
-
-    Parameters
-    ----------
-    sharing : Sharing
-        Of the entries of one component.
-    between : Nccl
-
-    Attributes
-    ----------
-    comm : Communicator
-    """
+    """`Sharing` of one component's entries on the GPUs of the processes: those that count here, and sums over all."""
 
     def __init__(self, sharing: Sharing, between: Nccl) -> None:
         self.comm, self._sharing, self._between = sharing.comm, sharing, between
@@ -91,30 +80,9 @@ class Reading:
 class CudaConjugateVectors:
     """Vectors and scalars of a solve; kernels run on the current stream, and nothing is allocated after the start.
 
-    Parameters
-    ----------
-    sharing : DeviceSharing or None
-        The processes that share the vectors.
-    x, r : cupy.ndarray, [n]
-        First guess and its residual; overwritten.
-    scale : float
-        Norm of the right-hand side.
-    tolerance : float
-        Ratio of norms at which to stop.
-    most : int
-        Iterations after which to stop.
-    inverse : cupy.ndarray, [n], optional
-        Of a diagonal preconditioner.
-    product_blocks : int
-        Sums that come with a product q = A p.
-
-    Attributes
-    ----------
-    x, r, p, q : cupy.ndarray, [n]
-    partials : cupy.ndarray of float64, [product_blocks]
-        For the sums of p.q.
-    stop : int
-        Address of what is zero on the device as long as it iterates.
+    The first guess x [n] and its residual r [n] are overwritten. `scale` is the norm of the right-hand side, `most` the
+    iterations after which to stop, `inverse` [n] that of a diagonal preconditioner; `product_blocks` sums come with a
+    product q = A p.
     """
 
     def __init__(

@@ -29,13 +29,7 @@ def source(trace: Trace, space_dim: int) -> str:
 
 
 class CudaFunction:
-    """A function of the coordinates.
-
-    Parameters
-    ----------
-    trace : Trace
-        With a value for each component, of coordinates and parameters.
-    """
+    """A function of the coordinates and parameters, with a value for each component."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._names, self._components = trace, parameter_names(trace), len(trace.value or ())

@@ -84,27 +84,10 @@ def in_tiles(row: Any, elements: int, tile: int, places: Any, xp: Any) -> Any:
 class IndexTables:
     """A sparse matrix Q [local, global] as `indexed.h` wants it, with 32-bit indices where they are enough.
 
-    Parameters
-    ----------
-    Q : BlockMatrix
-    keep : ndarray of bool, [global], optional
-        The columns whose entries count; all when left out. Row 0 of `Q.rows` is empty then.
-    vectors : VectorSpace
-        Where the tables are wanted.
-
-    Attributes
-    ----------
-    size : int
-        Columns of Q.
-    single : int
-        From this column on each has one entry.
-    starts : ndarray of int, [blocks + 1]
-        First row of every block, and the number of rows.
-    codes, row_starts, columns, values : ndarray
-        For scatter: the code of every row; those that are not one entry +-1 as a CSR matrix.
-    order, slice_starts, entry_codes, entry_rows, entry_values : ndarray
-        For gather: columns before `single` in the order in which they are summed up; where the entries of the slices of
-        columns start in this order, their codes; rows and values of those that are not +-1.
+    Only columns to keep [global] count, if given; row 0 of `Q.rows` is empty then. For scatter there are the `codes` of
+    all rows, and those that are not one entry +-1 as a CSR matrix: row_starts, columns, values. For gather there are
+    columns in the `order` in which they are summed up, those before `single`, after which each has one entry; where the
+    entries of their slices start, and their codes; and the rows and values of those that are not +-1.
     """
 
     def __init__(
@@ -220,13 +203,7 @@ def sum_blocks(n: int) -> int:
 
 
 class IndexedRestriction(ElementRestriction):
-    """Q on a GPU. Kernels run on the current stream; nothing is allocated but results that nobody gives.
-
-    Parameters
-    ----------
-    Q, vectors, dtype, keep
-        As for `ElementRestriction`.
-    """
+    """Q on a GPU. Kernels run on the current stream; nothing is allocated but results that nobody gives."""
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
         self._Q, self._tables = Q, IndexTables(Q, keep, vectors)
@@ -391,13 +368,7 @@ def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
 
 
 class SparseMatrix:
-    """A CSR matrix; `@` multiplies vectors, on the current stream.
-
-    Parameters
-    ----------
-    matrix : csr_array, [rows, columns]
-        float64 or float32.
-    """
+    """A CSR matrix [rows, columns]; `@` multiplies vectors, on the current stream."""
 
     def __init__(self, matrix: csr_array) -> None:
         self.shape = matrix.shape

@@ -28,13 +28,7 @@ def source(real: DTypeLike, index: DTypeLike) -> str:
 
 
 class CudaMessages(Messages):
-    """See `Messages`; kernels run on the current stream.
-
-    Parameters
-    ----------
-    sharing : Sharing
-    vectors : VectorSpace
-    """
+    """See `Messages`; kernels run on the current stream."""
 
     def __init__(self, sharing: Sharing, vectors: VectorSpace) -> None:
         super().__init__(sharing)

@@ -61,18 +61,7 @@ def _aside(device: str) -> Any:
 
 
 class Graph:
-    """Launches in a CUDA graph.
-
-    Parameters
-    ----------
-    graph : cupy.cuda.Graph
-    stream : cupy.cuda.Stream
-        The stream of its capture.
-    used : list of StreamPool
-        Pools whose scratch it uses.
-    memory : cupy.cuda.MemoryPool
-        Memory that its steps have allocated.
-    """
+    """Launches in a CUDA graph: with the stream of its capture, pools whose scratch it uses, and its steps' memory."""
 
     def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
         self.launch = graph.launch
@@ -86,13 +75,7 @@ class Graph:
 
 
 class CudaIteration(DeviceIteration):
-    """Scalars of conjugate gradients on the GPU, and CUDA graphs.
-
-    Parameters
-    ----------
-    sharing : DeviceSharing, optional
-        The processes that share the vectors.
-    """
+    """Scalars of conjugate gradients on the GPU, and CUDA graphs; processes may share the vectors."""
 
     def __init__(self, sharing: DeviceSharing | None = None) -> None:
         self._sharing = sharing
