@@ -13,8 +13,9 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,11 @@ class FieldExpression:
         return results[0] if len(results) == 1 else results
 
 
+def _chain(links: list[Callable[..., Any]], *values: Any) -> Any:
+    """A chain a < b < c: the product of its links."""
+    return reduce(np.multiply, (link(values[i], values[i + 1]) for i, link in enumerate(links)))
+
+
 def _value(operand: Operand, coordinates: list[Any]) -> Any:
     return operand if isinstance(operand, float) else operand(*coordinates)
 
@@ -143,60 +149,62 @@ class _Reader:
         """A number where the node is constant, else a function."""
         if depth > MAX_DEPTH:
             raise self.error(node, f"nested more than {MAX_DEPTH} deep; simplify it")
-        if isinstance(node, ast.Constant):
-            return self.number(node)
-        if isinstance(node, ast.Name):
-            return self.name(node)
-        if isinstance(node, ast.BinOp):
-            operation = self.known(node, _BINARY, node.op, "operator", "+ - * / **")
-            return self.apply(node, operation, [node.left, node.right], depth)
-        if isinstance(node, ast.UnaryOp):
-            return self.apply(node, self.known(node, _UNARY, node.op, "operator", "+ -"), [node.operand], depth)
-        if isinstance(node, ast.Compare):
-            return self.comparison(node, depth)
-        if isinstance(node, ast.Call):
-            return self.call(node, depth)
-        raise self.error(node, self.unknown("part", node, "numbers, names, + - * / ** comparisons and functions"))
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return self.finite(node, value)
+            case ast.Constant(value=value):
+                raise self.error(node, f"{value!r} is not a real number")
+            case ast.Name(id=name):
+                return self.name(node, name)
+            case ast.BinOp(left=left, op=op, right=right):
+                function, arguments = self.known(node, _BINARY, op, "operator", "+ - * / **"), [left, right]
+            case ast.UnaryOp(op=op, operand=operand):
+                function, arguments = self.known(node, _UNARY, op, "operator", "+ -"), [operand]
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                links = [self.known(node, _COMPARE, op, "comparison", "< <= > >=") for op in ops]
+                function, arguments = partial(_chain, links), [left, *others]
+            case ast.Call():
+                function, arguments = self.called(node), node.args
+            case _:
+                raise self.unknown(node, node, "part", "numbers, names, + - * / ** comparisons and functions")
+        operands = [self.read(argument, depth + 1) for argument in arguments]
+        numbers = [operand for operand in operands if isinstance(operand, float)]
+        if len(numbers) == len(operands):
+            with np.errstate(all="ignore"):
+                return self.finite(node, function(*numbers))
+        return lambda *coordinates: function(*(_value(operand, list(coordinates)) for operand in operands))
 
-    @staticmethod
-    def unknown(kind: str, node: ast.AST, valid: str) -> str:
-        hint = _HINTS.get(type(node), f"valid: {valid}")
-        return f"{kind} {type(node).__name__} is not available; {hint}"
+    def unknown(self, node: ast.AST, part: ast.AST, what: str, valid: str) -> ArgumentError:
+        hint = _HINTS.get(type(part), f"valid: {valid}")
+        return self.error(node, f"{what} {type(part).__name__} is not available; {hint}")
 
     def known(
-        self, node: ast.AST, table: Mapping[Any, Callable[..., Any]], operator: ast.AST, kind: str, valid: str
+        self, node: ast.AST, table: Mapping[Any, Callable[..., Any]], operator: ast.AST, what: str, valid: str
     ) -> Callable[..., Any]:
         """What a table holds for an operator."""
         if type(operator) not in table:
-            raise self.error(node, self.unknown(kind, operator, valid))
+            raise self.unknown(node, operator, what, valid)
         return table[type(operator)]
 
-    def number(self, node: ast.Constant) -> float:
-        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
-            raise self.error(node, f"{node.value!r} is not a real number")
-        try:
-            value = float(node.value)
-        except OverflowError:
-            value = math.inf
-        return self.finite(node, value)
-
     def finite(self, node: ast.AST, value: float) -> float:
-        if not math.isfinite(value):
-            raise self.error(node, "this constant is not a finite number")
-        return value
+        with suppress(OverflowError):  # an integer beyond all floats
+            if math.isfinite(value):
+                return float(value)
+        raise self.error(node, "this constant is not a finite number")
 
-    def name(self, node: ast.Name) -> Operand:
-        if node.id in CONSTANTS:
-            return CONSTANTS[node.id]
-        if node.id in self.coordinates:
-            position = self.coordinates.index(node.id)
+    def name(self, node: ast.Name, name: str) -> Operand:
+        if name in CONSTANTS:
+            return CONSTANTS[name]
+        if name in self.coordinates:
+            position = self.coordinates.index(name)
             return lambda *coordinates: coordinates[position]
         valid = ", ".join((*self.coordinates, *CONSTANTS))
-        if node.id in FUNCTIONS:
-            raise self.error(node, f"{node.id} is a function; write {node.id}(...)")
-        raise self.error(node, f"unknown name {node.id!r}; valid: {valid}; functions: {', '.join(FUNCTIONS)}")
+        if name in FUNCTIONS:
+            raise self.error(node, f"{name} is a function; write {name}(...)")
+        raise self.error(node, f"unknown name {name!r}; valid: {valid}; functions: {', '.join(FUNCTIONS)}")
 
-    def call(self, node: ast.Call, depth: int) -> Operand:
+    def called(self, node: ast.Call) -> Callable[..., Any]:
+        """The function of a call, with the right number of arguments."""
         if not isinstance(node.func, ast.Name):
             raise self.error(node, "only functions called by their name are available")
         if node.func.id not in FUNCTIONS:
@@ -204,22 +212,4 @@ class _Reader:
         count, function = FUNCTIONS[node.func.id]
         if node.keywords or len(node.args) != count or any(isinstance(a, ast.Starred) for a in node.args):
             raise self.error(node, f"{node.func.id} takes {count} plain argument{'s' if count > 1 else ''}")
-        return self.apply(node, function, node.args, depth)
-
-    def comparison(self, node: ast.Compare, depth: int) -> Operand:
-        """A chain a < b < c: the product of its links."""
-        links = [self.known(node, _COMPARE, op, "comparison", "< <= > >=") for op in node.ops]
-
-        def compare(*values: Any) -> Any:
-            return reduce(np.multiply, (link(values[i], values[i + 1]) for i, link in enumerate(links)))
-
-        return self.apply(node, compare, [node.left, *node.comparators], depth)
-
-    def apply(self, node: ast.expr, function: Callable[..., Any], arguments: list[ast.expr], depth: int) -> Operand:
-        """The function on its arguments, computed at once if all are numbers."""
-        operands = [self.read(argument, depth + 1) for argument in arguments]
-        numbers = [operand for operand in operands if isinstance(operand, float)]
-        if len(numbers) == len(operands):
-            with np.errstate(all="ignore"):
-                return self.finite(node, float(function(*numbers)))
-        return lambda *coordinates: function(*(_value(operand, list(coordinates)) for operand in operands))
+        return function
