@@ -58,18 +58,7 @@ class Device(Protocol):
 
     @staticmethod
     def place(kind: int, number: int) -> str | None:
-        """Say where arrays of a device are, for messages.
-
-        Parameters
-        ----------
-        kind, number : int
-            Type and number of the device in DLPack.
-
-        Returns
-        -------
-        str or None
-            None if it is not of this kind.
-        """
+        """Say where arrays of DLPack's type and number are, None if not of this kind; see `dlpack_device`."""
         return None
 
     def free(self) -> float:
@@ -278,20 +267,7 @@ class PairArray:
 
     @classmethod
     def of(cls, array: Any, device: Device = HOST, constant: bool = False) -> PairArray:
-        """Wrap an array that lives on a device, without copying it.
-
-        Parameters
-        ----------
-        array : array
-            Of the device's own kind.
-        device : Device
-        constant : bool
-            See `PairArray`.
-
-        Returns
-        -------
-        PairArray
-        """
+        """Wrap an array that lives on a device, without copying it, as for `PairArray`."""
         pair = cls(array.shape, array.dtype)
         pair._sides[device.name] = array
         pair._valid.add(device.name)

@@ -87,23 +87,7 @@ def _told(text: str | None) -> tuple[str, str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of the process.
-
-    Returns
-    -------
-    int
-        Exit code.
-
-    Raises
-    ------
-    SystemExit
-        From the parser: after --help and --version, and for arguments that it does not know.
-    """
+    """Run the command line, by default that of the process, and return the exit code; see `make_parser`."""
     if sys.stdout is None:
         return _complain("standard output is closed; send it to a file, or to /dev/null")
     if isinstance(sys.stdout, io.TextIOWrapper):

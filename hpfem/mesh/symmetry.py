@@ -49,18 +49,7 @@ def mapped(shape: Shape, images: Array, points: Array) -> Array:
 
 @cache
 def symmetries(shape: Shape) -> Indices:
-    """Vertex permutations of the symmetries of a shape, in the order of the orientation codes.
-
-    Parameters
-    ----------
-    shape : Shape
-        Any shape.
-
-    Returns
-    -------
-    ndarray of int, [n_symmetries, n_vertices]
-        Row ``code`` is p with ``global[i] = local[p[i]]``; row 0 is the identity. Read-only.
-    """
+    """Vertex permutations by orientation code, the identity first, [n_symmetries, n_vertices]; see `parities`."""
     if shape.dim == 0:
         return frozen(np.zeros((1, 1), dtype=np.int64))
     found = []

@@ -72,28 +72,10 @@ def canonical(
     sets: dict[str, Indices],
     data: dict[str, NDArray[Any]] | None = None,
 ) -> Elements:
-    """Bring elements from a file's order of nodes into ours; `completed` adds the nodes that serendipity cells lack.
+    """Bring elements from a file's order of nodes into ours, as for `Elements`.
 
-    Parameters
-    ----------
-    shape : Shape
-        The reference shape.
-    order : int
-        Geometry order.
-    file_nodes : ndarray, [n_nodes, dim]
-        Reference coordinates of the nodes in the file's order; those at corners and edges for a serendipity cell.
-    nodes : ndarray of int, [E, n_nodes]
-        Rows of the points, in the file's order.
-    numbers : ndarray of int, [E]
-        The file's number of each element.
-    sets : dict of str to ndarray of int
-        Names, each with the rows that have it.
-    data : dict of str to ndarray, [E, ...], optional
-        Values by name.
-
-    Returns
-    -------
-    Elements
+    `file_nodes` [n_nodes, dim] are the reference coordinates of the nodes in the file's order, those at corners and
+    edges for a serendipity cell; `completed` adds the rest. `nodes` [E, n_nodes] are rows of the points in that order.
     """
     if shape is not POINT:
         columns = _columns(shape, order, np.ascontiguousarray(file_nodes, np.float64).tobytes())
