@@ -167,10 +167,10 @@ class BenchSettings:
         _check(self, (self.benchmark,), (*BENCHMARKS, *BAKE_OFFS))
         if self.bake_off is not None:
             for name, wanted in (("basis", self.bake_off.basis), ("quadrature", self.bake_off.quadrature)):
-                given = getattr(self, name)
-                if None not in (given, wanted) and given != wanted:
-                    raise ArgumentError(f"{self.benchmark} is defined on {name} {wanted!r}, got {given!r}")
-                object.__setattr__(self, name, given if wanted is None else wanted)
+                value = getattr(self, name)
+                if None not in (value, wanted) and value != wanted:
+                    raise ArgumentError(f"{self.benchmark} is defined on {name} {wanted!r}, got {value!r}")
+                object.__setattr__(self, name, value if wanted is None else wanted)
             object.__setattr__(self, "strategies", self.strategies or ("auto",))
         if self.matrix_entries is None:
             most = MATRIX_ENTRIES if self.bake_off is None else self.bake_off.matrix_entries
@@ -300,11 +300,11 @@ def _check(settings: Settings, benchmarks: tuple[str, ...], known_benchmarks: tu
     if settings.strategies:
         backend = choose_backend("auto") if settings.backend == "auto" else BACKENDS[settings.backend]
         valid["strategy"] = (settings.strategies, ("auto", *backend.strategy_names))
-    for kind, (names, known) in valid.items():
+    for what, (names, known) in valid.items():
         wrong = [name for name in names if name not in known]
         if wrong or not names:
-            what = f"unknown {kind} {wrong[0]!r}" if wrong else f"no {kind} to measure"
-            raise ArgumentError(f"{what}; valid: {', '.join(known)}")
+            trouble = f"unknown {what} {wrong[0]!r}" if wrong else f"no {what} to measure"
+            raise ArgumentError(f"{trouble}; valid: {', '.join(known)}")
     if not all(1 <= order <= MAX_ORDER for order in settings.orders):
         raise ArgumentError(f"orders to measure must lie between 1 and {MAX_ORDER}, got {list(settings.orders)}")
     if not settings.dofs or not all(1 <= n <= 1e11 for n in settings.dofs):

@@ -31,8 +31,8 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
 }
 # Entries that phases without a model do not have.
 _BOUND = ("fraction", "bound")
-# Other possible entries of a file, with their kinds.
-_PARTS: Mapping[str, type] = {"settings": dict, "machine": dict, "runs": list, "skipped": list, "wrong": list}
+# Other possible entries of a file, with their types.
+_OTHERS: Mapping[str, type] = {"settings": dict, "machine": dict, "runs": list, "skipped": list, "wrong": list}
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,12 +130,12 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> st
     return "\n".join([first, "|---" * len(headings) + "|", *others])
 
 
-def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
+def document(file_format: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
     """Make a document from results and information about them.
 
     Parameters
     ----------
-    kind : str
+    file_format : str
         `BENCH`, `COMPARE` or `SCALE`.
     results : sequence of dict
         Measurements or rows.
@@ -149,7 +149,7 @@ def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **
     dict
         For `hpfem.support.files.write_json`.
     """
-    return {"format": kind, "version": VERSION, "complete": complete, **about, "results": list(results)}
+    return {"format": file_format, "version": VERSION, "complete": complete, **about, "results": list(results)}
 
 
 def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -176,27 +176,27 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{path} is not JSON ({error}); give a file written by hpfem bench or compare") from None
-    kind = content.get("format") if isinstance(content, dict) else None
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise ArgumentError(f"{path} is not a result of hpfem bench or compare: its 'format' is {shown(kind)}")
+    file_format = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(file_format, str) or file_format not in _FIELDS:
+        raise ArgumentError(f"{path} is not a result of hpfem bench or compare: its 'format' is {shown(file_format)}")
     if content.get("version") != VERSION:
         raise ArgumentError(f"{path} is of version {shown(content.get('version'))}; this hpfem reads version {VERSION}")
     results = content.get("results")
     if not isinstance(results, list) or not results:
         raise ArgumentError(f"{path} holds no results")
     entries = [entry if isinstance(entry, dict) else {} for entry in results]
-    wanted = dict(_FIELDS[kind])
+    wanted = dict(_FIELDS[file_format])
     if any("phase" in entry for entry in entries):
         wanted["phase"] = str  # for one problem; every measurement has one
     for number, entry in enumerate(entries):
-        for name, kinds in wanted.items():
+        for name, types in wanted.items():
             if "phase" in entry and name in _BOUND and name not in entry:
                 continue
             value = entry.get(name)
-            if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
+            if not isinstance(value, types) or isinstance(value, bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")
-    for name, part in _PARTS.items():
-        if not isinstance(content.get(name, part()), part):
+    for name, type_ in _OTHERS.items():
+        if not isinstance(content.get(name, type_()), type_):
             raise ArgumentError(f"{path}: its {name} are {shown(content[name])}, not what hpfem writes")
     return content
 

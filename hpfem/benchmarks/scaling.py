@@ -67,21 +67,21 @@ def factors(n: int) -> tuple[int, int, int]:
     return min(triples, key=lambda abc: (max(abc) - min(abc), abc[::-1]))
 
 
-def box_counts(shape: str, order: int, unknowns: float, parts: int = 1) -> tuple[int, ...]:
+def box_counts(shape: str, order: int, unknowns: float, processes: int = 1) -> tuple[int, ...]:
     """Small boxes in each direction of a box of some unknowns."""
     side = max(1, round((unknowns / unknowns_per_box(shape, order)) ** (1 / 3)))
-    counts = [side * n for n in factors(parts)]
+    counts = [side * n for n in factors(processes)]
     return (max(counts[0], len(MIXED)) if shape == "mixed" else counts[0], *counts[1:])
 
 
-def expected_seconds(alone: float, unknowns: float, parts: int, link: float = LINK, size: int = 8) -> float:
+def expected_seconds(alone: float, unknowns: float, processes: int, link: float = LINK, size: int = 8) -> float:
     """Seconds of an iteration by the model of the module."""
-    if parts == 1:
+    if processes == 1:
         return alone
-    sides = [min(2, n - 1) for n in factors(parts)]
+    sides = [min(2, n - 1) for n in factors(processes)]
     neighbours = min(_NEIGHBOURS, math.prod(side + 1 for side in sides) - 1)
     nbytes = size * sum(sides) * unknowns ** (2 / 3)
-    return alone + nbytes / link + MESSAGE * (neighbours + math.ceil(math.log2(parts)))
+    return alone + nbytes / link + MESSAGE * (neighbours + math.ceil(math.log2(processes)))
 
 
 @dataclass
@@ -119,8 +119,8 @@ class ScalingRun:
 
     def mesh(self) -> Mesh:
         """Make the mesh; each process gets its part."""
-        parts = self.comm.size if self.scaling == "weak" else 1
-        counts = box_counts(self.shape, self.order, self.unknowns, parts)
+        processes = self.comm.size if self.scaling == "weak" else 1
+        counts = box_counts(self.shape, self.order, self.unknowns, processes)
         # Cells of one shape however many processes there are: iterations of whole solutions depend on it.
         upper = [n / min(counts) for n in counts]
         shapes = MIXED if self.shape == "mixed" else self.shape
@@ -139,9 +139,9 @@ class ScalingRun:
         try:
             return self._solved(space, c0, bc)
         except MemoryError as error:
-            parts = needed_bytes(space, c0.size)
-            sorting, needed = parts.pop("sorting"), sum(parts.values())
-            said = ", ".join(f"{what} {nbytes / 1e9:.3g} GB" for what, nbytes in parts.items() if nbytes)
+            needs = needed_bytes(space, c0.size)
+            sorting, needed = needs.pop("sorting"), sum(needs.values())
+            said = ", ".join(f"{what} {nbytes / 1e9:.3g} GB" for what, nbytes in needs.items() if nbytes)
             raise OutOfMemory(
                 f"{self.shape} P={self.order}: {c0.size} unknowns take about {needed / 1e9:.3g} GB on {device.name},"
                 f" a preconditioner apart ({said}; {sorting / 1e9:.3g} GB more than the tables while they are sorted):"

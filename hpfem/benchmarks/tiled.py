@@ -145,18 +145,16 @@ class TiledProblem:
         return Choice(config, self.backend.name, provider.build(problem, config.options), "asked for", ())
 
     def sources(self, choice: Choice) -> list[TiledProblem]:
-        """Make the problem with each source of geometric factors that the strategy of a choice offers beside its
-        own.
-        """
-        own, found = choice.kernel.problem, list[TiledProblem]()
-        provider, problem = self.backend.strategy(choice.strategy), self.tiled(own.n_elements, own.algorithm)
+        """Make the problem with each other source of geometric factors that the strategy of a choice offers."""
+        chosen, others = choice.kernel.problem, list[TiledProblem]()
+        provider, problem = self.backend.strategy(choice.strategy), self.tiled(chosen.n_elements, chosen.algorithm)
         for source in possible_sources(problem):
-            if source != own.source:
+            if source != chosen.source:
                 with suppress(NotSuitable):
                     options_of_source(provider, problem, source)
-                    found.append(copy(self))
-                    found[-1]._source = source
-        return found
+                    others.append(copy(self))
+                    others[-1]._source = source
+        return others
 
     def sizes(self, dofs: Sequence[float]) -> list[int]:
         """Numbers of elements to measure."""
