@@ -91,7 +91,7 @@ def waiting():
 
 # Where something goes wrong: module, function, process.
 PHASES = {
-    "reading": ("hpfem.mesh.io.reader", "_read", 0),
+    "reading": ("hpfem.mesh.io.reader", "_content", 0),
     "compiling": ("hpfem.backends.cpu.runtime.cache", "compile_object", 1),
     "writing": ("hpfem.vtu.writer", "write_unstructured_grid", 1),
     "saving": ("hpfem.checkpoint", "_write_mesh", 1),
