@@ -13,9 +13,7 @@ from ...errors import NotSuitable
 from ...forms import Trace
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
-from ...forms.kronecker import check_kronecker, kronecker_flops
 from ...forms.merged import merged_if_possible
-from ...forms.orthogonal import check_orthogonal, orthogonal_flops
 from ...forms.sources import of_source, possible_sources
 from ...geometry import FactorSource
 from ...memory import HOST, Device
@@ -28,6 +26,7 @@ from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import Options, Strategy, with_source
 from ..vectors import VectorSpace
+from .codegen.strategies import COMPILED
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
@@ -39,11 +38,6 @@ from .runtime.vectors import CpuVectors
 
 # Time per operation relative to collocated sum factorisation (measured on AVX-512, P = 1..7).
 _NONCOLLOCATED_COST = 0.9
-_DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
-_FUSED_COST = 0.6
-_ORTHOGONAL_COST = 1.9
-# Operations in the time in which a number is handed on from one direction to the next.
-_HANDED_ON = 9.0
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
 _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
@@ -90,7 +84,7 @@ class CpuSumFac(Strategy):
 
 
 class CpuPlain(Strategy):
-    """Sum factorisation by NumPy, for kernels that are too large to compile."""
+    """Sum factorisation by NumPy, for more than 32 points in a direction: those fibers are too long to compile."""
 
     name, special, tensor = "numpy", True, True
 
@@ -106,69 +100,26 @@ class CpuPlain(Strategy):
         return _NUMPY_COST * operator_flops(problem, "sumfac")
 
 
-class _ConstantMatrices(Strategy):
-    """Constant element matrices, compiled, one element per SIMD lane; the kernel has the name of the strategy."""
+class CpuCompiled(Strategy):
+    """Matrices, compiled, one element per SIMD lane: a row of `COMPILED`, whose name the kernel has."""
 
     special = True
 
-    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
-        """Build the kernel, if elements are affine and the form is linear with constants; see `Strategy.build`."""
-        return CpuKernel(with_source(self, problem, options), self.name)
-
-
-class CpuDense(_ConstantMatrices):
-    """Dense reference matrices of affine elements: fastest at low order."""
-
-    name = "dense"
-
-    def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time by operations: a matrix per geometric factor; see `Strategy.cost`."""
-        kind = problem.form.factor_kind
-        matrices = problem.geometry.n_factors(kind) if kind else 1
-        return (_DENSE_COST * matrices + _DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
-
-
-class CpuKronecker(_ConstantMatrices):
-    """Sparse matrices of one direction of affine hexes and quads."""
-
-    name, tensor = "kronecker", True
-
-    def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time by operations and what is handed on; see `Strategy.cost`."""
-        try:
-            check_kronecker(problem)
-        except NotSuitable:
-            return inf
-        handed_on = (4 if problem.form.test_gradient else 1) * (problem.shape.dim - 1) * problem.n_modes
-        return kronecker_flops(problem) + _HANDED_ON * handed_on
-
-
-class CpuOrthogonal(_ConstantMatrices):
-    """Sparse matrices of an orthonormal basis of affine tets, tris and prisms."""
-
-    name = "orthogonal"
-
-    def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time by operations; see `Strategy.cost`."""
-        try:
-            check_orthogonal(problem)
-        except NotSuitable:
-            return inf
-        return _ORTHOGONAL_COST * orthogonal_flops(problem)
-
-
-class CpuFused(Strategy):
-    """Dense products and the work at the points, compiled together, one element per SIMD lane: on simplex rules."""
-
-    name, special = "fused", True
+    def __init__(self, name: str) -> None:
+        self.name, self._row = name, COMPILED[name]
+        self.tensor = self._row.tensor
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
-        """Build the kernel, if the rule has no directions and elements are curved; see `Strategy.build`."""
-        return CpuKernel(merged_if_possible(with_source(self, problem, options)), "fused")
+        """Build the kernel, if the row's writer serves the problem; see `Strategy.build`."""
+        problem = with_source(self, problem, options)
+        return CpuKernel(merged_if_possible(problem) if self._row.merges else problem, self.name)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time by operations, of which the mirror saves half; see `Strategy.cost`."""
-        return _FUSED_COST * operator_flops(problem, "stdmat")
+        """Estimate the time as the row does; see `Strategy.cost`."""
+        try:
+            return self._row.cost(problem)
+        except NotSuitable:
+            return inf
 
 
 class CpuStdMat(Strategy):
@@ -189,7 +140,7 @@ class CpuBackend(Backend):
     """Kernels compiled for the processor through LLVM."""
 
     name = "cpu"
-    strategies = (CpuSumFac(), CpuDense(), CpuKronecker(), CpuOrthogonal(), CpuFused(), CpuStdMat(), CpuPlain())
+    strategies = (CpuSumFac(), *map(CpuCompiled, COMPILED), CpuStdMat(), CpuPlain())
 
     def missing(self) -> str | None:
         """Say what keeps LLVM from compiling here; see `Backend.missing`."""

@@ -10,10 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....forms.form import BlockProblem
-from ....forms.kronecker import check_kronecker, functions_of, matrices_of_directions
+from ....forms.kronecker import check_kronecker, functions_of, kronecker_flops, matrices_of_directions
 from .affine import Group, factors_of_terms, write_affine
 from .ir import Builder, Program
 from .line import Array, Fiber, matrix_product
+
+# Operations in the time in which a number is handed on from one direction to the next.
+_HANDED_ON = 9.0
+
+
+def kronecker_cost(problem: BlockProblem) -> float:
+    """Operations and what is handed on."""
+    check_kronecker(problem)
+    handed_on = (4 if problem.form.test_gradient else 1) * (problem.shape.dim - 1) * problem.n_modes
+    return kronecker_flops(problem) + _HANDED_ON * handed_on
 
 
 def write_kronecker(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:

@@ -13,13 +13,22 @@ from itertools import pairwise
 import numpy as np
 
 from ....forms.form import BlockProblem
-from ....forms.orthogonal import check_orthogonal, orthogonal_matrices
+from ....forms.orthogonal import check_orthogonal, orthogonal_flops, orthogonal_matrices
 from .affine import Group, factors_of_terms, write_affine
 from .ir import Builder, Program
 from .line import Array, Fiber, matrix_product
 
 # Entries of a function: LLVM takes longer for each if there are more.
 _ENTRIES = 200
+
+# Time per operation relative to collocated sum factorisation.
+_COST = 1.9
+
+
+def orthogonal_cost(problem: BlockProblem) -> float:
+    """Operations of the sparse matrices."""
+    check_orthogonal(problem)
+    return _COST * orthogonal_flops(problem)
 
 
 def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:

@@ -20,14 +20,11 @@ from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ...cellwise import transposed as transposes
-from ..codegen.dense import write_dense
 from ..codegen.diagonal import write_diagonal
-from ..codegen.fused import write_fused
 from ..codegen.ir import Program
-from ..codegen.kronecker import write_kronecker
 from ..codegen.matrix import Step, packed, steps_of, write_matrix
-from ..codegen.orthogonal import write_orthogonal
 from ..codegen.pointwise import field_inputs, parameter_inputs
+from ..codegen.strategies import COMPILED
 from ..codegen.sumfac import write_sumfac
 from .buffers import aligned
 from .cache import compiled
@@ -40,11 +37,8 @@ Array = NDArray[np.floating[Any]]
 PREFETCH_BYTES = 4 << 20
 _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
     "sumfac": write_sumfac,
-    "dense": write_dense,
-    "kronecker": write_kronecker,
-    "orthogonal": write_orthogonal,
     "diagonal": write_diagonal,
-    "fused": write_fused,
+    **{name: row.write for name, row in COMPILED.items()},
 }
 
 

@@ -107,21 +107,6 @@ def _tables(
     return tables, keys
 
 
-class _Alone:
-    """The recording of one product, with the vector that it is given, for one product at a time."""
-
-    def __init__(self, product: CpuProduct, n: int) -> None:
-        self._recording = Recording(product.dtype)
-        self.given = product.new_given(n)
-        self._out = product.record(self._recording, self.given)
-        self._recording.finish()
-
-    def run(self) -> Array:
-        """Multiply what is in `given`."""
-        self._recording.run()
-        return self._out.array.copy()
-
-
 class CpuProduct:
     """The product back^T A Q with vectors: A are kernels, block by block; back has the codes of Q, or is Q.
 
@@ -151,7 +136,8 @@ class CpuProduct:
         there[written.indices] = True
         self._shared = np.flatnonzero(there)
         self._tail_t = csr_array(written.T[self._shared])
-        self._pools: dict[int, Pool[_Alone]] = {}
+        # Recordings of one product, with its argument and result, by the number of components.
+        self._pools: dict[int, Pool[tuple[Recording, Array, Recorded]]] = {}
 
     def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE, scale: Array | None = None) -> Any:
         """Apply to a vector; vector, scale [components, size] -> [components, size]."""
@@ -159,25 +145,34 @@ class CpuProduct:
         if isinstance(vector, Recorded):
             return self._recorded(vector, constrained, scale)
         pool, some = self._pools.setdefault(len(vector), Pool()), len(constrained) > 0
-        own = pool.take(lambda: _Alone(self, len(vector)))
-        given = own.given[:, : self._size]
+        own = pool.take(lambda: self._new_recording(len(vector)))
+        recording, argument, result = own
+        target = argument[:, : self._size]
         if scale is None:
-            given[...] = vector
+            target[...] = vector
         else:
-            np.multiply(vector, scale, out=given)
+            np.multiply(vector, scale, out=target)
         if some:
-            given[:, constrained] = 0
-        out = own.run()
+            target[:, constrained] = 0
+        recording.run()
+        out = result.array.copy()
         pool.give(own)
         if some:
             out[:, constrained] = vector[:, constrained]
         return out
 
+    def _new_recording(self, n: int) -> tuple[Recording, Array, Recorded]:
+        recording, argument = Recording(self.dtype), self._new_argument(n)
+        result = self._record(recording, argument)
+        recording.finish()
+        return recording, argument, result
+
     def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Array | None) -> Recorded:
         """The product of a recorded vector."""
         recording, some = vector.recording, len(constrained) > 0
-        given = recording.once((id(self), len(vector.array)), lambda: (self.new_given(len(vector.array)), self))[0]
-        target = given[:, : self._size]
+        n = len(vector.array)
+        argument = recording.once((id(self), n), lambda: (self._new_argument(n), self))[0]
+        target = argument[:, : self._size]
         if some:
             key = id(constrained), target.shape
             scale = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
@@ -185,7 +180,7 @@ class CpuProduct:
             recording.update(PRODUCT, (vector.array, scale, target))
         else:
             recording.update(COPY, (vector.array, target))
-        out = self.record(recording, given)
+        out = self._record(recording, argument)
         for source, row in zip(vector.array, out.array, strict=True) if some else ():
             recording.move(source, constrained, row, constrained)
         return out
@@ -195,27 +190,27 @@ class CpuProduct:
         kept[:, constrained] = 0
         return kept
 
-    def new_given(self, n: int) -> Array:
+    def _new_argument(self, n: int) -> Array:
         """Make a vector with all places; some are zero for ever; -> [n, size + other places]."""
         return np.zeros((n, self._size + self._tail.shape[0]), self.dtype)
 
-    def record(self, recording: Recording, given: Array) -> Recorded:
+    def _record(self, recording: Recording, argument: Array) -> Recorded:
         """Record the product with a vector whose other places are to be filled in; -> [n, size]."""
         size, places = self._size, np.arange(self._tail.shape[0])
-        for row in given:
+        for row in argument:
             recording.rows(self._tail, row[:size], row[size:], at=places)
-        out = recording.empty(given.shape)
+        out = recording.empty(argument.shape)
         recording.update(ZERO, (out.array,))
-        at = given.ctypes.data, out.array.ctypes.data
+        at = argument.ctypes.data, out.array.ctypes.data
         parts = list[list[tuple[IndexedKernel, Sequence[int]]]]([] for _ in self._bounds[0][1:])
-        work, held = 0, [given, out.array]
+        work, held = 0, [argument, out.array]
         for kernel, bounds in zip(self._kernels, self._bounds, strict=True):
             if not kernel.groups:
                 continue
-            key = id(kernel), id(given)
-            words, used = recording.once(key, lambda own=kernel: own.call(given.shape, at[0]))  # type: ignore[misc]
+            key = id(kernel), id(argument)
+            words, used = recording.once(key, lambda own=kernel: own.call(argument.shape, at[0]))  # type: ignore[misc]
             held.append(used)
-            work += kernel.groups * kernel.group_flops * len(given)
+            work += kernel.groups * kernel.group_flops * len(argument)
             for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
                 if first < last:
                     part.append((kernel, (words[0], first, last, *words[3:_OUT], at[1], *words[_OUT + 1 :])))

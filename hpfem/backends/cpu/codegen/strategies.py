@@ -1,0 +1,30 @@
+"""The strategies of compiled matrices: what writes their kernel, and their expected time; a new one is a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ....forms.form import BlockProblem
+from .dense import dense_cost, write_dense
+from .fused import fused_cost, write_fused
+from .ir import Program
+from .kronecker import kronecker_cost, write_kronecker
+from .orthogonal import orthogonal_cost, write_orthogonal
+
+
+class Compiled(NamedTuple):
+    """A row: `write` takes a problem, lanes, and whether it prefetches and is indexed; both refuse what they cannot."""
+
+    write: Callable[[BlockProblem, int, bool, bool], Program]
+    cost: Callable[[BlockProblem], float]  # operations, relative to those of collocated sum factorisation
+    tensor: bool = False  # needs rules of one direction
+    merges: bool = False  # reads merged factors, where these are possible
+
+
+COMPILED = {
+    "dense": Compiled(write_dense, dense_cost),
+    "kronecker": Compiled(write_kronecker, kronecker_cost, tensor=True),
+    "orthogonal": Compiled(write_orthogonal, orthogonal_cost),
+    "fused": Compiled(write_fused, fused_cost, merges=True),
+}
