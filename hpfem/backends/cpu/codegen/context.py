@@ -67,8 +67,6 @@ class Context:
         self._areas: dict[str, int] = {}
         self._lines: dict[tuple[str, int, int, bool], Line] = {}
 
-    # --- scratch --------------------------------------------------------------------------------------------------
-
     def area(self, *name: Any, size: int) -> str:
         """Find a named area of the scratch buffer, made when first asked for."""
         pointer = "%a_" + "_".join(map(str, name))
@@ -96,8 +94,6 @@ class Context:
         """Find a component of what comes out at the points; see `Context.values`."""
         own = self.form.trial_gradient and not self.form.to_modes and self.trace is None
         return self.area("x", c, size=self.point_vectors) if own else self.values(c)
-
-    # --- one-dimensional matrices ---------------------------------------------------------------------------------
 
     def weighted(self, values: Fiber, across: Where) -> Fiber:
         """Multiply values that are tested with functions of the points by the weights."""
@@ -139,8 +135,6 @@ class Context:
         """The pointwise function as a function of the module."""
         assert self.trace is not None
         return CalledExpressions(self.b, self.trace)
-
-    # --- loops ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def fibers(self, n: int) -> Iterator[Where]:

@@ -76,8 +76,6 @@ class Builder:
         """Type of a vector of numbers."""
         return f"<{self.lanes} x {_REALS[np.dtype(dtype)]}>"
 
-    # --- text -----------------------------------------------------------------------------------------------------
-
     def emit(self, text: str) -> None:
         """Append an instruction without a result."""
         self.lines.append("  " + text)
@@ -112,8 +110,6 @@ class Builder:
     def module(self) -> str:
         """Put together everything that was written."""
         return "\n".join([*sorted(self._declared), *self._globals]) + "\n"
-
-    # --- numbers --------------------------------------------------------------------------------------------------
 
     def _number(self, value: float) -> str:
         """A number with its type as LLVM writes it, rounded to the kernel's type."""
@@ -150,8 +146,6 @@ class Builder:
             self._globals.append(f"{name} = internal unnamed_addr constant {text}, align {align}")
             self._tables[key] = name
         return self._tables[key]
-
-    # --- addresses ------------------------------------------------------------------------------------------------
 
     def index(self, *terms: tuple[Where, int]) -> Where:
         """Sum of index * stride."""
@@ -216,8 +210,6 @@ class Builder:
         pointer = self.at(table, (index, 1), unit="i32")
         return Index(self.new(f"zext i32 {self.new(f'load i32, ptr {pointer}')} to i64"))
 
-    # --- arithmetic -----------------------------------------------------------------------------------------------
-
     def count_flops(self, flops: int) -> None:
         """Count operations that are written here."""
         self.flops += flops * self.trips
@@ -271,8 +263,6 @@ class Builder:
         self.declare(f"declare {self.real} {name}({self.real}, {self.vector})")
         found = self.new(f"call reassoc {self.real} {name}({self._number(0.0)}, {self.vector} {value})")
         return found if self.real == "double" else self.new(f"fpext {self.real} {found} to double")
-
-    # --- loops ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def loop(self, n: int | str, start: str = "0") -> Iterator[Index]:

@@ -113,24 +113,18 @@ class GroupKernel:
         words = self.code.address, *counts, given, 0, *addresses, scratch[1], self._codes_at, stride
         return words, (self, used, scratch)
 
-    def _shares(self, components: int) -> list[int]:
-        """First groups of the shares of threads, and the number of groups."""
-        return shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
-
-    def _launch(self, bounds: Sequence[int], components: int, addresses: Sequence[int], stride: int, used: Any) -> None:
+    def _launch(self, bounds: Sequence[int], components: int, addresses: Sequence[int], used: Any) -> None:
         """Run groups, each share on a thread; input, output and `inputs` are in arrays that `used` holds."""
-        if not self.groups:
-            return
         codes, common = self._codes_at, (self._n_elements, components, *addresses)
         if len(bounds) == 2:
             own = self.take_scratch()
-            self.code.run(*bounds, *common, own[1], codes, stride)
+            self.code.run(*bounds, *common, own[1], codes, 0)
             self.give_scratch(own)
             return
         scratch = [self.take_scratch() for _ in bounds[1:]]
         parts, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
         run = self.code.run_holding
-        run_all([partial(run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
+        run_all([partial(run, held, g0, g1, *common, at, codes, 0) for g0, g1, (_, at) in parts])
         for own in scratch:
             self.give_scratch(own)
 
@@ -265,9 +259,13 @@ class CpuKernel(GroupKernel, BlockKernel):
         problem = self.problem
         source = np.ascontiguousarray(source, problem.dtype)
         target = out if out.flags.c_contiguous else np.empty(out.shape, problem.dtype)
-        components = len(source) // problem.coupled
-        at = source.ctypes.data, target.ctypes.data
-        self._run_parts(source, target, at, components, self._shares(components), 0)
+        components, (addresses, used) = len(source) // problem.coupled, self.inputs()
+        bounds = shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
+        alone = components if self._one_by_one else 1
+        at, there = source.ctypes.data, target.ctypes.data
+        for c in range(alone):
+            places = at + c * source.strides[0], there + c * target.strides[0]
+            self._launch(bounds, components // alone, (*places, *addresses), (source, target, used))
         if target is not out:
             out[...] = target
 
@@ -286,15 +284,3 @@ class CpuKernel(GroupKernel, BlockKernel):
         fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
         pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
         return (geometry, points, pointers.ctypes.data, parameters), (fields, pointers)
-
-    def _run_parts(
-        self, source: Array, target: Array, at: tuple[int, int], components: int, bounds: Sequence[int], stride: int
-    ) -> None:
-        """Run the groups between bounds, each part on a thread."""
-        if self._one_by_one and components > 1:
-            for c in range(components):
-                place = at[0] + c * source.strides[0], at[1] + c * target.strides[0]
-                self._run_parts(source[c : c + 1], target[c : c + 1], place, 1, bounds, stride)
-            return
-        addresses, used = self.inputs()
-        self._launch(bounds, components, (*at, *addresses), stride, (source, target, used))
