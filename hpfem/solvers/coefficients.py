@@ -31,9 +31,9 @@ def check_positive(operator: Operator, key: str, name: str, *, zero: bool = Fals
             if not least.size:
                 continue
             element, point = np.unravel_index(int(least.argmin()), least.shape)
-            found = float(least[element, point])
-            if not (found > 0 or (scalar and zero and found == 0)):
-                said = f"{found:g}" if scalar else "not"
+            smallest = float(least[element, point])
+            if not (smallest > 0 or (scalar and zero and smallest == 0)):
+                said = f"{smallest:g}" if scalar else "not"
                 x = block.geometry.coordinates(slice(element, element + 1))[:, 0, point]
                 place = ", ".join(f"{c:.6g}" for c in x)
                 cell = operator.space.mesh.describe_cell(int(block.elements[element]))
@@ -49,8 +49,8 @@ def _least_pivot(components: Any, dim: int, zero: bool, xp: Any) -> Any:
     A = {(i, j): entry(i, j) + rounding * (zero and i == j) for i, j in symmetric_pairs(dim)}
     least, one = xp.full(size.shape, xp.inf), xp.where(size > 0, size, 1)
     for k in range(dim):
-        pivot, given = A[k, k], entry(k, k)
-        least = xp.minimum(least, pivot / xp.where(given > 0, given, one))
+        pivot, diagonal = A[k, k], entry(k, k)
+        least = xp.minimum(least, pivot / xp.where(diagonal > 0, diagonal, one))
         if zero:
             least = xp.where(size > 0, least, 1)
         for i, j in symmetric_pairs(dim):

@@ -81,8 +81,8 @@ class Constants:
         ones, total = self._float64[0], self.vectors.total
         sums, scales = np.reshape(self.vectors.numbers(abs(total(ones @ rhs)), total(ones @ abs(rhs))), (2, -1))
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
-        found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
-        off = {name: r for name, r in found.items() if r > max(allowed, _SUM_ROUNDING * np.finfo(dtype).eps)}
+        unseen = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
+        off = {name: r for name, r in unseen.items() if r > max(allowed, _SUM_ROUNDING * np.finfo(dtype).eps)}
         if off and self.vectors.comm.rank == 0:
             said = ", ".join(f"{ratio:.1e} on {name}" for name, ratio in list(off.items())[:5])
             warn(
@@ -90,7 +90,7 @@ class Constants:
                 f" to their size the sum is {said}{' and others' if len(off) > 5 else ''}; their mean is taken out;"
                 " where u is known, give a Dirichlet condition: dirichlet={boundary name: value}"
             )
-        return found
+        return unseen
 
     def projections(self, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """P for functionals, and its transpose for functions."""
@@ -156,7 +156,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     columns = np.flatnonzero(hidden[parts.of_unknowns])
     rows = (np.cumsum(hidden) - 1)[parts.of_unknowns[columns]]
     shape = (int(hidden.sum()), c0.size)
-    ones, means = (csr_array((part[columns], (rows, columns)), shape=shape) for part in (one, mean))
+    ones, means = (csr_array((vector[columns], (rows, columns)), shape=shape) for vector in (one, mean))
     names = [parts.name(int(number), c0.space.mesh) for number in np.flatnonzero(hidden)]
     return Constants(ones, means, energies[hidden], names, A.vectors, c0.owned)
 
@@ -181,32 +181,32 @@ def check_solvable(
 
     host = c0.vectors_on(HOST)
     lost = (ROUNDING * np.finfo(A.dtype).eps) ** 2 * sizes(mixed_signs(host, one.ravel()))
-    unseen = ~held & [sizes(own[:, None] * one) <= lost for own in np.eye(n)]
+    unseen = ~held & [sizes(component[:, None] * one) <= lost for component in np.eye(n)]
     if not unseen.any():
         return
     rhs = vectors.to_host(rhs)
-    rows = one * rhs.reshape(n, -1)
-    absolute, squared, along = (_sums(c0, own) for own in (abs(rows), one**2, rows))
+    data = one * rhs.reshape(n, -1)
+    absolute, squared, along = (_sums(c0, vectors) for vectors in (abs(data), one**2, data))
     missed = float(np.sqrt((along[unseen] ** 2 / squared[unseen]).sum()))
     possible = missed <= max(tol, _SUM_ROUNDING * np.finfo(A.dtype).eps) * host.norm(rhs)
     if possible if A.symmetric else failure is None:
         return
-    found = []
+    where = []
     for c, part in np.argwhere(unseen)[:5]:
         of = "" if n == 1 else f", component {c}"
         ratio = f" ({abs(along[c, part]) / (absolute[c, part] or 1.0):.1e})" if A.symmetric else ""
-        found.append(parts.name(int(part), mesh) + of + ratio)
+        where.append(parts.name(int(part), mesh) + of + ratio)
     rule = ", where the data must sum to 0; the sum is, relative to their size, in brackets" if A.symmetric else ""
     raise SolverError(
-        f"{name}: the operator is singular: it maps constants to zero on {', '.join(found)}{rule}; give Dirichlet"
+        f"{name}: the operator is singular: it maps constants to zero on {', '.join(where)}{rule}; give Dirichlet"
         " values, a Robin condition or a reaction, or data that fit: hpfem.Problem takes the mean out of them"
     ) from failure
 
 
-def _sums(c0: C0Space, rows: NDArray[Any]) -> Array:
-    """Sums of rows [..., size] over the unknowns of each part, [..., parts]; collective."""
-    found = [np.bincount(c0.parts.of_unknowns, row * c0.owned, c0.parts.count) for row in np.atleast_2d(rows)]
-    return np.asarray(c0.space.mesh.comm.sum(np.reshape(found, (*rows.shape[:-1], -1))))
+def _sums(c0: C0Space, vectors: NDArray[Any]) -> Array:
+    """Sums of vectors [..., size] over the unknowns of each part, [..., parts]; collective."""
+    sums = [np.bincount(c0.parts.of_unknowns, row * c0.owned, c0.parts.count) for row in np.atleast_2d(vectors)]
+    return np.asarray(c0.space.mesh.comm.sum(np.reshape(sums, (*vectors.shape[:-1], -1))))
 
 
 def _reaction(A: GlobalOperator, c0: C0Space) -> tuple[Array, Array, Mask]:

@@ -45,9 +45,7 @@ def iterate_on_device(
         pending = vectors.read()
         while True:
             ask = ask_first and _near(residuals[first:], run.tol)
-            if not ask:
-                launcher.launch()
-                latest = vectors.read()
+            latest = None if ask else launcher.launch()
             seen = pending.wait()
             before, done = len(residuals) - first, int(seen["finished"])
             ring = len(seen["residual"])
@@ -68,10 +66,7 @@ def iterate_on_device(
                     Stop.NOT_FINITE: not_finite(name, done),
                     Stop.EXHAUSTED: no_convergence(name, residuals[-1], run.tol, done),
                 }[stopped]
-            if ask:
-                launcher.launch()
-                latest = vectors.read()
-            pending = latest
+            pending = launcher.launch() if latest is None else latest
     finally:
         vectors.finish()  # the graph and the host's memory are freed
         launcher.release()
@@ -100,16 +95,17 @@ class _Launcher:
         self.launched = self.directions = 0
         self.graph: Any = None
 
-    def launch(self) -> None:
-        """Launch one iteration, or those of the graph, on the current stream."""
+    def launch(self) -> Any:
+        """Launch one iteration, or those of the graph, on the current stream, and begin to read its scalars."""
         if self.capturable and self.graph is None and self.launched >= DIRECT:
             self.graph = self.device.capture(self._step, GRAPH_STEPS, "conjugate gradients")
             self.capturable = self.graph is not None
         if self.graph is not None:
             self.graph.launch()
-            return
-        self._step()
-        self.launched += 1
+        else:
+            self._step()
+            self.launched += 1
+        return self.vectors.read()
 
     def _step(self) -> None:
         v = self.vectors

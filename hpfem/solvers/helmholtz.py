@@ -67,8 +67,8 @@ def solve_helmholtz(
         precision=precision,
     )
     ready = perf_counter() - began
-    found = problem.solve(f)
-    info = found.info
+    u = problem.solve(f)
+    info = u.info
     phases = {**problem.phases, **info.phases}
-    found.info = replace(info, time=perf_counter() - began, set_up_time=ready + info.set_up_time, phases=phases)
-    return found
+    u.info = replace(info, time=perf_counter() - began, set_up_time=ready + info.set_up_time, phases=phases)
+    return u

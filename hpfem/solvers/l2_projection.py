@@ -55,9 +55,11 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     return M.vectors.to_host(cg(M, rhs, jacobi(M), tol=tol, name="L2 projection")[0])
 
 
-def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, given: Array) -> Array:
-    """Dirichlet values from the L2 projection of a function over the domain, if the function is meant there; given
-    [size] -> [size].
+def domain_boundary_values(
+    c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, by_entity: Array
+) -> Array:
+    """Dirichlet values from the L2 projection of a function over the domain, if the function is meant there, else
+    those `by_entity`; -> [size].
 
     At low orders the vertices carry most of the boundary values, and interpolating there costs more than the rest of
     the solution: with values from the domain the L2 error at P = 1 is half as large. This needs a function that
@@ -67,18 +69,18 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     try:
         inside = l2_project(c0, function)
     except ArgumentError:
-        return given
+        return by_entity
     values = np.where(bc.constrained, inside, 0.0)
     comm = c0.space.mesh.comm
-    unit = -c0.vectors_on(HOST).exponent(given)  # squares of values of any size
+    unit = -c0.vectors_on(HOST).exponent(by_entity)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
     with comm.together():
         for side, matrix, modes in sides_with_traces(c0, bc.dirichlet_facets):
             exact = scaled(values_of(function, side.coordinates, "dirichlet")[0], unit)
             norm += float(np.sum(side.weights * exact**2))
-            for i, own in enumerate((values, given)):
-                found = (matrix @ scaled(own, unit)).reshape(len(exact), -1) @ modes
-                misfit[i] += float(np.sum(side.weights * (found - exact) ** 2))
+            for i, coefficients in enumerate((values, by_entity)):
+                there = (matrix @ scaled(coefficients, unit)).reshape(len(exact), -1) @ modes
+                misfit[i] += float(np.sum(side.weights * (there - exact) ** 2))
     *misfit, norm = comm.sum([*misfit, norm]).tolist()
     meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
-    return values if meant else given
+    return values if meant else by_entity

@@ -41,20 +41,8 @@ _TABLES, _LEVELS, _SINGLE = 40, 1.2, 4
 class Needs(Immutable):
     """Estimate of the memory of a `Problem` in bytes: set-up, right-hand sides and iterations together.
 
-    Parameters
-    ----------
-    c0 : C0Space
-    coefficients : mapping
-        "lam" and "diffusivity" -> the given coefficient; None if it was left out.
-    preconditioner : str
-        Its name, or "user" for a function, whose memory is not counted.
-    components : int
-
-    Attributes
-    ----------
-    by_device : {device: {what: bytes}}
-        On the host and where the space's backend computes: "geometry factors", "coefficients", "index tables",
-        "scratch", "vectors" and "preconditioner".
+    `by_device` has bytes by device and what they are for: "geometry factors", "coefficients", "index tables",
+    "scratch", "vectors" and "preconditioner"; that of a user's function is not counted.
     """
 
     def __init__(
@@ -71,8 +59,8 @@ class Needs(Immutable):
         there["geometry factors"] = _factors(space, kind, number)
         there["coefficients"] = sum(n * _values(space, coefficients[name], self._device) for name, n in kept.items())
         self.by_device = {HOST.name: host, self._device.name: there}
-        for name, found in backend.product_needs(space.n_dofs, c0.size, components, space.dtype).items():
-            self.by_device[name].update(found)
+        for name, tables in backend.product_needs(space.n_dofs, c0.size, components, space.dtype).items():
+            self.by_device[name].update(tables)
         xp = vectors_on(self._device).xp
         there["scratch"] = there.get("scratch", 0.0) + max(_chunk(block, xp) for block in space.blocks)
         vectors = size * (8 * _VECTORS64 + number * _VECTORS)
@@ -93,8 +81,8 @@ class Needs(Immutable):
         needed, free = sum(parts.values()), device.free()
         if needed <= free:
             return
-        found = sorted(((size, what) for what, size in parts.items() if size), reverse=True)
-        said = ", ".join(f"{what} {size / 1e9:.3g} GB" for size, what in found)
+        by_size = sorted(((size, what) for what, size in parts.items() if size), reverse=True)
+        said = ", ".join(f"{what} {size / 1e9:.3g} GB" for size, what in by_size)
         ways = ["a lower order or fewer cells"]
         matrices = parts.get("preconditioner", 0.0)
         if matrices > 0.1 * needed:
@@ -111,8 +99,8 @@ class Needs(Immutable):
 
 def _factors(space: Space, kind: str, number: int) -> float:
     """Bytes of the factors of a form with gradients."""
-    all_of = (block.geometry for block in space.blocks)
-    return float(sum(number * own.n_elements * own.n_factors(kind) * own.n_points(kind) for own in all_of))
+    geometries = (block.geometry for block in space.blocks)
+    return float(sum(number * g.n_elements * g.n_factors(kind) * g.n_points(kind) for g in geometries))
 
 
 def _chunk(block: Block, xp: Any) -> float:

@@ -55,18 +55,16 @@ def finer_blocks(space: Space, more: int) -> list[Block]:
     Tets and tris get the simplex rule of an order that is higher by `more`, where there is one: it has 0.3 to 0.6 of
     the points. The others get more points in each direction.
     """
-    found, asked = [], space.quadrature if isinstance(space.quadrature, int) else 0
+    blocks, asked = list[Block](), space.quadrature if isinstance(space.quadrature, int) else 0
     for block in space.blocks:
         shape, order, further = block.shape, block.order, max(asked, 0) + more
         rule = simplex_rules({shape.name: order + further}).get(shape.name) or chosen_rule(shape, order, further)
-        found.append(Block(Tabulation(block.basis, rule), block.geometry.on_rule(rule), block.elements))
-    return found
+        blocks.append(Block(Tabulation(block.basis, rule), block.geometry.on_rule(rule), block.elements))
+    return blocks
 
 
 class _Reference:
-    """A form on a bounded number of elements that are all the reference element; the values at the points include |J|;
-    a form without gradients.
-    """
+    """A form without gradients on some elements that are all the reference element; values at points include |J|."""
 
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:
         self.block, self.xp = block, vectors_on(backend.device()).xp
@@ -124,41 +122,16 @@ class _Cell:
 
 
 def load(c0: C0Space, f: Source, components: int = 1) -> Any:
-    """The functional (f, v) on continuous functions, in float64 whatever the type of the space.
+    """The functional (f, v) on continuous functions, f as for `Problem.solve`: float64, where the space computes.
 
-    Parameters
-    ----------
-    c0 : C0Space
-    f : callable, float, sequence of float, mapping, array or Field
-        A function of the coordinates, or values by region (`by_region`), by a finer rule; a number, by the rule of the
-        space; or a field in state "phys" or "dual". For several components a number is for each, and a sequence has
-        one for each.
-    components : int
-        Of f.
-
-    Returns
-    -------
-    array of float64, [size] or [components, size] with more than one component
-        Where the space's backend computes.
-
-    Raises
-    ------
-    ArgumentError
-        If f has another number of components.
-    StateError
-        For a field on another space, or in state "coeff".
+    Functions and values by region are integrated by a finer rule, numbers by that of the space; -> [size], or
+    [components, size] with more than one component.
     """
     return Loads(c0, components)(f)
 
 
 class Loads:
-    """Functionals (f, v) for one f after the other, see `load`; everything that does not depend on f is made once.
-
-    Parameters
-    ----------
-    c0 : C0Space
-    components : int
-    """
+    """Functionals (f, v) for one f after the other, see `load`; everything that does not depend on f is made once."""
 
     def __init__(self, c0: C0Space, components: int) -> None:
         self.c0, self.components, self.backend = c0, components, choose_backend(c0.space.backend)
@@ -184,16 +157,16 @@ class Loads:
                 raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
             f = component_numbers(f, self.components, "f")
         if isinstance(f, Field) and f.state == "dual":
-            found = [pair.read(device) for pair in f.data]
+            moments = [pair.read(device) for pair in f.data]
         else:
             function = f if callable(f) and not isinstance(f, Field) else None
             tests = self._of_blocks(function is not None)
             blocks = [test.block for test in tests]
             with space.mesh.comm.together():
                 compiled = None if function is None else compiled_function(function, blocks, self.backend)
-                found = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
-        rows = [self.c0.gathered([own[c] for own in found], device) for c in range(self.components)]
-        return rows[0] if self.components == 1 else vectors_on(device).xp.stack(rows)
+                moments = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
+        of_each = [self.c0.gathered([block[c] for block in moments], device) for c in range(self.components)]
+        return of_each[0] if self.components == 1 else vectors_on(device).xp.stack(of_each)
 
     def _of_blocks(self, finer: bool) -> list[_Reference]:
         """Inner products of values with the modes, block by block; by a finer rule, or by that of the space."""
@@ -210,13 +183,13 @@ class Loads:
     def _moments(self, f: Any, test: _Reference, number: int, compiled: Any) -> Any:
         """Inner products of a right-hand side with the modes of a block, [components, E, n_modes] on the device."""
         block = test.block
-        found, apply = test.xp.empty((self.components, block.n_elements, block.n_modes)), test.runner()
+        moments, apply = test.xp.empty((self.components, block.n_elements, block.n_modes)), test.runner()
         for chunk, values in _values(f, block, number, test.xp, self.backend.device(), compiled):
             self._check_components(len(values))
             measure = block.geometry.volume_factors(chunk, test.xp)
-            for own, given in zip(found, values, strict=True):
-                own[chunk] = apply(measure, given)  # a number, perhaps
-        return found
+            for component, value in zip(moments, values, strict=True):
+                component[chunk] = apply(measure, value)  # a number, perhaps
+        return moments
 
 
 def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: Any) -> Iterator[tuple[slice, Any]]:
@@ -270,8 +243,8 @@ def l2_error(field: Field, exact: Callable[..., Any] | CellValues, relative: boo
                 if len(values) != field.components:
                     raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
                 measure = weights * block.geometry.volume_factors(chunk, xp)
-                for own, exactly in zip(coefficients, values, strict=True):
-                    misfit.add(evaluate(own[chunk]) - exactly, measure)
+                for component, exactly in zip(coefficients, values, strict=True):
+                    misfit.add(evaluate(component[chunk]) - exactly, measure)
                     norm.add(exactly, measure)
     return _ratio(misfit.root(comm), norm.root(comm), relative)
 

@@ -63,20 +63,7 @@ class Solution(Field):
 
     @classmethod
     def of(cls, vector: Any, device: Device, c0: C0Space, info: SolveInfo) -> Solution:
-        """Make one of a global vector.
-
-        Parameters
-        ----------
-        vector : array, [size] or [components, size]
-            On `device`.
-        device : Device
-        c0 : C0Space
-        info : SolveInfo
-
-        Returns
-        -------
-        Solution
-        """
+        """Make one of a global vector, as `C0Space.scatter` takes it, and the record of its solve."""
         local = c0.scatter(vector, device=device)
         result = cls(local.space, local.state, local.data)
         result.pair, result.c0, result.info = PairArray.of(vector, device), c0, info
@@ -143,23 +130,23 @@ class _Fluxes:
     def through(self, boundary: str, u: PairArray, reactions: Any) -> float | Array:
         """Flux of a function of these coefficients."""
         fixed, shares = self._shares(boundary)
-        found = np.zeros(self.n)
+        flux = np.zeros(self.n)
         if not all(fixed):
-            found += np.where(fixed, 0.0, self.conditions.prescribed_flux(boundary, u.read().astype(np.float64)))
+            flux += np.where(fixed, 0.0, self.conditions.prescribed_flux(boundary, u.read().astype(np.float64)))
         if any(fixed):
             here = np.array(self.vectors.numbers((shares * reactions).sum(axis=1)))
-            found += self.conditions.c0.space.mesh.comm.sum(here)
-        return float(found[0]) if self.n == 1 else found
+            flux += self.conditions.c0.space.mesh.comm.sum(here)
+        return float(flux[0]) if self.n == 1 else flux
 
     def _shares(self, boundary: str) -> tuple[list[bool], Any]:
         """Which components have Dirichlet values on a boundary, and `BoundaryConditions.shares` of them; made once."""
         c0, mesh = self.conditions.c0, self.conditions.c0.space.mesh
         if name_of(boundary, mesh.boundaries, "boundary") not in self._sharing:
-            own = mesh.boundaries[boundary]
+            facets = mesh.boundaries[boundary]
             of_each = [self.conditions.of_component(c) for c in range(self.n)]
-            fixed = [mesh.comm.any(bool(np.isin(own, bc.dirichlet_facets).any())) for bc in of_each]
-            rows = [bc.shares(boundary) if there else 0 * bc.values for bc, there in zip(of_each, fixed, strict=True)]
-            self._sharing[boundary] = fixed, self.reactions(self.vectors.from_host(np.stack(rows) * c0.owned))
+            fixed = [mesh.comm.any(bool(np.isin(facets, bc.dirichlet_facets).any())) for bc in of_each]
+            shares = [bc.shares(boundary) if some else 0 * bc.values for bc, some in zip(of_each, fixed, strict=True)]
+            self._sharing[boundary] = fixed, self.reactions(self.vectors.from_host(np.stack(shares) * c0.owned))
         return self._sharing[boundary]
 
 
@@ -321,11 +308,11 @@ class Problem:
             return values
         if not self.space.mesh.comm.any(bool(self.conditions.constrained.any())):
             return values
-        rows = [
-            domain_boundary_values(self.c0, _component(function, c, self.components), self.conditions, own)
-            for c, own in enumerate(values.reshape(self.components, -1))
+        of_each = [
+            domain_boundary_values(self.c0, _component(function, c, self.components), self.conditions, given)
+            for c, given in enumerate(values.reshape(self.components, -1))
         ]
-        return np.reshape(rows, values.shape)
+        return np.reshape(of_each, values.shape)
 
     def update(self, lam: float | None = None, diffusivity: float | None = None) -> None:
         """Set coefficients to other numbers, and read fields again; nothing is compiled again.
@@ -363,20 +350,18 @@ class Problem:
             else:
                 self._make_preconditioner(self._asked)
         with self._phase("constants"):
-            self._constants: list[Any] = self._hidden_constants()
+            self._constants: list[Constants | None]
+            if self.conditions.differ:
+                each = [self.conditions.of_component(c) for c in range(self.components)]
+                self._constants = [hidden_constants(GlobalOperator(self._local, self.c0, bc), bc) for bc in each]
+            else:
+                self._constants = [hidden_constants(self._single, self.conditions)] * self.components
 
     def _make_preconditioner(self, name: str) -> None:
         together = self.conditions.differ
         made, self._used = make_preconditioner(name, self.operator if together else self._single)
         copies = 1 if together else self.components
         self.preconditioner = made and each_component([made] * copies, self.operator.vectors)
-
-    def _hidden_constants(self) -> list[Constants | None]:
-        """Of each component."""
-        if not self.conditions.differ:
-            return [hidden_constants(self._single, self.conditions)] * self.components
-        own = [self.conditions.of_component(c) for c in range(self.components)]
-        return [hidden_constants(GlobalOperator(self._local, self.c0, bc), bc) for bc in own]
 
     def solve(
         self,
@@ -424,17 +409,19 @@ class Problem:
             values = self._values if dirichlet is None else self._other_values(dirichlet)
             data = self._functional(f)
             rhs = self._freed(data if values is None else data - self._lifted(values))
-            guess = None if start is None else self._guess(start, values).reshape(-1)
+            guess = None if start is None else self._coefficients(start, "start")
+            if guess is not None:
+                guess = self._freed(guess if values is None else guess - values).reshape(-1)
             possible, missing, function = rhs, 0.0, None
             if any(constants):
-                rows: list[tuple[Any, Any, Any]] = []
-                for c, (row, own) in enumerate(zip(rhs.reshape(n, -1), constants, strict=True)):
+                split: list[tuple[Any, Any, Any]] = []
+                for c, (row, hidden) in enumerate(zip(rhs.reshape(n, -1), constants, strict=True)):
                     of = "" if n == 1 else f", component {c}"
-                    found = {} if own is None else own.incompatibility(row, space.dtype, self._data_tol)
-                    incompatibility |= {name + of: ratio for name, ratio in found.items()}
-                    rows.append((row, None, row) if own is None else own.split(row))
-                possible = xp.stack([fits for _, _, fits in rows]).reshape(rhs.shape)
-                missing, rhs = rhs - possible, xp.stack([rest for rest, _, _ in rows]).reshape(rhs.shape)
+                    ratios = {} if hidden is None else hidden.incompatibility(row, space.dtype, self._data_tol)
+                    incompatibility |= {name + of: ratio for name, ratio in ratios.items()}
+                    split.append((row, None, row) if hidden is None else hidden.split(row))
+                possible = xp.stack([fits for _, _, fits in split]).reshape(rhs.shape)
+                missing, rhs = rhs - possible, xp.stack([rest for rest, _, _ in split]).reshape(rhs.shape)
                 functional, function = _projections(constants, space.dtype, A.vectors)
                 apply = _chain(partial(A.apply, device=A.device), functional)
 
@@ -448,8 +435,8 @@ class Problem:
         vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, A.vectors.comm)
         vector = vector.reshape(rhs.shape)
         if any(constants):
-            parts = zip(constants, vector.reshape(n, -1), rows, strict=True)
-            joined = [row if own is None else own.join(row, amounts) for own, row, (_, amounts, _) in parts]
+            rests = zip(constants, vector.reshape(n, -1), split, strict=True)
+            joined = [rest if own is None else own.join(rest, amounts) for own, rest, (_, amounts, _) in rests]
             vector = xp.stack(joined).reshape(vector.shape)
         if values is not None:
             vector = vector + values
@@ -491,8 +478,8 @@ class Problem:
 
     def _functional(self, f: Source) -> Any:
         """The functional of f and of the boundary data."""
-        found = self._loads(f)
-        return found if self._load is None else found + self._load
+        functional = self._loads(f)
+        return functional if self._load is None else functional + self._load
 
     def _lifted(self, values: Any) -> Any:
         """The operator's product with boundary values; of those of the problem it is kept while coefficients stay.
@@ -517,36 +504,31 @@ class Problem:
             return xp.where(self._constrained, self._coefficients(dirichlet, "dirichlet"), 0.0)
         return self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
 
-    def _guess(self, start: Any, values: Any) -> Any:
-        """A first guess of the unknowns."""
-        given = self._coefficients(start, "start")
-        return self._freed(given if values is None else given - values)
-
     def _coefficients(self, given: Any, what: str) -> Any:
         """Global coefficients given by the caller, in float64 on the operator's device."""
         vectors = self.operator.vectors
         if isinstance(given, Solution):
-            found = given.pair.read(vectors.device).astype(np.float64)
+            vector = given.pair.read(vectors.device).astype(np.float64)
         elif vectors.has(given):
-            found = vectors.checked(given, what).astype(np.float64)
+            vector = vectors.checked(given, what).astype(np.float64)
         else:
-            found = vectors.from_host(reals(given, what), np.float64)
+            vector = vectors.from_host(reals(given, what), np.float64)
         wanted = self.conditions.load.shape
-        fits = found.shape == wanted and bool(vectors.xp.isfinite(found).all())
+        fits = vector.shape == wanted and bool(vectors.xp.isfinite(vector).all())
         if not self.space.comm.all(fits):
             raise ArgumentError(
-                f"{what} is {shown(given)} of shape {found.shape}; give a finite vector of"
+                f"{what} is {shown(given)} of shape {vector.shape}; give a finite vector of"
                 f" {' x '.join(map(str, wanted))} unknowns"
             )
-        return found
+        return vector
 
     def _applied(self, values: Any) -> Any:
         """Apply the operator with Robin conditions but without Dirichlet ones, to values of any size."""
         vectors, xp = self.operator.vectors, self.operator.vectors.xp
         unit = vectors.exponent(values)
         near = scaled(values, -unit).astype(self.space.dtype)
-        rows = [self._whole.apply(row, self.operator.device) for row in near.reshape(self.components, -1)]
-        return scaled(xp.stack(rows).reshape(values.shape).astype(np.float64), unit)
+        images = [self._whole.apply(row, self.operator.device) for row in near.reshape(self.components, -1)]
+        return scaled(xp.stack(images).reshape(values.shape).astype(np.float64), unit)
 
     def flux(self, u: Field, boundary: str, f: Source | None = None) -> float | Array:
         """Flux of k du/dn out through a boundary; collective.
@@ -592,9 +574,9 @@ class Problem:
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
     """The function of a condition that has one only, for one boundary or several."""
-    given = list(condition.values()) if isinstance(condition, Mapping) else [condition]
-    first = given[0] if given else None
-    return first if callable(first) and all(other is first for other in given) else None
+    values = list(condition.values()) if isinstance(condition, Mapping) else [condition]
+    first = values[0] if values else None
+    return first if callable(first) and all(other is first for other in values) else None
 
 
 def _component(function: Callable[..., Any], number: int, components: int) -> Callable[..., Any]:

@@ -130,20 +130,20 @@ def solve(
         raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
     name, restart = instance(name, str, "name"), integer(restart, 1, "restart")
     tol, max_iterations = checked_limits(tol, max_iterations, name)
-    given = _Given(A, b, f"the right-hand side of {name}")
-    guess = None if start is None else given.like(start, f"the first guess of {name}")
-    vectors, rhs, phases = vectors_on(given.device), given.vector, dict[str, float]()
+    side = _RightHandSide(A, b, f"the right-hand side of {name}")
+    guess = None if start is None else side.like(start, f"the first guess of {name}")
+    vectors, rhs, phases = vectors_on(side.device), side.vector, dict[str, float]()
     apply = _function(A, rhs, name)
     user = preconditioner if callable(preconditioner) else None
     checked_functions(apply, user, rhs, name)
     if symmetric is None:
         product = Timed(f"{name}: the operator", apply, rhs)
         symmetric = bool(definite) or (
-            A.symmetric if given.whole else seems_symmetric(vectors, product, len(rhs), rhs.dtype)
+            A.symmetric if side.whole else seems_symmetric(vectors, product, len(rhs), rhs.dtype)
         )
     if definite is None:
-        definite = given.whole and symmetric and A.is_positive()
-    if given.whole and A.symmetric:
+        definite = side.whole and symmetric and A.is_positive()
+    if side.whole and A.symmetric:
         check_solvable(A, rhs, vectors, default_tolerance(rhs.dtype) if tol is None else tol, name)
     phases["symmetry"] = perf_counter() - began
     precondition: Preconditioner | None
@@ -151,7 +151,7 @@ def solve(
         precondition, used = preconditioner, name_of_preconditioner(preconditioner)
     else:
         asked = checked_preconditioner("none" if preconditioner is None else preconditioner)
-        maker = make_preconditioner if given.whole else partial(_of_matrix, vectors, rhs.dtype)
+        maker = make_preconditioner if side.whole else partial(_of_matrix, vectors, rhs.dtype)
         precondition, used = maker(asked, A, definite=definite)
 
     def make(name: str) -> None:
@@ -168,10 +168,10 @@ def solve(
         lambda: method(apply, rhs, precondition, **options), "user" if user else used, make, vectors.comm
     )
     info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used, phases=phases)
-    return given.back(x, info), info
+    return side.back(x, info), info
 
 
-class _Given:
+class _RightHandSide:
     """A right-hand side as a vector on the operator's device, in its type, scaled by a power of two if b has another;
     [n]. Solutions are converted back to its kind.
     """
@@ -183,11 +183,11 @@ class _Given:
             raise ArgumentError(f"{what} is a field, which a GlobalOperator takes; the operator is {shown(A)}")
         self.home = HOST if isinstance(b, Field) else _pair(b, what).home
         self.device: Device = A.device if self.whole else self.home
-        found = self._gathered(b, what, "dual") if isinstance(b, Field) else self._flat(b, what)
-        self.kind = np.result_type(found.dtype, A.dtype if self.whole else found.dtype)
-        if self.whole and found.dtype != A.dtype:
-            self.unit = vectors_on(self.device).exponent(found)
-        self.vector = self._scaled(found)
+        vector = self._gathered(b, what, "dual") if isinstance(b, Field) else self._flat(b, what)
+        self.dtype = np.result_type(vector.dtype, A.dtype if self.whole else vector.dtype)
+        if self.whole and vector.dtype != A.dtype:
+            self.unit = vectors_on(self.device).exponent(vector)
+        self.vector = self._scaled(vector)
 
     def like(self, start: Any, what: str) -> Any:
         """A first guess, as `vector` is."""
@@ -229,12 +229,12 @@ class _Given:
     def back(self, x: Any, info: SolveInfo) -> Any:
         """A solution of the same kind as b, on the same device."""
         if self.unit:
-            x = scaled(x.astype(self.kind, copy=False), self.unit)
+            x = scaled(x.astype(self.dtype, copy=False), self.unit)
         if isinstance(self.b, Field):
             n = self.A.components
             return Solution.of(x if n == 1 else x.reshape(n, -1), self.device, self.A.c0, info)
-        found = PairArray.of(x, self.device).read(self.home).astype(self.kind, copy=False)
-        return same_kind(self.b, found.reshape(self.b.shape)) if is_array(self.b) else found
+        solution = PairArray.of(x, self.device).read(self.home).astype(self.dtype, copy=False)
+        return same_kind(self.b, solution.reshape(self.b.shape)) if is_array(self.b) else solution
 
 
 def _pair(given: Any, what: str) -> PairArray:
@@ -274,13 +274,13 @@ def _of_matrix(
     vectors: VectorSpace, dtype: Any, name: str, A: Any, *, definite: bool
 ) -> tuple[Preconditioner | None, str]:
     """Make a preconditioner for an operator that is not a GlobalOperator; see `make_preconditioner`."""
-    own = getattr(A, "diagonal", None)
-    if name == "multigrid" or (name == "jacobi" and own is None):
-        wanted = "GlobalOperator" if own is not None else "GlobalOperator or, for 'jacobi', a matrix"
+    diagonal_of = getattr(A, "diagonal", None)
+    if name == "multigrid" or (name == "jacobi" and diagonal_of is None):
+        wanted = "GlobalOperator" if diagonal_of is not None else "GlobalOperator or, for 'jacobi', a matrix"
         raise NotSuitable(f"preconditioner {name!r} is made of a {wanted}, got {shown(A)}; give a function r -> M^-1 r")
-    if name == "none" or own is None:
+    if name == "none" or diagonal_of is None:
         return None, "none"
-    diagonal = vectors.xp.asarray(own(), dtype)
+    diagonal = vectors.xp.asarray(diagonal_of(), dtype)
     if definite and not bool((diagonal > 0).all()):
         raise SolverError("the diagonal of the matrix is not positive; the matrix is not positive definite")
     return Jacobi(1 / without_zeros(diagonal, vectors.xp), vectors), "jacobi"

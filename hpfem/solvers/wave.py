@@ -300,11 +300,11 @@ def point_source(c0: C0Space, point: Any) -> Array:
     """
     space = instance(c0, C0Space, "c0").space
     block, element, xi = space.locator.find(reals(point, "a point")[None])
-    found = space.comm.allgather(bool(block[0] >= 0))
-    if not any(found):
+    inside = space.comm.allgather(bool(block[0] >= 0))
+    if not any(inside):
         raise ArgumentError(f"the point {shown(point)} is in no cell of the mesh")
     load = space.zeros("dual")
-    if found.index(True) == space.comm.rank:
+    if inside.index(True) == space.comm.rank:
         load.arrays[block[0]][0, element[0]] = space.blocks[block[0]].basis.evaluate(xi)[:, 0]
     return np.asarray(c0.gather(load), dtype=np.float64)
 
