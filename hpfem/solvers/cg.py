@@ -83,7 +83,8 @@ def cg(
     HpfemWarning
         If rounding keeps the true residual above the tolerance.
     """
-    options: dict[str, Any] = {"start": start, "name": name, "bar": bar, "shared": shared}
+    options: dict[str, Any] = {"start": start, "name": name, "bar": bar}
+    options["shared"] = None if isinstance(apply, GlobalOperator) else shared
     return CG(apply, rhs, precondition, tol=tol, max_iterations=max_iterations, **options)
 
 

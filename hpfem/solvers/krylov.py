@@ -197,11 +197,11 @@ class Method(NamedTuple):
         began = perf_counter()
         name, bar = instance(self.name.upper() if name is None else name, str, "name"), flag(bar, "bar")
         tol, max_iterations = checked_limits(tol, max_iterations, name)
-        vectors = vectors_of(rhs)
-        if isinstance(apply, GlobalOperator):
-            vectors = apply.c0.vectors_on(vectors.device)
-        elif shared is not None:
+        if shared is not None:
             vectors = shared
+        else:
+            vectors = vectors_of(rhs)
+            vectors = apply.c0.vectors_on(vectors.device) if isinstance(apply, GlobalOperator) else vectors
         rhs = _checked_vector(vectors, rhs, f"the right-hand side of {name}")
         if start is not None:
             start = _checked_vector(vectors, start, f"the first guess of {name}")
@@ -216,14 +216,14 @@ class Method(NamedTuple):
         most = 10 * size + 100 if max_iterations is None else max_iterations
         operator: GlobalOperator | None = None
         if isinstance(apply, GlobalOperator):
-            operator, there = apply, apply.vectors.has(rhs)
+            operator, device = apply, HOST if vectors.device.name == HOST.name else apply.device
             if self.symmetric and not operator.symmetric:
                 raise not_symmetric(name)
-            if not there and vectors.device.name != HOST.name:
+            if device is not HOST and not operator.vectors.has(rhs):
                 raise ArgumentError(
                     f"{name}: {operator.operator.name} computes on the host, the vectors are on a device"
                 )
-            apply = partial(operator.apply, device=operator.device if there else HOST)
+            apply = partial(operator.apply, device=device)
         elif self.symmetric:
             apply = _doubted(apply, vectors, name)
         largest = vectors.max_norm(rhs)

@@ -271,10 +271,11 @@ class Problem:
             several = self.components > 1
             self.operator = GlobalOperator(self._local, c0, bc, self.components) if several else self._single
             self._whole = GlobalOperator(self._local, c0, bc.natural)
+            self._vectors = vectors = self.operator.vectors
             self._loads = Loads(c0, self.components)
             self._values, self._load = self._on_device(values), self._on_device(bc.load)
-            self._constrained = self.operator.vectors.xp.asarray(bc.constrained)
-            self._fluxes = _Fluxes(bc, self.operator.vectors)
+            self._constrained = vectors.xp.asarray(bc.constrained)
+            self._fluxes = _Fluxes(bc, vectors)
         self._lift: tuple[dict[str, float], Any] = {}, None
         self.update()
 
@@ -361,7 +362,7 @@ class Problem:
         together = self.conditions.differ
         made, self._used = make_preconditioner(name, self.operator if together else self._single)
         copies = 1 if together else self.components
-        self.preconditioner = made and each_component([made] * copies, self.operator.vectors)
+        self.preconditioner = made and each_component([made] * copies, self._vectors)
 
     def solve(
         self,
@@ -404,7 +405,7 @@ class Problem:
         began = perf_counter()
         A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
         apply: Callable[[Any], Any] | GlobalOperator = A
-        constants, n, xp = self._constants, self.components, A.vectors.xp
+        constants, n, vectors, xp = self._constants, self.components, self._vectors, self._vectors.xp
         with self._phase("right-hand side", phases):
             values = self._values if dirichlet is None else self._other_values(dirichlet)
             data = self._functional(f)
@@ -422,17 +423,17 @@ class Problem:
                     split.append((row, None, row) if hidden is None else hidden.split(row))
                 possible = xp.stack([fits for _, _, fits in split]).reshape(rhs.shape)
                 missing, rhs = rhs - possible, xp.stack([rest for rest, _, _ in split]).reshape(rhs.shape)
-                functional, function = _projections(constants, space.dtype, A.vectors)
+                functional, function = _projections(constants, space.dtype, vectors)
                 apply = _chain(partial(A.apply, device=A.device), functional)
 
         def solved() -> tuple[Any, SolveInfo]:
             M = self.preconditioner if function is None else _chain(self.preconditioner or _same, function)
-            options: dict[str, Any] = {"name": "Helmholtz", "bar": self._bar, "shared": A.vectors, "dtype": space.dtype}
+            options: dict[str, Any] = {"name": "Helmholtz", "bar": self._bar, "shared": vectors, "dtype": space.dtype}
             options |= {"tol": self._tol, "max_iterations": self._most, "start": guess}
             return CG(apply, rhs.reshape(-1), M, **options)
 
         set_up = perf_counter() - began
-        vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, A.vectors.comm)
+        vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, vectors.comm)
         vector = vector.reshape(rhs.shape)
         if any(constants):
             rests = zip(constants, vector.reshape(n, -1), split, strict=True)
@@ -440,9 +441,9 @@ class Problem:
             vector = xp.stack(joined).reshape(vector.shape)
         if values is not None:
             vector = vector + values
-        if not isfinite(A.vectors.max_norm(vector.reshape(-1))):
+        if not isfinite(vectors.max_norm(vector.reshape(-1))):
             raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
-        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", A.vectors).reshape(vector.shape)
+        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", vectors).reshape(vector.shape)
         vector = vector.astype(space.dtype, copy=False)
         residual = self._applied(vector.astype(np.float64, copy=False)) - data
         missed = self._freed(residual) + missing
@@ -461,7 +462,7 @@ class Problem:
 
     def _checked_residual(self, missed: Any, rhs: Any, iterated: float) -> float:
         """The true residual's norm over that of the right-hand side; warns if constants and boundary values cost it."""
-        vectors, wanted = self.operator.vectors, self._tol or default_tolerance(self.space.dtype)
+        vectors, wanted = self._vectors, self._tol or default_tolerance(self.space.dtype)
         size = vectors.norm(rhs.reshape(-1))
         residual = vectors.norm(missed.reshape(-1)) / size if size else 0.0
         if residual > (wanted if self._tol else 100 * wanted) and residual > 2 * iterated and vectors.comm.rank == 0:
@@ -474,7 +475,7 @@ class Problem:
     def _on_device(self, values: Array) -> Any:
         """Global numbers where the operator computes; None if all are zero."""
         there = self.space.mesh.comm.any(bool(values.any()))
-        return self.operator.vectors.from_host(values, np.float64) if there else None
+        return self._vectors.from_host(values, np.float64) if there else None
 
     def _functional(self, f: Source) -> Any:
         """The functional of f and of the boundary data."""
@@ -495,18 +496,18 @@ class Problem:
 
     def _freed(self, vector: Any) -> Any:
         """A vector of the unknowns, zero where values are prescribed."""
-        return self.operator.vectors.xp.where(self._constrained, 0.0, vector)
+        return self._vectors.xp.where(self._constrained, 0.0, vector)
 
     def _other_values(self, dirichlet: Any) -> Any:
         """Dirichlet values of other data, or of a function given by its coefficients."""
         if isinstance(dirichlet, Solution) or getattr(dirichlet, "shape", None) == self.conditions.load.shape:
-            xp = self.operator.vectors.xp
+            xp = self._vectors.xp
             return xp.where(self._constrained, self._coefficients(dirichlet, "dirichlet"), 0.0)
         return self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
 
     def _coefficients(self, given: Any, what: str) -> Any:
         """Global coefficients given by the caller, in float64 on the operator's device."""
-        vectors = self.operator.vectors
+        vectors = self._vectors
         if isinstance(given, Solution):
             vector = given.pair.read(vectors.device).astype(np.float64)
         elif vectors.has(given):
@@ -524,7 +525,7 @@ class Problem:
 
     def _applied(self, values: Any) -> Any:
         """Apply the operator with Robin conditions but without Dirichlet ones, to values of any size."""
-        vectors, xp = self.operator.vectors, self.operator.vectors.xp
+        vectors, xp = self._vectors, self._vectors.xp
         unit = vectors.exponent(values)
         near = scaled(values, -unit).astype(self.space.dtype)
         images = [self._whole.apply(row, self.operator.device) for row in near.reshape(self.components, -1)]
