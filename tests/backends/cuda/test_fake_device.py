@@ -11,7 +11,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.runtime import device as cuda
-from hpfem.backends.cuda.runtime.kernel import load
+from hpfem.backends.cuda.runtime.kernel import loaded
 from hpfem.errors import DeviceError
 from hpfem.memory import OutOfMemory
 from tests.fake_cupy import FakeArray, fake_cuda
@@ -140,4 +140,4 @@ def test_a_driver_that_refuses_a_kernel(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=Refusing))
     with pytest.raises(DeviceError, match=r"driver does not take the kernel .*a\.cubin .*NVRTC \d+\.\d+; update it"):
-        load(Path("a.cubin"), "sumfac_top", 0)
+        loaded(Path("a.cubin"), "sumfac_top", 0)
