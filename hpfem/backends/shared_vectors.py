@@ -67,7 +67,7 @@ class SharedVectors(VectorSpace):
     def summing(self, own: Any) -> Callable[[Any], Any]:
         """Begin to add up; see `Unshared.summing`."""
         messages = self._messages
-        received = self.started(self.comm, messages.packed(own), self.sharing.parts)
+        received = messages.started(messages.packed(own), self.sharing.parts)
 
         def end(rows: Any) -> Any:
             messages.combine(rows, own, received(), owners=False)
@@ -78,9 +78,8 @@ class SharedVectors(VectorSpace):
     def agreed(self, rows: Any) -> Any:
         """Take the owners' values, in place; see `Unshared.agreed`."""
         whole = rows if rows.ndim == 2 else self._by_component(rows)
-        own = self._of_shared(whole)
-        received = self.started(self.comm, self._messages.packed(own), self.sharing.parts)
-        self._messages.combine(whole, own, received(), owners=True)
+        own, messages = self._of_shared(whole), self._messages
+        messages.combine(whole, own, messages.started(messages.packed(own), self.sharing.parts)(), owners=True)
         return rows
 
     def _owned(self, a: Any, b: Any) -> Any:
@@ -93,7 +92,7 @@ class SharedVectors(VectorSpace):
 
     def total(self, numbers: Any) -> Any:
         """Sum over processes; see `Unshared.total`."""
-        return self.sum_over(self.comm, numbers)
+        return self._messages.total(numbers)
 
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products; see `VectorSpace.inner`."""

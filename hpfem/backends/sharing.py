@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
+from ..memory import as_numpy
 from ..support.communicator import ALONE, Communicator
 
 Indices = NDArray[np.int64]
@@ -89,10 +90,10 @@ class Sharing:
 
 
 class Messages:
-    """Numbers of shared entries as messages to neighbours, and what is made of those of neighbours, on the host."""
+    """Numbers of shared entries as messages to neighbours, and what is made of those of neighbours; by the host."""
 
-    def __init__(self, sharing: Sharing) -> None:
-        self._sharing = sharing
+    def __init__(self, sharing: Sharing, vectors: Any) -> None:
+        self._sharing, self._vectors = sharing, vectors
 
     def packed(self, own: Any) -> Any:
         """Write the messages to all neighbours; own [components, shared] -> [m, components]."""
@@ -104,6 +105,26 @@ class Messages:
         """
         matrix = self._sharing.of_owners if owners else self._sharing.sums
         rows[:, self._sharing.shared] = (matrix @ np.concatenate([received, own.T])).T
+
+    def started(self, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
+        """Begin to exchange what each process gets of an array [n] or [n, m]; the end returns one of what they send.
+
+        Work before its end overlaps with the exchange.
+        """
+        given = self._vectors.to_host(sent)
+        received = np.empty_like(given)
+        pieces = ({rank: own[part] for rank, part in parts.items()} for own in (given, received))
+        end = self._sharing.comm.started(*pieces)
+
+        def finish() -> Any:
+            end()
+            return self._vectors.from_host(received)
+
+        return finish
+
+    def total(self, numbers: Any) -> Any:
+        """Sum a few numbers over processes."""
+        return self._vectors.xp.asarray(self._sharing.comm.sum(as_numpy(numbers)), numbers.dtype)
 
 
 class Unshared:

@@ -7,7 +7,7 @@ make vectors and sums over their entries only with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -19,8 +19,7 @@ from scipy.sparse import coo_array, csr_array
 from hpfem.shapes.arguments import reals
 
 from ..geometry.element_map import CACHED, chunks
-from ..memory import HOST, Device, PairArray, as_numpy
-from ..support.communicator import Communicator
+from ..memory import HOST, Device, PairArray
 from ..support.pool import Pool
 from .iteration import DeviceIteration
 from .passes import Pass, combination
@@ -199,7 +198,7 @@ class VectorSpace(Unshared):
         return LinearOperator(shape, matvec=matvec, dtype=dtype)
 
     def messages(self, sharing: Sharing) -> Messages:
-        """Make the messages of shared entries.
+        """Make what exchanges shared entries.
 
         Parameters
         ----------
@@ -209,47 +208,7 @@ class VectorSpace(Unshared):
         -------
         Messages
         """
-        return Messages(sharing)
-
-    def started(self, comm: Communicator, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
-        """Begin to exchange parts of an array with other processes; work before its end overlaps with the exchange.
-
-        Parameters
-        ----------
-        comm : Communicator
-        sent : array, [n] or [n, m]
-            In C order.
-        parts : {rank: slice}
-            What each process gets, and where what it sends is wanted.
-
-        Returns
-        -------
-        callable
-            A function that returns the received array, of the same shape and type.
-        """
-        given = self.to_host(sent)
-        received = np.empty_like(given)
-        end = comm.started(*({rank: own[part] for rank, part in parts.items()} for own in (given, received)))
-
-        def finish() -> Any:
-            end()
-            return self.from_host(received)
-
-        return finish
-
-    def sum_over(self, comm: Communicator, numbers: Any) -> Any:
-        """Sum over processes; see `total`.
-
-        Parameters
-        ----------
-        comm : Communicator
-        numbers : array
-
-        Returns
-        -------
-        array
-        """
-        return self.xp.asarray(comm.sum(as_numpy(numbers)), numbers.dtype)
+        return Messages(sharing, self)
 
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products, on the vectors' device; collective.

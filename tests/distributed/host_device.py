@@ -8,7 +8,7 @@ import pytest
 
 from hpfem.backends.cpu.runtime.vectors import CpuVectors
 from hpfem.backends.cuda.vectors.conjugate import CONTROL, RING
-from hpfem.backends.cuda.vectors.space import CudaIteration
+from hpfem.backends.cuda.vectors.iteration import CudaIteration
 from hpfem.backends.iteration import Stop
 from hpfem.backends.restriction import ElementRestriction
 

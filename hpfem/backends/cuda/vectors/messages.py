@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from ...vectors import VectorSpace
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
+from ..runtime.nccl import nccl_of
 from .indexed import THREADS
 
 
@@ -27,12 +30,20 @@ def source(real: DTypeLike, index: DTypeLike) -> str:
     return source_with({"real": real, "Index": index}, {"THREADS": THREADS}, "vectors/messages.h")
 
 
+@cache
+def _aside(device: str) -> Any:
+    """The stream of a device's exchanges."""
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
+
+
 class CudaMessages(Messages):
     """See `Messages`; kernels run on the current stream."""
 
     def __init__(self, sharing: Sharing, vectors: VectorSpace) -> None:
-        super().__init__(sharing)
-        self._vectors, self._index = vectors, index_type(sharing)
+        super().__init__(sharing, vectors)
+        self._index = index_type(sharing)
         self._m, self._n = len(sharing.sent), len(sharing.shared)
         self._places, self._shared = (self._on(array) for array in (sharing.sent, sharing.shared))
 
@@ -70,3 +81,27 @@ class CudaMessages(Messages):
         self._kernels(rows.dtype)[1]((-(-self._n // THREADS),), (THREADS,), given)
         if out is not rows:
             rows[...] = out
+
+    def started(self, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
+        """Begin to exchange, between GPUs where NCCL can, on a stream of its own; see `Messages.started`."""
+        between = nccl_of(self._sharing.comm)
+        if between is None:
+            return super().started(sent, parts)
+        cuda, aside = self._vectors.xp.cuda, _aside(self._vectors.device.name)
+        aside.wait_event(cuda.get_current_stream().record())
+        with aside:
+            received = between.exchanged(sent, parts)
+        alive = [sent]
+
+        def end() -> Any:
+            # Sent and received arrays live until here, and the next exchange waits for their readers.
+            cuda.get_current_stream().wait_event(aside.record())
+            alive.clear()
+            return received
+
+        return end
+
+    def total(self, numbers: Any) -> Any:
+        """Sum over processes, between GPUs where NCCL can; see `Messages.total`."""
+        between = nccl_of(self._sharing.comm)
+        return super().total(numbers) if between is None else between.sum(numbers)

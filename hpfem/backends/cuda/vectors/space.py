@@ -1,9 +1,8 @@
-"""Vectors on a GPU: CuPy's, with kernels of ours for the element restriction and for conjugate gradients."""
+"""Vectors on a GPU: CuPy's, with kernels of ours for passes, for the element restriction and for messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -11,19 +10,14 @@ from typing import Any
 from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
-from ....errors import DeviceError
-from ....support.communicator import Communicator
-from ....support.log import report_once
-from ...iteration import DeviceIteration
 from ...passes import Pass
 from ...restriction import BlockMatrix
 from ...sharing import Sharing
 from ...vectors import VectorSpace
 from ..runtime.cublas import multiply
-from ..runtime.nccl import nccl_of
-from ..runtime.scratch import StreamPool, captured
-from .conjugate import CudaConjugateVectors, DeviceSharing
+from ..runtime.scratch import StreamPool
 from .indexed import IndexedRestriction, SparseMatrix
+from .iteration import CudaIteration
 from .messages import CudaMessages
 
 
@@ -54,85 +48,6 @@ def _sum_of_each() -> Any:
     return import_module("cupy").ElementwiseKernel(*arguments)
 
 
-@cache
-def _aside(device: str) -> Any:
-    """The stream of a device's exchanges."""
-    return import_module("cupy").cuda.Stream(non_blocking=True)
-
-
-class Graph:
-    """Launches in a CUDA graph: with the stream of its capture, pools whose scratch it uses, and its steps' memory."""
-
-    def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
-        self.launch = graph.launch
-        self._stream, self._used, self._memory = stream, used, memory
-
-    def release(self) -> None:
-        """Give back the graph's scratch; see `DeviceIteration.capture`."""
-        del self.launch
-        for pool in self._used:
-            pool.release(self._stream)
-
-
-class CudaIteration(DeviceIteration):
-    """Scalars of conjugate gradients on the GPU, and CUDA graphs; processes may share the vectors."""
-
-    def __init__(self, sharing: DeviceSharing | None = None) -> None:
-        self._sharing = sharing
-
-    def shared(self, sharing: Sharing) -> CudaIteration | None:
-        """Iterate with other processes if NCCL connects their GPUs; see `DeviceIteration.shared`."""
-        between = nccl_of(sharing.comm)
-        return None if between is None else CudaIteration(DeviceSharing(sharing, between))
-
-    def conjugate_vectors(self, *arguments: Any) -> CudaConjugateVectors:
-        """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
-        return CudaConjugateVectors(self._sharing, *arguments)
-
-    def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
-        """Capture steps on a stream of their own, all processes or none; see `DeviceIteration.capture`."""
-        found = self._captured(step, count, what)
-        if self._sharing is None or self._sharing.comm.all(found is not None):
-            return found
-        if found is not None:
-            found.release()
-        return None
-
-    def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
-        import cupy
-
-        stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
-        used: list[StreamPool[Any]] = []
-        try:
-            # The graph has its own arrays: those of the common pool are reused as soon as they are free.
-            with stream, captured(stream) as used, cupy.cuda.using_allocator(memory.malloc):
-                try:
-                    stream.begin_capture()
-                    for _ in range(count):
-                        step()
-                finally:
-                    graph = _ended(stream)
-        except BaseException as error:
-            for pool in used:
-                pool.release(stream)
-            if not isinstance(error, (DeviceError, RuntimeError)):
-                raise
-            # For example, cuBLAS is not found, or another thread's work has ended the capture.
-            report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
-            return None
-        return Graph(graph, stream, used, memory)
-
-
-def _ended(stream: Any) -> Any:
-    """The graph of a stream, which captures no more; None if it did not."""
-    try:
-        return stream.end_capture() if stream.is_capturing() else None
-    except RuntimeError:
-        with suppress(RuntimeError):  # it is invalid, and over
-            stream.end_capture()
-        raise
-
-
 class CudaVectors(VectorSpace):
     """Vectors on a GPU; see `VectorSpace`."""
 
@@ -146,30 +61,6 @@ class CudaVectors(VectorSpace):
     def messages(self, sharing: Sharing) -> CudaMessages:
         """Make messages by one kernel, and write what comes of them by another; see `VectorSpace.messages`."""
         return CudaMessages(sharing, self)
-
-    def started(self, comm: Communicator, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
-        """Begin to exchange arrays, between GPUs where NCCL can, on a stream of its own; see `VectorSpace.started`."""
-        between = nccl_of(comm)
-        if between is None:
-            return super().started(comm, sent, parts)
-        current, aside = self.xp.cuda.get_current_stream(), _aside(self.device.name)
-        aside.wait_event(current.record())
-        with aside:
-            received = between.exchanged(sent, parts)
-        alive = [sent]
-
-        def end() -> Any:
-            # Sent and received arrays live until here, and the next exchange waits for their readers.
-            self.xp.cuda.get_current_stream().wait_event(aside.record())
-            alive.clear()
-            return received
-
-        return end
-
-    def sum_over(self, comm: Communicator, numbers: Any) -> Any:
-        """Sum over processes, between GPUs where NCCL can; see `VectorSpace.sum_over`."""
-        between = nccl_of(comm)
-        return super().sum_over(comm, numbers) if between is None else between.sum(numbers)
 
     def has(self, array: Any) -> bool:
         """Tell whether something is an array of CuPy; see `VectorSpace.has`."""

@@ -1,0 +1,88 @@
+"""Conjugate gradients without the host: the tools of a GPU, and CUDA graphs of their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ....errors import DeviceError
+from ....support.log import report_once
+from ...iteration import DeviceIteration
+from ...sharing import Sharing
+from ..runtime.nccl import nccl_of
+from ..runtime.scratch import StreamPool, captured
+from .conjugate import CudaConjugateVectors, DeviceSharing
+
+
+class Graph:
+    """Launches in a CUDA graph: with the stream of its capture, pools whose scratch it uses, and its steps' memory."""
+
+    def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
+        self.launch = graph.launch
+        self._stream, self._used, self._memory = stream, used, memory
+
+    def release(self) -> None:
+        """Give back the graph's scratch; see `DeviceIteration.capture`."""
+        del self.launch
+        for pool in self._used:
+            pool.release(self._stream)
+
+
+class CudaIteration(DeviceIteration):
+    """Scalars of conjugate gradients on the GPU, and CUDA graphs; processes may share the vectors."""
+
+    def __init__(self, sharing: DeviceSharing | None = None) -> None:
+        self._sharing = sharing
+
+    def shared(self, sharing: Sharing) -> CudaIteration | None:
+        """Iterate with other processes if NCCL connects their GPUs; see `DeviceIteration.shared`."""
+        between = nccl_of(sharing.comm)
+        return None if between is None else CudaIteration(DeviceSharing(sharing, between))
+
+    def conjugate_vectors(self, *arguments: Any) -> CudaConjugateVectors:
+        """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
+        return CudaConjugateVectors(self._sharing, *arguments)
+
+    def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
+        """Capture steps on a stream of their own, all processes or none; see `DeviceIteration.capture`."""
+        found = self._captured(step, count, what)
+        if self._sharing is None or self._sharing.comm.all(found is not None):
+            return found
+        if found is not None:
+            found.release()
+        return None
+
+    def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
+        import cupy
+
+        stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
+        used: list[StreamPool[Any]] = []
+        try:
+            # The graph has its own arrays: those of the common pool are reused as soon as they are free.
+            with stream, captured(stream) as used, cupy.cuda.using_allocator(memory.malloc):
+                try:
+                    stream.begin_capture()
+                    for _ in range(count):
+                        step()
+                finally:
+                    graph = _ended(stream)
+        except BaseException as error:
+            for pool in used:
+                pool.release(stream)
+            if not isinstance(error, (DeviceError, RuntimeError)):
+                raise
+            # For example, cuBLAS is not found, or another thread's work has ended the capture.
+            report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
+            return None
+        return Graph(graph, stream, used, memory)
+
+
+def _ended(stream: Any) -> Any:
+    """The graph of a stream, which captures no more; None if it did not."""
+    try:
+        return stream.end_capture() if stream.is_capturing() else None
+    except RuntimeError:
+        with suppress(RuntimeError):  # it is invalid, and over
+            stream.end_capture()
+        raise
