@@ -156,16 +156,8 @@ class BoundaryConditions(Printed):
         return f"BoundaryConditions({given} of {size} unknowns given, {len(self.dirichlet_facets)} Dirichlet facets)"
 
     def restriction(self, device: Device) -> ElementRestriction:
-        """The space's Q on a device, without the columns with Dirichlet values; it is made and moved there once.
-
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        ElementRestriction
-            With all columns where the components differ.
+        """The space's Q on a device, without the columns with Dirichlet values, unless components differ;
+        see `C0Space.restriction`.
         """
         if self.differ or not self.constrained.any():
             return self.c0.restriction(device)
@@ -231,16 +223,7 @@ class BoundaryConditions(Printed):
         return np.broadcast_to(self.constrained, (components, self.c0.size))
 
     def of_component(self, number: int) -> BoundaryConditions:
-        """The conditions of one component.
-
-        Parameters
-        ----------
-        number : int
-
-        Returns
-        -------
-        BoundaryConditions
-        """
+        """The conditions of one component by its number; see `fixed`."""
         if self.components == 1:
             return self
         other = copy(self)

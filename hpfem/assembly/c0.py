@@ -137,12 +137,8 @@ class C0Space(Immutable):
         return self.places()
 
     def places(self) -> NDArray[np.int64]:
-        """Number the unknowns of all processes, those that the first one owns first; collective.
-
-        Returns
-        -------
-        ndarray of int, [size]
-            Their places in what `allgather` makes.
+        """Number the unknowns of all processes, those that the first one owns first, as in what `allgather` makes;
+        collective; see `allgather`.
         """
         owned, comm = self.owned, self.space.comm
         first = sum(comm.allgather(int(owned.sum()))[: comm.rank])
@@ -279,18 +275,7 @@ class C0Space(Immutable):
         return self.space.comm.any(self._turned.nnz > 0)
 
     def seen(self, number: int) -> list[Seen]:
-        """Entities of the elements of a block.
-
-        Parameters
-        ----------
-        number : int
-            Of the block.
-
-        Returns
-        -------
-        list of Seen
-            Per dimension.
-        """
+        """Entities of the elements of a block, for each dimension; see `Seen`."""
         mesh, elements = self.space.mesh, self.space.blocks[number].elements
         own, cells = mesh.locations[0][elements[:1]].sum(), mesh.aligned_topology.locations[1][elements]
         found = [self.numbering.of_group(int(own), dim) for dim in range(self.space.mesh.dim + 1)]
@@ -299,17 +284,7 @@ class C0Space(Immutable):
         return [Seen(s.ids.take(cells, axis=0), s.codes.take(cells, axis=0)) for s in found]
 
     def rows(self, number: int) -> slice:
-        """Rows of a block in `matrix`.
-
-        Parameters
-        ----------
-        number : int
-            Of the block.
-
-        Returns
-        -------
-        slice
-        """
+        """Rows of a block by its number; see `matrix`."""
         return self._rows[number]
 
     @cached_property
@@ -323,17 +298,7 @@ class C0Space(Immutable):
         return np.asarray(self.numbering.of_unknowns(self._cells_around()))
 
     def multiplicity_on(self, xp: Any) -> Any:
-        """Number of cells that share each global degree of freedom, on a device.
-
-        Parameters
-        ----------
-        xp : module
-            NumPy, or that of a device's arrays.
-
-        Returns
-        -------
-        array of int, [size]
-        """
+        """Number of cells that share each global degree of freedom, as an array of a module; see `multiplicity`."""
         return self.numbering.of_unknowns(self._cells_everywhere, xp)
 
     @cached_property
@@ -398,17 +363,8 @@ class C0Space(Immutable):
         return self.block_matrix.signed
 
     def restriction(self, device: Device, keep: NDArray[np.bool_] | None = None) -> ElementRestriction:
-        """Q on a device; with all columns it is made and moved there once.
-
-        Parameters
-        ----------
-        device : Device
-        keep : ndarray of bool, [size], optional
-            The columns of Q that are kept; the others are zero.
-
-        Returns
-        -------
-        ElementRestriction
+        """Q on a device, made and moved there once, or with those columns alone that are kept;
+        see `ElementRestriction`.
         """
 
         def make() -> ElementRestriction:
@@ -484,19 +440,7 @@ class C0Space(Immutable):
         return out[0] if len(out) == 1 else out
 
     def gathered(self, local: Sequence[Any], device: Device) -> Any:
-        """Gather element-local numbers in float64, whatever the type of the space.
-
-        Parameters
-        ----------
-        local : sequence of array, [E, n_modes]
-            One per block, on `device`.
-        device : Device
-
-        Returns
-        -------
-        array of float64, [size]
-            On `device`.
-        """
+        """Gather local numbers [E, n_modes] of each block in float64, whatever the type of the space; see `gather`."""
         vectors = self.vectors_on(device)
         if self.space.dtype != np.float64:
             total = self.block_matrix.gathered([vectors.to_host(own) for own in local])

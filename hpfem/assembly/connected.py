@@ -20,15 +20,8 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of a mesh, numbered by their first cells' vertices.
-
-    Attributes
-    ----------
-    count : int
-    of_cells : ndarray of int, [n_cells]
-        Part of each cell.
-    of_unknowns : ndarray of int, [size]
-        Part of each global degree of freedom of one component.
+    """The parts of a mesh, numbered by their first cells' vertices: that of each cell, of_cells [n_cells], and of each
+    global degree of freedom of one component, of_unknowns [size].
     """
 
     count: int

@@ -20,9 +20,9 @@ from scipy.sparse import bsr_array, csr_array
 from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.vectors import HOST_VECTORS, VectorSpace
 from ..errors import NotSuitable
-from ..forms import Trace
 from ..forms.evaluate import evaluate
 from ..forms.linear import coefficients, symmetric_entry
+from ..forms.trace import Trace
 from ..geometry import BlockGeometry
 from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
 from ..geometry.jacobians import symmetric_pairs

@@ -125,20 +125,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return other
 
     def at(self, c0: C0Space, kept: Any, matrix: csr_array | None) -> GlobalOperator:
-        """The operator between functions that are a part of those of its space, with the present numbers.
-
-        Parameters
-        ----------
-        c0 : C0Space
-            On a space made by `Space.at`.
-        kept : ndarray of int, [c0.size], or slice
-            The numbers that its unknowns have here.
-        matrix : csr_array or None
-            What `matrix` is there.
-
-        Returns
-        -------
-        GlobalOperator
+        """The operator between functions on a space by `Space.at` that are a part of those here, with the present
+        numbers; see `BoundaryConditions.at` for the arguments.
         """
         with self.vectors.comm.together():
             operator = self.operator.at(c0.space)
@@ -168,16 +156,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self._matrix[1]
 
     def values_on_walls(self, component: int) -> csr_array | None:
-        """What Robin conditions and linear forms on boundaries do with values of a component; None if there are none.
-
-        Parameters
-        ----------
-        component : int
-            Of those that are coupled.
-
-        Returns
-        -------
-        csr_array, [size, size], or None
+        """What Robin conditions and linear forms on boundaries do with values of a coupled component, [size, size];
+        None if there are none; see `matrix`.
         """
         parts = [] if self.matrix is None else [self.matrix]
         parts += [self._of_all(wall.factor * wall.values) for wall in self.loose if wall.linear]
@@ -230,16 +210,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return product(vector)
 
     def product_on(self, device: Device) -> Product:
-        """The product with vectors on a device; it is made once.
-
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        Product
-        """
+        """The product with vectors on a device, which is made once; see `Product`."""
         return self._products.get(device, lambda: self._new_product(self.c0.vectors_on(device)))
 
     def _new_product(self, vectors: VectorSpace) -> Product:
@@ -372,16 +343,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return np.asarray(self.vectors.to_host(self.diagonal_on_device(flag(elliptic, "elliptic"))))
 
     def diagonal_on_device(self, elliptic: bool = False) -> Any:
-        """Diagonal on the device of the operator; see `diagonal`.
-
-        Parameters
-        ----------
-        elliptic : bool
-
-        Returns
-        -------
-        array of float64, [components * size]
-        """
+        """Diagonal on the device of the operator, in float64; see `diagonal`."""
         vectors, xp, n = self.vectors, self.vectors.xp, self.components
         rows = xp.zeros((n, self.c0.size))
         for operator, Q, restriction, factor in self._parts():

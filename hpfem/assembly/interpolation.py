@@ -31,15 +31,8 @@ Function = Callable[..., Any] | float
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Edges, faces or cells of one shape and geometry order: the input of the geometry (`element_map.Cells`).
-
-    Attributes
-    ----------
-    shape : Shape
-    order : int
-        Geometry order.
-    nodes : ndarray of int, [n, n_nodes]
-        Rows of ``mesh.points``, in canonical equispaced order.
+    """Edges, faces or cells of one shape and geometry order, as `element_map.Cells`: rows of ``mesh.points`` in
+    canonical equispaced order, nodes [n, n_nodes].
     """
 
     shape: Shape
@@ -49,13 +42,8 @@ class Patch:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A function and the entities it is for.
-
-    Attributes
-    ----------
-    function : callable or float
-    masks : sequence of ndarray of bool, or None
-        Per dimension, which entities; None means all. Dimensions beyond the last one are left out.
+    """A function and the entities it is for: masks for each dimension, None for all. Dimensions beyond the last one are
+    left out.
     """
 
     function: Function

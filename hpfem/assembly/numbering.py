@@ -39,14 +39,8 @@ from .traces import Array, Indices, edge_block, entity_modes, inner_block, modes
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The entities of one dimension of some cells or facets of one shape.
-
-    Attributes
-    ----------
-    ids : ndarray of int, [n, n_entities]
-        Of the mesh.
-    codes : ndarray of int, [n, n_entities]
-        Orientation codes.
+    """The entities of one dimension of some cells or facets of one shape: ids of the mesh and orientation codes, both
+    [n, n_entities].
     """
 
     ids: Indices
@@ -74,25 +68,12 @@ _SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKey
 
 @dataclass(frozen=True, eq=False)
 class LocalToGlobal:
-    """The relation of coefficients of cells or facets to global ones, as in `hpfem.backends.restriction.BlockMatrix`.
+    """The relation of coefficients of cells or facets to global ones, as in a `BlockMatrix`."""
 
-    Attributes
-    ----------
-    codes : Codes, [n, n_modes]
-        2 * global number, and 1 more if its sign changes; -1 - r if the mode is row r of the matrices below.
-    own : csr_array, [r, global]
-        From the global modes of an entity to the local ones of the same entity. Row 0 is empty, for modes that are
-        zero.
-    rotated : csr_array, [r, global]
-        From the global modes of edges to the local ones inside rotated faces.
-    back : csr_array, [r, global]
-        Inverse of `own` entity by entity, transposed.
-    """
-
-    codes: Codes
-    own: csr_array
-    rotated: csr_array
-    back: csr_array
+    codes: Codes  # [n, n_modes]: 2 * global number, + 1 if its sign changes; -1 - r if it is row r of the matrices
+    own: csr_array  # [r, global]: from the global modes of an entity to its local ones; row 0, for modes that are zero
+    rotated: csr_array  # [r, global]: from the global modes of edges to the local ones inside rotated faces
+    back: csr_array  # [r, global]: inverse of `own` entity by entity, transposed
 
     @property
     def matrix(self) -> csr_array:
@@ -156,29 +137,9 @@ def _as_seen(name: str, shape: Shape, order: int, code: int, changed: bool) -> A
 
 
 class Numbering:
-    """Where the global degrees of freedom of every entity of a mesh start.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    name : str
-        Basis: "modified" or "lagrange".
-    orders : mapping
-        Shape name -> polynomial order.
-
-    Attributes
-    ----------
-    cells : tuple of CellGroup
-        As turned for spaces.
-    topology : AlignedTopology
-    orders : tuple of ndarray of int
-        Per dimension 0 to dim, the order of every entity.
-    offsets : tuple of ndarray of int
-        Per dimension, the first number of every entity.
-    sizes : tuple of ndarray of int
-        Per dimension, the degrees of freedom of every entity.
-    counts : tuple of int
-        Per dimension, the degrees of freedom of all its entities together.
+    """Where the global degrees of freedom of every entity of a mesh start: for each dimension 0 to dim the order of
+    every entity (`orders`), its first number (`offsets`), how many it has (`sizes`), and those of all entities together
+    (`counts`). Its cells are as turned for spaces.
     """
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:

@@ -44,35 +44,10 @@ class _Some:
 
 
 class Product:
-    """The product of a global operator with vectors on a device.
-
-    Parameters
-    ----------
-    operator : Operator
-        A, on the local coefficients.
-    restriction : ElementRestriction
-        Q. Global unknowns without entries are those of the identity.
-    components : int
-    vectors : VectorSpace
-    extra : callable, optional
-        () -> a sparse matrix of the vector space for one component or more together, which is added; zero for the
-        unknowns of the identity.
-    more : callable, optional
-        (local coefficients, local results) -> None: adds to the results.
-    whole : callable, optional
-        Kernels of A -> Q^T A Q in one piece or None (`Backend.product`).
-    fixed : array of bool, [components, size], optional
-        More unknowns whose rows are those of the identity.
-    constrained : ndarray of int, optional
-        The unknowns without entries of `restriction`, on the host.
-
-    Attributes
-    ----------
-    dtype : dtype
-        Of the vectors.
-    vectors : VectorSpace
-    alone : bool
-        Whether `into` makes all of the product.
+    """The product of a global operator with vectors on a device: Q^T A Q, and the identity for unknowns without entries
+    of Q, the `constrained` ones, and for those that are `fixed` [components, size]. `extra` gives a matrix of one
+    component or more together, zero for these, that is added; `more` adds to the local results for local coefficients;
+    `whole` makes Q^T A Q in one piece of kernels of A, or None (`Backend.product`).
     """
 
     def __init__(

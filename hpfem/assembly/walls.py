@@ -18,9 +18,9 @@ from hpfem.shapes.cached import cached_property
 
 from ..backends.restriction import BlockMatrix
 from ..errors import NotSuitable
-from ..forms import Trace
 from ..forms.evaluate import evaluate
 from ..forms.linear import coefficients
+from ..forms.trace import Trace
 from ..memory import as_numpy
 from ..operators import BoundaryForm
 from ..space.sides import Side, facet_sides
@@ -64,21 +64,8 @@ def trace_mass(matrix: csr_array, modes: Array, scale: Array) -> csr_array:
 
 
 class Wall:
-    """A form on a boundary with its factor, and the continuous space that it is for.
-
-    Parameters
-    ----------
-    form : BoundaryForm
-    c0 : C0Space
-    factors : sequence of float
-        Of a sum.
-    number : int
-        Of the form's factor.
-
-    Attributes
-    ----------
-    linear, fixed : bool
-        Whether it is linear, and whether it is a matrix: linear, of values alone. All processes agree.
+    """A form on a boundary with its factor, the number `number` of a sum, on a continuous space. It is `fixed`, a
+    matrix, if it is linear and of values alone; all processes agree.
     """
 
     def __init__(self, form: BoundaryForm, c0: C0Space, factors: Sequence[float], number: int) -> None:

@@ -20,8 +20,8 @@ from scipy.sparse import csr_array
 from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
-from ..forms import Trace
 from ..forms.form import BlockKernel
+from ..forms.trace import Trace
 from ..geometry import BlockGeometry
 from ..memory import HOST, Device, Host
 from ..support.cache import Cache

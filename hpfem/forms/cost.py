@@ -13,30 +13,18 @@ import numpy as np
 
 from hpfem.shapes import ModeTree, Tabulation
 
-from . import Trace
 from .form import BlockProblem
+from .trace import Trace
 
 
 @dataclass(frozen=True)
 class StageFlops:
-    """Operations of the stages on one element.
+    """Operations of the stages on one element; each is also that of its transpose."""
 
-    Attributes
-    ----------
-    value : int
-        Modes to values at the points, or its transpose.
-    gradient : int
-        Modes to the derivatives at the points without collocation, or its transpose; without the values.
-    along : int
-        Collocated differentiation in all directions, or its transpose.
-    shared : int
-        Operations that `gradient` saves if `value` is computed too.
-    """
-
-    value: int
-    gradient: int
-    along: int
-    shared: int
+    value: int  # modes to values at the points
+    gradient: int  # modes to derivatives at the points without collocation; without the values
+    along: int  # collocated differentiation in all directions
+    shared: int  # what `gradient` saves if `value` is computed too
 
 
 def tree_steps(tree: ModeTree, counts: tuple[int, ...]) -> list[int]:

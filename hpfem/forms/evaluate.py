@@ -36,16 +36,7 @@ def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any]) -> dict[int
 
 
 class Evaluator:
-    """Evaluates the graph of a trace on arrays, with all arithmetic in one type: a comparison is 1 or 0.
-
-    Parameters
-    ----------
-    trace : Trace
-    shape : tuple of int
-        Of the arrays.
-    dtype : dtype
-        float64 or float32.
-    """
+    """Evaluates the graph of a trace on arrays of a shape, with all arithmetic in one type: a comparison is 1 or 0."""
 
     def __init__(self, trace: Trace, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)

@@ -26,7 +26,7 @@ from ..errors import ArgumentError
 from ..geometry import BlockGeometry, FactorSource
 from ..geometry.rounding import outside
 from ..memory import Device, PairArray
-from . import Trace
+from .trace import Trace
 
 ALGORITHMS = ("collocated", "noncollocated")
 

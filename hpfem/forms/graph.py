@@ -43,12 +43,8 @@ _BOOL, _INT, _FLOAT = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64)
 
 
 class Graph:
-    """Hash-consed nodes of one traced function: constants folded, common subexpressions shared.
-
-    Parameters
-    ----------
-    exact : bool
-        Whether signs of zeros, infinities and NaN are NumPy's, and products are rounded before they are added.
+    """Hash-consed nodes of one traced function: constants folded, common subexpressions shared. If it is exact, signs
+    of zeros, infinities and NaN are NumPy's, and products are rounded before they are added.
     """
 
     def __init__(self, exact: bool = False) -> None:
@@ -59,22 +55,8 @@ class Graph:
     def node(
         self, op: str, args: tuple[Expression, ...] = (), payload: Any = None, dtype: np.dtype[Any] = _FLOAT
     ) -> Expression:
-        """The node of an operation, made once.
-
-        Parameters
-        ----------
-        op : str
-            "const" (payload a float), "input" (payload its key) or a name of `OPERATIONS`.
-        args : tuple of Expression
-            Arguments.
-        payload : object
-            See `op`.
-        dtype : dtype
-            Of NumPy's values: bool, int64 or float64.
-
-        Returns
-        -------
-        Expression
+        """The node of a "const" (payload a float), an "input" (its key) or an operation, made once; the dtype is that
+        of NumPy's values.
         """
         # 0.0 == -0.0, which are different constants.
         key = (op, tuple(a.index for a in args), repr(payload) if op == "const" else payload, dtype)
@@ -84,34 +66,11 @@ class Graph:
         return self._known[key]
 
     def constant(self, value: float) -> Expression:
-        """Make a constant node.
-
-        Parameters
-        ----------
-        value : float
-
-        Returns
-        -------
-        Expression
-        """
+        """Make a constant node."""
         return self.node("const", (), float(value))
 
     def lift(self, value: Any) -> Expression:
-        """Make an expression of a number; expressions pass through.
-
-        Parameters
-        ----------
-        value : Expression or number
-
-        Returns
-        -------
-        Expression
-
-        Raises
-        ------
-        ArgumentError
-            For anything else.
-        """
+        """Make an expression of a number; expressions pass through."""
         if isinstance(value, Expression):
             return value
         if isinstance(value, (Vector, Gradient)):
@@ -153,20 +112,7 @@ class Graph:
         return found if found.dtype == dtype else self.node(found.op, found.args, found.payload, dtype)
 
     def apply(self, op: str, *values: Any, dtype: np.dtype[Any] = _FLOAT) -> Expression:
-        """Make the node of an operation on floats, folded if possible.
-
-        Parameters
-        ----------
-        op : str
-            A name of `OPERATIONS`.
-        *values : Expression or number
-        dtype : dtype
-            Of a node that is not simplified; see `node`.
-
-        Returns
-        -------
-        Expression
-        """
+        """Make the node of an operation on floats, folded if possible, with a dtype if it is not simplified."""
         args = tuple(self.lift(v) for v in values)
         if all(a.op == "const" for a in args):
             try:
@@ -235,21 +181,10 @@ def _binary(function: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], Ca
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """A scalar of a traced pointwise function.
-
-    Attributes
-    ----------
-    graph : Graph
-    op : str
-        "const", "input" or a name of `OPERATIONS`.
-    args : tuple of Expression
-    payload : object
-        The float of a constant, the key of an input: ("u", c), ("du", c, i), ("x", i), ("field", name, c),
-        ("param", name).
-    index : int
-        Position in `Graph.nodes`, which is in topological order.
-    dtype : dtype
-        Of NumPy's values: bool, int64 or float64. Operations are on floats, a truth value is 1 or 0.
+    """A scalar of a traced pointwise function: the float `payload` of a "const", the key of an "input", ("u", c),
+    ("du", c, i), ("x", i), ("field", name, c) or ("param", name), or an operation of `OPERATIONS`. Its index is its
+    position in `Graph.nodes`, in topological order; operations are on floats, a truth value is 1 or 0, whatever the
+    dtype of NumPy's values.
     """
 
     graph: Graph

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import NotSuitable
-from . import Expression, Graph, Trace
 from .evaluate import evaluate
 from .form import BlockProblem
-from .graph import COMPARISONS, Replaced, copied
+from .graph import COMPARISONS, Expression, Graph, Replaced, copied
+from .trace import Trace
 
 # Inputs that differ from point to point, and the number of points at which other functions are compared.
 _NOT_ANALYTIC, _SAMPLES = {*COMPARISONS, "where", "min", "max", "abs"}, 8

@@ -19,33 +19,18 @@ from ..errors import NotSuitable
 from ..geometry import FactorSource
 from ..geometry.element_map import Elements
 from ..geometry.factors import PointMap
-from . import Expression, Graph, Trace
 from .cost import operator_bytes
 from .evaluate import evaluate
 from .form import BlockProblem, FieldValues, Form
-from .graph import copied
+from .graph import Expression, Graph, copied
 from .linear import coefficients
+from .trace import Trace
 
 
 class KnownCoefficients:
-    """Coefficients of a form that are known when its kernel is made; see `hpfem.geometry.products.Coefficients`.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the expressions.
-    dim : int
-        D.
-    diffusion : sequence of Expression
-        One, or the rows of a symmetric matrix; none if it stays in the kernel, or there is none.
-    reaction : Expression or None
-        None if it stays in the kernel, or there is none.
-    reacts : bool
-        Whether a value is tested.
-    fields : mapping
-        Name -> `FieldValues`.
-    dtype : dtype
-        Of the arithmetic.
+    """Coefficients of a form that are known when its kernel is made; see `hpfem.geometry.Coefficients`. The diffusion
+    is one expression, or the rows of a symmetric matrix; none if it stays in the kernel, or there is none, as for the
+    reaction. `reacts` says whether a value is tested.
     """
 
     def __init__(

@@ -109,41 +109,11 @@ class Pointwise:
 
 
 class Trace:
-    """A traced pointwise function.
-
-    Parameters
-    ----------
-    graph : Graph
-        All nodes in topological order.
-    dim : int
-        Number of components of a gradient in x.
-    components : int
-        Components of trial and test.
-    value : tuple of Expression or None
-        Per test component, the factor of the test value.
-    scaled : tuple of dict or None
-        Per test component {trial component: coefficient} of a flux made of scaled gradients (kind "symmetric").
-    flux : tuple of tuple of Expression or None
-        Per test component the `dim` components of the flux in x (kind "general").
-
-    Attributes
-    ----------
-    outputs : tuple of Expression
-        All results, in the order value, scaled, flux.
-    live : tuple of Expression
-        Nodes that the results depend on, in topological order.
-    inputs : tuple of tuple
-        Keys of the inputs that the results depend on.
-    test : tuple of str
-        Test factors of the results: "value", "grad" or both.
-    uses_point, uses_value, uses_gradient : bool
-        Whether the coordinates are needed, and the trial value and its gradient evaluated.
-    constant : bool
-        Whether the results depend on the place only through the trial function.
-    general : bool
-        Whether the inverse Jacobian is needed instead of the symmetric metric.
-    flops : int
-        Arithmetic operations per point.
+    """A traced pointwise function: for each test component the factor of the test value (`value`), and its flux as
+    {trial component: coefficient} of scaled gradients (`scaled`), or as the `dim` components in x (`flux`). `outputs`
+    are all results in this order, `live` the nodes that they depend on, in topological order, `inputs` the keys of
+    these; `test` says what results are factors of. A trace is `constant` if results depend on the place only through
+    the trial function, and `general` if they need the inverse Jacobian, not only the symmetric metric.
     """
 
     def __init__(
@@ -195,29 +165,8 @@ def trace(
     fields: Mapping[str, int] | None = None,
     parameters: Sequence[str] = (),
 ) -> Trace:
-    """Call a pointwise function once on symbols.
-
-    Parameters
-    ----------
-    pointwise : Pointwise
-    dim : int
-        Space dimension: components of `du` and `x`.
-    components : int
-        Components of the trial and test; with one, `u` is a scalar and `du` a gradient, else both are indexed.
-    fields : mapping
-        Name -> number of components (0 for a scalar field) of each field.
-    parameters : sequence of str
-        Names of scalar parameters.
-
-    Returns
-    -------
-    Trace
-
-    Raises
-    ------
-    ArgumentError
-        For a parameter that is neither given nor known, a field or parameter that the function does not take, a
-        decision on a traced value, an operation that does not exist, or results of the wrong form.
+    """Call a pointwise function once on symbols. With one component `u` is a scalar and `du` a gradient, else both are
+    indexed; a field of 0 components is a scalar.
     """
     fields = dict(fields or {})
     graph = Graph()

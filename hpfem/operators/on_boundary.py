@@ -111,16 +111,7 @@ class BoundaryForm(Summable):
             return make(space, weighted, given)
 
     def at(self, space: Space) -> BoundaryForm:
-        """Make the same form on another space on the same cells; see `Operator.at`.
-
-        Parameters
-        ----------
-        space : Space
-
-        Returns
-        -------
-        BoundaryForm
-        """
+        """Make the same form on another space on the same cells; see `Operator.at`."""
         other = copy(self)
         other.space = other.target = space
         other.sides = sides_of(space, self.on) or [no_side(space)]
@@ -131,12 +122,7 @@ class BoundaryForm(Summable):
         return other
 
     def elliptic_part(self) -> BoundaryForm:
-        """Make the form of the diffusion and reaction; see `Operator.elliptic_part`.
-
-        Returns
-        -------
-        BoundaryForm
-        """
+        """Make the form of the diffusion and reaction; see `Operator.elliptic_part`."""
         other = copy(self)
         other.inner = self.inner.elliptic_part()
         other.form, other.name = other.inner.form, other.inner.name
@@ -176,35 +162,15 @@ class BoundaryForm(Summable):
         return f"{self.name}({self.space!r}, on={self.on!r}, backend={self.backend.name!r})"
 
     def explain(self) -> str:
-        """Describe what was chosen and why; see `Operator.explain`.
-
-        Returns
-        -------
-        str
-        """
+        """Describe what was chosen and why; see `Operator.explain`."""
         return self.inner.explain()
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
-        """Time the possible kernels; see `Operator.tune`.
-
-        Parameters
-        ----------
-        seconds : float
-
-        Returns
-        -------
-        list of Tuning
-        """
+        """Time the possible kernels; see `Operator.tune`."""
         return self.inner.tune(seconds)
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
-        """Apply to a field; see `FieldMap.__call__`.
-
-        Raises
-        ------
-        StateError
-            If a field has the wrong state, space or number of components.
-        """
+        """Apply to a field; see `FieldMap.__call__`."""
         out = self.result(field, field.components, out)
         for pair in out.data:
             pair.write(self.device)[...] = 0
@@ -212,18 +178,7 @@ class BoundaryForm(Summable):
         return out
 
     def add(self, field: Field, out: Field, factor: float = 1.0) -> None:
-        """Add the result for a field, times a factor.
-
-        Parameters
-        ----------
-        field, out : Field
-        factor : float
-
-        Raises
-        ------
-        StateError
-            If the field has the wrong state, space or number of components.
-        """
+        """Add the result for a field, times a factor, to `out`; see `apply_to_field`."""
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, "coeff", self.name)

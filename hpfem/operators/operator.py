@@ -16,10 +16,11 @@ from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, NotSuitable, StateError
-from ..forms import Pointwise, trace
+from ..forms import Pointwise
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
 from ..forms.linear import elliptic_part
+from ..forms.trace import trace
 from ..geometry import FactorSource
 from ..geometry.element_map import CHUNK
 from ..geometry.rounding import rounding_error
@@ -263,18 +264,7 @@ class Operator(Summable):
         return Operator(space, form, name=name, coefficients=given, components=form.components, **how)
 
     def elliptic_part(self) -> Operator:
-        """Make the operator of the weak form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
-
-        Returns
-        -------
-        Operator
-            On the same space, with the present parameters and the same fields.
-
-        Raises
-        ------
-        NotSuitable
-            If the form is not a linear weak form, or has neither.
-        """
+        """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""
         if self.form.trace is None or not self.form.test:
             raise NotSuitable("only weak forms have an elliptic part")
         found, n = elliptic_part(self.form.trace), self.form.components
@@ -491,13 +481,7 @@ class Operator(Summable):
         return out
 
     def check_device(self) -> None:
-        """Check that the device on which the operator was made is the current one.
-
-        Raises
-        ------
-        DeviceError
-            If it is not.
-        """
+        """Refuse another current device than the one on which the operator was made; see `check_current`."""
         check_current(self.name, self.device, self.backend.device())
 
     def _check_finite(self, field: Field, out: Field) -> None:
@@ -530,20 +514,8 @@ def _factors_read(problem: BlockProblem) -> str:
 def tune_operators(
     operators: Sequence[Operator], seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> list[Tuning]:
-    """Tune the blocks of operators, keep the fastest kernels, and let the operators use them.
-
-    Parameters
-    ----------
-    operators : sequence of Operator
-    seconds : float
-        Time for all of them; each block gets an equal share of what is left.
-    clock : callable
-        () -> seconds.
-
-    Returns
-    -------
-    list of Tuning
-        One for several equal blocks.
+    """Tune the blocks of operators, keep the fastest kernels, and let the operators use them; see `Operator.tune`. Each
+    block gets an equal share of the time that is left.
     """
     for operator in operators:
         check_current(operator.name, operator.device, operator.backend.device())

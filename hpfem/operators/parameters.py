@@ -29,16 +29,7 @@ def _checked(value: Any, what: str, dtype: DTypeLike) -> float:
 
 
 class Parameters(dict[str, float]):
-    """The parameters of an operator by name; unknown names, and values that are not numbers, are refused.
-
-    Parameters
-    ----------
-    name : str
-        Of the operator, for messages.
-    dtype : dtype
-        Of its arithmetic.
-    numbers : dict
-    """
+    """The parameters of an operator by name; unknown names, and values that are not numbers, are refused."""
 
     def __init__(self, name: str, dtype: DTypeLike, numbers: dict[str, float]) -> None:
         super().__init__(numbers)

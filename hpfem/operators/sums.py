@@ -175,25 +175,11 @@ class OperatorSum(Summable):
         return out
 
     def explain(self) -> str:
-        """Describe what was chosen and why, in the volume and on boundaries; see `Operator.explain`.
-
-        Returns
-        -------
-        str
-        """
+        """Describe what was chosen and why, in the volume and on boundaries; see `Operator.explain`."""
         return "\n".join(own.explain() for own in self.operators)
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
-        """Time the possible kernels of all operators of the sum, each for an equal time; see `Operator.tune`.
-
-        Parameters
-        ----------
-        seconds : float
-
-        Returns
-        -------
-        list of Tuning
-        """
+        """Time the possible kernels of all operators of the sum, each for an equal time; see `Operator.tune`."""
         return [found for own in self.operators for found in own.tune(seconds / len(self.operators))]
 
 

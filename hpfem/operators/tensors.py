@@ -21,19 +21,8 @@ _ROUNDING = 64
 
 
 def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
-    """Entries of a tensor, from the components that are kept of it.
-
-    Parameters
-    ----------
-    components : sequence
-        1, D of a diagonal, D (D + 1) / 2 of a symmetric tensor or D D.
-    dim : int
-        D.
-
-    Returns
-    -------
-    callable
-        (row, column) -> the entry; 0.0 off the diagonal of a diagonal tensor.
+    """Entries of a tensor by row and column, from the components that are kept of it: 1; D of a diagonal, whose other
+    entries are 0.0; those of a symmetric tensor, see `symmetric_pairs`; or D D.
     """
     count = len(components)
     if count in (1, dim):

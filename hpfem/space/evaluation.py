@@ -15,9 +15,9 @@ from hpfem.shapes.arguments import as_array, shown, takes
 from ..backends import vectors_on
 from ..backends.base import Backend
 from ..errors import ArgumentError, HpfemError
-from ..forms import COMPARISONS, Trace
 from ..forms.evaluate import evaluate
-from ..forms.trace import trace_function
+from ..forms.graph import COMPARISONS
+from ..forms.trace import Trace, trace_function
 from ..geometry import element_map
 from ..memory import as_numpy
 from ..support.communicator import alone_in

@@ -20,8 +20,9 @@ from hpfem.shapes.tabulation import interpolation
 
 from ..backends.base import Backend, choose_backend, vectors_on
 from ..errors import ArgumentError, SolverError, StateError
-from ..forms import Pointwise, trace
+from ..forms import Pointwise
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
+from ..forms.trace import trace
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..tuning.select import choose
 from .block import Block

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpfem.forms import Pointwise, trace
+from hpfem.forms import Pointwise
 from hpfem.forms.form import (
     BWD_TRANS,
     IPRODUCT_WRT_BASE,
@@ -13,6 +13,7 @@ from hpfem.forms.form import (
     BlockProblem,
     Form,
 )
+from hpfem.forms.trace import trace
 from hpfem.geometry import AFFINE, GENERAL, BlockGeometry
 from hpfem.memory import PairArray
 from hpfem.mesh import box
@@ -72,6 +73,7 @@ FORMS = {
     "coupled": lambda space, **k: WeakForm(space, coupled, components=2, **k),
     "rotated": lambda space, **k: WeakForm(space, rotated, test=("value",), components=2, **k),
     "library": lambda space, **k: WeakForm(space, library, test=("value",), fields={"c": 0.7}, **k),
+    "sum": lambda space, **k: (0.5 * Laplacian(space, **k) + FORMS["coupled"](space, **k) + Mass(space, **k)).volume,
     "source": lambda space, **k: WeakForm(space, source_of, test=("grad",), **k),
 }
 

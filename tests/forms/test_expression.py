@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 
 from hpfem.errors import ArgumentError
-from hpfem.forms import OPERATIONS, Gradient, Graph, Pointwise, Vector, trace
+from hpfem.forms import Gradient, Pointwise, Vector
+from hpfem.forms.graph import OPERATIONS, Graph
 from hpfem.forms.linear import is_symmetric
+from hpfem.forms.trace import trace
 
 
 def traced(function, test=("value",), dim=2, components=1, fields=None, parameters=()):

@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
 from ...errors import NotSuitable
-from ...forms import Trace
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...forms.merged import merged_if_possible
 from ...forms.sources import of_source, possible_sources
+from ...forms.trace import Trace
 from ...geometry import FactorSource
 from ...memory import HOST, Device
 from ...support.cache import Cache

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
-from ...forms import Trace
+from ...forms.trace import Trace
 from ...geometry import BlockGeometry
 from ...memory import HOST, Device
 from ...support.cache import Cache

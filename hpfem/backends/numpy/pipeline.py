@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...forms import Expression, Trace
 from ...forms.cost import operator_flops
 from ...forms.evaluate import Evaluator
 from ...forms.form import BlockKernel, BlockProblem
+from ...forms.graph import Expression
+from ...forms.trace import Trace
 from ...geometry.factors import expansion
 from ...geometry.jacobians import symmetric_pairs
 from ...support.pool import Pool

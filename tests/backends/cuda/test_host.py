@@ -60,7 +60,7 @@ def operators(name):
         (hp.Helmholtz(straight_space, lam=1.3, **c), SumFacTopOptions(3)),
         (hp.Helmholtz(straight_space, lam=1.3, **n), "sumfac"),
         (hp.AdvectionDiffusionReaction(straight_space, velocity, 1.5, 0.4, **c), None),
-        (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **n), None),
+        ((0.5 * hp.Mass(space, **n) + 2 * hp.AdvectionDiffusionReaction(space, velocity, 1.5, **n)).volume, None),
         (hp.IProductWRTDerivBase(straight_space, **c), None),
         (hp.IProductWRTDerivBase(space, **n), "sumfac"),
         (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2)),

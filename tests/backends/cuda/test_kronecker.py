@@ -23,6 +23,7 @@ FORMS = {
     "Laplacian": hp.Laplacian,
     "Mass": hp.Mass,
     "scaled": lambda space, **k: hp.Helmholtz(space, 0.7, 2.5, **k),
+    "sum": lambda space, **k: (0.7 * hp.Mass(space, **k) + 2.5 * hp.Laplacian(space, **k)).volume,
 }
 
 

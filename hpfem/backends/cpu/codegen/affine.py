@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ....forms import Trace
 from ....forms.form import BlockProblem
+from ....forms.trace import Trace
 from ....geometry.jacobians import symmetric_pairs
 from .factors import Factors
 from .ir import ARGUMENTS, Builder, Operand, Program

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....forms import Trace
+from ....forms.trace import Trace
 from .ir import ARGUMENTS, Builder, Index, Program
 from .pointwise import Expressions, load_parameters
 

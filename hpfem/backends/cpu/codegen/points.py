@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....forms import Expression
+from ....forms.graph import Expression
 from .context import Context
 from .ir import Builder, Where
 from .line import Fiber

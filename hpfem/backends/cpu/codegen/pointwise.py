@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....forms import Expression, Trace
+from ....forms.graph import Expression
+from ....forms.trace import Trace
 from .elementary import elementary
 from .ir import Builder, Operand
 

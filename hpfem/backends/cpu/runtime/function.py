@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ....forms import Trace
+from ....forms.trace import Trace
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ..codegen.function import write_function
 from ..codegen.pointwise import parameter_inputs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ....forms import OPERATIONS, Expression, Trace
+from ....forms.graph import OPERATIONS, Expression
+from ....forms.trace import Trace
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Operations up to which a pointwise function, and what it calls, is written out at every point: more would take minutes

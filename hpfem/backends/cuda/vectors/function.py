@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....forms import Trace
+from ....forms.trace import Trace
 from ..codegen.pointwise import parameter_names, physics
 from ..codegen.prelude import fill
 from ..runtime.device import current_device
