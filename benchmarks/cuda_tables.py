@@ -53,21 +53,13 @@ def gain(records: Sequence[Record]) -> str:
     return f"{pair[0][0]['dofs_per_second'] / pair[1][0]['dofs_per_second']:.2f}" if all(pair) else ""
 
 
-def strategies(records: Sequence[Record]) -> str:
-    """Fastest rate of every strategy."""
-    best: dict[str, float] = {}
-    for record in records:
-        best.setdefault(record["strategy"], record["dofs_per_second"])
-    return ", ".join(f"{name} {value * 1e-9:.1f}" for name, value in best.items())
-
-
 def source_of(record: Record) -> str:
     """Source of geometric factors: asked for, or the strategy's own by its options."""
     return str(record.get("source") or source_in(record.get("variant") or ""))
 
 
 def main(path: str) -> None:
-    """Print the tables: of stored factors by shape, of algorithms and strategies, and by the source of factors."""
+    """Print the tables: of stored factors by shape, of algorithms, and by the source of factors."""
     every = [r for r in read_results(path)["results"] if "fraction" in r and "n_modes" in r]  # at the largest size
     stored = [r for r in every if source_of(r) == FactorSource.STORED]
     for benchmark, geometry, dtype in product(TITLES, ("deformed", "affine"), ("float64", "float32")):
@@ -75,10 +67,8 @@ def main(path: str) -> None:
         print(f"\n{TITLES[benchmark]}, {geometry} elements, stored factors, {dtype}\n")
         print(table(chosen, rate, lambda r: str(r["shape"])))
     for geometry in ("deformed", "affine"):
-        usual = [r for r in every if r.get("source") is None]
-        for title, records, cell in (("Collocated against not", stored, gain), ("Strategies", usual, strategies)):
-            chosen = having(records, benchmark="bk3", geometry=geometry, dtype="float64")
-            print(f"\n{title}, Helmholtz, {geometry}\n\n{table(chosen, cell, lambda r: str(r['shape']))}")
+        chosen = having(stored, benchmark="bk3", geometry=geometry, dtype="float64")
+        print(f"\nCollocated against not, Helmholtz, {geometry}\n\n{table(chosen, gain, lambda r: str(r['shape']))}")
     for benchmark, geometry, dtype in product(TITLES, ("multilinear", "deformed"), ("float64", "float32")):
         for shape in SOLID_FIRST:
             chosen = having(every, benchmark=benchmark, geometry=geometry, dtype=dtype, shape=shape)

@@ -66,14 +66,10 @@ Table = Callable[[bool], Iterator[Case]]
 TABLES: dict[str, tuple[str, Table]] = {}
 
 
-def table(title: str) -> Callable[[Table], Table]:
-    """Register a table by the name of its function."""
-
-    def add(function: Table) -> Table:
-        TABLES[function.__name__] = title, function
-        return function
-
-    return add
+def table(function: Table) -> Table:
+    """Register a table by the name of its function; the docstring is its title."""
+    TABLES[function.__name__] = str(function.__doc__).rstrip("."), function
+    return function
 
 
 def boxes(shape: str | Sequence[str], n: int, upper: Sequence[float] | None = None) -> Callable[[], Mesh]:
@@ -92,9 +88,9 @@ def from_file(path: Path) -> Callable[[], Mesh]:
     return lambda: read_mesh(path)
 
 
-@table("Shapes, orders and degrees of the smoother: Dirichlet values on one side")
+@table
 def orders(small: bool) -> Iterator[Case]:
-    """Boxes of every shape, P = 1..8, degrees 1, 2, 3."""
+    """Shapes, orders and degrees of the smoother: Dirichlet values on one side."""
     for shape, n in {"hex": 5, "prism": 5, "pyramid": 4, "tet": 4, "quad": 8, "tri": 8}.items():
         for degree in (2,) if small else (1, 2, 3):
             for P in (1, 2) if small else range(1, 9):
@@ -102,19 +98,20 @@ def orders(small: bool) -> Iterator[Case]:
                 yield Case(row, f"P={P}", boxes(shape, 2 if small else n), P, degree=degree)
 
 
-@table("Sizes: Dirichlet values on one side, V2")
+@table
 def sizes(small: bool) -> Iterator[Case]:
-    """Boxes from 2^3 on."""
+    """Sizes: Dirichlet values on one side, V2."""
     for P in (1, 2, 4):
         for shape in SOLIDS:
             for n in (2,) if small else (2, 4, 6, 8, 12, *((24,) if P < 4 else ())):
                 yield Case(f"{shape}, P={P}", f"{n}³", boxes(shape, n), P)
 
 
-@table("Mesh files: Dirichlet values everywhere, V2")
+@table
 def files(small: bool) -> Iterator[Case]:
-    """Those of the repository and, where they are beside it, some of Nektar++ and MFEM."""
+    """Mesh files: Dirichlet values everywhere, V2."""
     orders = (2,) if small else (2, 4, 6)
+    # The second folder has some of Nektar++ and MFEM.
     for folder in FOLDERS[:1] if small else FOLDERS:
         for path in sorted((*folder.rglob("*.msh"), *folder.rglob("*.vtk"))):
             if not small or path.stem in ("curved_tri", "curved_hex"):
@@ -124,9 +121,9 @@ def files(small: bool) -> Iterator[Case]:
         yield Case(f"slabs of the four, {n}³", f"P={P}", boxes(SOLIDS, n), P, EVERYWHERE)
 
 
-@table("Aspect ratios: P = 4, lam = 0, V2 and V3")
+@table
 def aspects(small: bool) -> Iterator[Case]:
-    """Cells thin in z, in x, or in y and z."""
+    """Aspect ratios: P = 4, lam = 0, V2 and V3."""
     thin = {"z": ("xmin", (0, 0, 1)), "x": ("ymin", (1, 0, 0)), "y and z": ("xmin", (0, 1, 1))}
     for where, (side, axes) in list(thin.items())[: 1 if small else None]:
         for text, conditions in ((f"{side} given", {"dirichlet": {side: 0.0}}), ("all given", EVERYWHERE)):
@@ -138,9 +135,9 @@ def aspects(small: bool) -> Iterator[Case]:
                         yield Case(row, f"1:{a}", mesh, 2 if small else 4, conditions, 0.0, degree=degree)
 
 
-@table("Stretched cells by order: thin in z or y, Dirichlet values on one small side, lam = 0, V2")
+@table
 def stretched(small: bool) -> Iterator[Case]:
-    """Every shape and order, where functions that are constant across the layer have little energy."""
+    """Stretched cells by order: thin in z or y, Dirichlet values on one small side, lam = 0, V2."""
     for shape, n in {"hex": 3, "prism": 3, "pyramid": 2, "tet": 2, "quad": 6, "tri": 6}.items():
         for a in (2,) if small else (10, 100):
             mesh = boxes(shape, n, [1.0] * (1 if shape in FLAT else 2) + [1 / a])
@@ -148,9 +145,9 @@ def stretched(small: bool) -> Iterator[Case]:
                 yield Case(f"{shape}, 1:{a}", f"P={P}", mesh, P, lam=0.0)
 
 
-@table("Advection: GMRES with V2 of the diffusion, P = 4, tol 1e-8, by the cells' Peclet number")
+@table
 def advection(small: bool) -> Iterator[Case]:
-    """A constant flow through boxes, with values given everywhere or where it enters only."""
+    """Advection: GMRES with V2 of the diffusion, P = 4, tol 1e-8, by the cells' Peclet number."""
     for text, given in (("all given", EVERYWHERE), ("xmin given", ONE_SIDE)):
         for shape, n in {"hex": 3, "prism": 3, "pyramid": 2, "tet": 2, "quad": 8, "tri": 8}.items():
             for peclet in ("1",) if small else ("1", "3", "10", "30"):
@@ -158,9 +155,9 @@ def advection(small: bool) -> Iterator[Case]:
                 yield Case(f"{shape}, {text}", f"Pe={peclet}", mesh, P, given, 0.0, peclet=float(peclet))
 
 
-@table("Reactions: P = 4, Dirichlet values on one side, V2")
+@table
 def reactions(small: bool) -> Iterator[Case]:
-    """From none to where it is all that there is, in the unit box."""
+    """Reactions: P = 4, Dirichlet values on one side, V2."""
     for shape, n in ACROSS.items():
         for lam in "0 1 1e2 1e4 1e6 1e8".split():
             yield Case(f"{shape} {n}³", f"lam={lam}", boxes(shape, n), 2 if small else 4, lam=float(lam))
@@ -181,9 +178,9 @@ def smooth(x: Any, y: Any, z: Any) -> Any:
     return np.exp(2 * np.sin(5 * x) * np.cos(4 * y + z))
 
 
-@table("Coefficients: P = 4, lam = 0, Dirichlet values on one side, V2 and V3")
+@table
 def coefficients(small: bool) -> Iterator[Case]:
-    """Jumps from cell to cell, and a smooth one."""
+    """Coefficients: P = 4, lam = 0, Dirichlet values on one side, V2 and V3."""
     for shape, n in ACROSS.items():
         for degree in (2,) if small else (2, 3):
             jumps = {"checkerboard 1e3": checkerboard(1e3, n), "checkerboard 1e6": checkerboard(1e6, n)}
@@ -197,9 +194,9 @@ def coefficients(small: bool) -> Iterator[Case]:
             yield Case(f"{shape} {n}³, V2", "smooth", boxes(shape, n), 4, lam=0.0, k=smooth)
 
 
-@table("Neumann and Robin conditions all around: P = 5, V2")
+@table
 def conditions(small: bool) -> Iterator[Case]:
-    """Neumann's with lam = 1, Robin's with lam = 0."""
+    """Neumann and Robin conditions all around: P = 5, V2."""
     for shape, n in ACROSS.items():
         mesh, P = boxes(shape, n), 2 if small else 5
         yield Case(f"{shape} {n}³", "Neumann, lam=1", mesh, P, {})
@@ -207,9 +204,9 @@ def conditions(small: bool) -> Iterator[Case]:
             yield Case(f"{shape} {n}³", f"Robin, alpha={alpha}", mesh, P, {"robin": (float(alpha), 0.0)}, 0.0)
 
 
-@table("Components: Dirichlet values on one side, V2")
+@table
 def components(small: bool) -> Iterator[Case]:
-    """Three against one."""
+    """Components: Dirichlet values on one side, V2."""
     for shape, n in ACROSS.items():
         for P in (2,) if small else (2, 4, 6):
             for number in (None, 3):
@@ -217,9 +214,9 @@ def components(small: bool) -> Iterator[Case]:
                 yield Case(f"{shape} {n}³", column, boxes(shape, n), P, components=number)
 
 
-@table("Numbers inside: float32 against float64, V2")
+@table
 def precisions(small: bool) -> Iterator[Case]:
-    """Tolerances that float32 alone would not reach."""
+    """Numbers inside: float32 against float64, V2."""
     meshes: dict[str, tuple[Callable[[], Mesh], int, dict[str, Any]]] = {
         name: (from_file(FOLDERS[0] / f"{name}.msh"), P, EVERYWHERE)
         for name, P in {"curved_mixed": 6, "pipe_mixed": 6, "curved_hex": 8}.items()

@@ -131,25 +131,27 @@ def error_of(strategy: Strategy, problem: BlockProblem, options: str | None) -> 
 
 def error_of_solve(preconditioner: str, backend: str) -> float:
     """Difference of a solution on all solid shapes to NumPy's, relative to it."""
-    found = []
-    for name in (backend, "numpy"):
+
+    def solution(name: str) -> hp.Field:
         space = hp.Space(hp.read_mesh(ROOT / "meshes" / "cube_mixed.msh"), 3, backend=name)
-        found.append(hp.solve_helmholtz(space, f=lambda x, y, z: x * y + z, preconditioner=preconditioner, tol=1e-10))
-    return _difference(*found)
+        return hp.solve_helmholtz(space, f=lambda x, y, z: x * y + z, preconditioner=preconditioner, tol=1e-10)
+
+    return _difference(solution(backend), solution("numpy"))
 
 
 def error_at_points(backend: str) -> float:
     """Difference of a function of values and gradients at the points to NumPy's, relative to it."""
-    found = []
-    for name in (backend, "numpy"):
+
+    def at_points(name: str) -> hp.Field:
         space = hp.Space(few_elements("hex", "deformed"), 3, backend=name)
         u = space.project(lambda x, y, z: x * y + z)
-        found.append(hp.AtPoints(space, lambda u, du, x: u * du[0] + x[1])(u))
-    return _difference(*found)
+        return hp.AtPoints(space, lambda u, du, x: u * du[0] + x[1])(u)
+
+    return _difference(at_points(backend), at_points("numpy"))
 
 
 def _difference(u: hp.Field, wanted: hp.Field) -> float:
-    worst = max(np.abs(own - right).max() for own, right in zip(u.arrays, wanted.arrays, strict=True))
+    worst = max(np.abs(array - right).max() for array, right in zip(u.arrays, wanted.arrays, strict=True))
     return float(worst / max(np.abs(right).max() for right in wanted.arrays))
 
 

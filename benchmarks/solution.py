@@ -213,7 +213,14 @@ def box_of(shape: str, clock: Clock, small: bool) -> None:
     mfem_solved(clock, shape == "hex", n, 4)
 
 
+def boxes(backend: str, shape: str, n: int, order: int, clock: Clock, small: bool) -> None:
+    """n^3 hexes, or boxes of six tets."""
+    solved(clock, box(shape, (4 if small else n,) * 3), order, ("jacobi", "multigrid"), backend)
+
+
 ROWS["cpu"] |= {"box_hexes": partial(box_of, "hex"), "box_tets": partial(box_of, "tet")}
+ROWS["cpu"]["box_tets_million"] = partial(boxes, "cpu", "tet", 33, 3)
+ROWS["cuda"] |= {"gpu_hexes": partial(boxes, "cuda", "hex", 32, 7), "gpu_tets": partial(boxes, "cuda", "tet", 20, 4)}
 
 
 @row("cpu")
@@ -225,13 +232,6 @@ def mixed_boxes(clock: Clock, small: bool) -> None:
         clock.record[f"P={order}"] = inner.record
 
 
-@row("cpu")
-def box_tets_million(clock: Clock, small: bool) -> None:
-    """Tets, P = 3, 1e6 unknowns."""
-    n = 6 if small else 33
-    solved(clock, box("tet", (n, n, n)), 3, ("jacobi", "multigrid"), "cpu")
-
-
 def ball(cells: float) -> Path:
     """A gmsh file of a ball of about so many tets of order 2, made where there is none."""
     path = CACHE / f"ball_{cells:.0e}.msh"
@@ -240,20 +240,18 @@ def ball(cells: float) -> Path:
     import gmsh
 
     CACHE.mkdir(exist_ok=True)
+    size = (4 / 3 * np.pi / cells * 6 * 2**0.5 * 0.46) ** (1 / 3)
+    options = {"General.Verbosity": 1, "Mesh.Algorithm3D": 10, "Mesh.Binary": 1}
     gmsh.initialize()
-    gmsh.option.setNumber("General.Verbosity", 1)
-    gmsh.option.setNumber("Mesh.Algorithm3D", 10)
+    for option in (options | dict.fromkeys(("Mesh.MeshSizeMin", "Mesh.MeshSizeMax"), size)).items():
+        gmsh.option.setNumber(*option)
     gmsh.model.occ.addSphere(0, 0, 0, 1)
     gmsh.model.occ.synchronize()
     gmsh.model.addPhysicalGroup(3, [1], name="ball")
     gmsh.model.addPhysicalGroup(2, [tag for _, tag in gmsh.model.getEntities(2)], name="surface")
-    size = (4 / 3 * np.pi / cells * 6 * 2**0.5 * 0.46) ** (1 / 3)
-    gmsh.option.setNumber("Mesh.MeshSizeMin", size)
-    gmsh.option.setNumber("Mesh.MeshSizeMax", size)
     gmsh.model.mesh.generate(3)
     gmsh.model.mesh.setOrder(2)
     unfinished = path.with_suffix(".unfinished.msh")
-    gmsh.option.setNumber("Mesh.Binary", 1)
     gmsh.write(str(unfinished))
     gmsh.finalize()
     unfinished.rename(path)
@@ -368,11 +366,6 @@ def importing(clock: Clock, small: bool) -> None:
     clock.record["import"] = float(np.median(times[1:]))
 
 
-def gpu_boxes(shape: str, n: int, order: int, clock: Clock, small: bool) -> None:
-    """n^3 hexes, or boxes of six tets."""
-    solved(clock, box(shape, (4 if small else n,) * 3), order, ("jacobi", "multigrid"), "cuda")
-
-
 def gpu_ready(shape: str, n: int, order: int, clock: Clock, small: bool) -> None:
     """A curved mesh in host memory to the first iteration: times of the third pass, the first two compile."""
     for count in (3, 4, 4) if small else (3, n, n):
@@ -403,7 +396,6 @@ def gpu_solution(shape: str, n: int, order: int, clock: Clock, small: bool) -> N
     clock.record |= inner.record
 
 
-ROWS["cuda"] |= {"gpu_hexes": partial(gpu_boxes, "hex", 32, 7), "gpu_tets": partial(gpu_boxes, "tet", 20, 4)}
 for _case in (("hex", 54, 4), ("hex", 31, 7), ("tet", 72, 3), ("tet", 54, 4)):
     ROWS["cuda"][f"gpu_ready_{_case[0]}_{_case[2]}"] = partial(gpu_ready, *_case)
 for _case in (("hex", 54, 4), ("hex", 32, 7), ("tet", 72, 3), ("tet", 54, 4)):

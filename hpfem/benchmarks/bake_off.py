@@ -66,12 +66,11 @@ class BakeOff:
     preconditioner : str
         "none" or "jacobi"; "multigrid" of whole solves.
     basis, quadrature : str, optional
-        Basis and quadrature of its definition; None if any are possible.
+        Of its definition; None if any are possible.
     nodal : bool
         Whether the points must be the nodes of the basis.
     built : callable
-        (`GlobalBlock`, strategy, algorithm) -> the object that makes the timed phases. A benchmark that is not of an
-        operator, as a whole solve, gives its own.
+        (`GlobalBlock`, strategy, algorithm) -> the object that makes the timed phases.
     matrix_entries : float
         Default for the largest number of entries of element matrices that are assembled.
     until : mapping

@@ -110,30 +110,17 @@ class BenchSettings:
         Name in `BENCHMARKS`, element by element: "bk1" (mass) or "bk3" (Helmholtz); or in `BAKE_OFFS`, on continuous
         functions: "bp1" (mass), "bp3" (stiffness), "bp5" (stiffness, the points being the nodes) or "solve", a whole
         solve.
-    shapes : tuple of str
+    shapes, geometries, algorithms : tuple of str
+        Geometries are "deformed", "affine" and "multilinear", algorithms "auto", "collocated" and "noncollocated".
     orders : tuple of int
     dofs : tuple of float
         Wanted degrees of freedom: elements × modes, or unknowns of the continuous functions.
-    geometries : tuple of str
-        "deformed" and "affine".
     strategies : tuple of str
         Empty: all strategies of the backend for benchmarks element by element, "auto" on continuous functions.
-    algorithms : tuple of str
-        "auto", "collocated", "noncollocated".
-    backend : str
-        "auto", "numpy", "cpu" or "cuda".
-    dtype : str
-        "float64" or "float32".
-    precision : str
-        "full" or "mixed"; see `Operator`.
-    basis : str
-        None: that of the benchmark; "modified" if any is possible.
-    quadrature : None, str or int
-        See `Space`; None: that of the benchmark.
-    repeats : int
-        Timings of each, whose median counts.
-    min_seconds : float
-        Least time of each timing.
+    backend, dtype, precision, basis, quadrature
+        See `Space` and `Operator`. Basis and quadrature None: those of the benchmark.
+    repeats, min_seconds : int, float
+        Timings of each, whose median counts, and the least time of each.
     matrix_entries : float
         Entries of element matrices up to which the matrix of a global operator is assembled, for SciPy; None: as many
         as the benchmark says.

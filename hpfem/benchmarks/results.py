@@ -59,26 +59,21 @@ class Measurement:
         (`hpfem.benchmarks.global_phases`); not of whole solves, as the following.
     roofline_dofs_per_second : float, optional
         Bound by bandwidth and flop rate.
-    bound : str, optional
-        "bandwidth" or "flops".
-    fraction : float, optional
-        Share of the bound.
+    bound, fraction : str, float, optional
+        "bandwidth" or "flops", and the share of it.
     phase : str, optional
         Of a problem on continuous functions: "application", "iteration" of conjugate gradients, or "csr", SciPy's
         product with the assembled matrix; of a whole solve those of `hpfem.benchmarks.whole_solve`.
-    iterations : int, optional
-        Of a whole solve.
-    residual : float, optional
-        Norm of its true residual over that of the right-hand side.
+    iterations, residual : int, float, optional
+        Of a whole solve; the norm of its true residual is over that of the right-hand side.
     error : float, optional
         Largest difference to NumPy's result, of a problem on continuous functions to SciPy's product, relative to the
         largest entry.
     chosen : bool, optional
         Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
-    variant : str, optional
-        Of the strategy's kernels.
-    source : str, optional
-        Of geometric factors, in `hpfem.geometry.FactorSource`, where another than the strategy's own was asked for.
+    variant, source : str, optional
+        Of the strategy's kernels; of geometric factors, in `hpfem.geometry.FactorSource`, where another source than
+        the strategy's default was asked for.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
         Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
     """
