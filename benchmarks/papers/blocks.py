@@ -28,7 +28,7 @@ from hpfem.operators import Operator
 from hpfem.shapes import SHAPES
 from hpfem.solvers import AcousticWave, cg
 from hpfem.space import Space
-from hpfem.tuning import Choice, choose
+from hpfem.tuning.select import Choice, choose
 from hpfem.tuning.record import Config
 
 # Residual over right-hand side at which a solve ends.
