@@ -151,6 +151,7 @@ def fail_unless_shared(report, reason):
             "ngsolve is absent",
             "network namespaces are absent",
             "LLVM for",
+            "NVRTC of the reference",
         )
     ):
         report.outcome, report.longrepr = "failed", f"unexpected skip: {reason}"

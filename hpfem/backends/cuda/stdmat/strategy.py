@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from ....errors import NotSuitable
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
 from ...strategy import Options, Strategy, with_source
-from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.cublas import handle, multiply
-from ..runtime.device import upload
+from ..runtime.device import architecture, upload
 from ..runtime.kernel import CudaKernel
 from ..runtime.measured import BYTES, DENSE_FLOPS
+from ..runtime.nvrtc import start
 from ..runtime.scratch import StreamPool
 
 THREADS = 256
@@ -32,6 +34,11 @@ def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
     """Source of the kernel, `language.h` apart."""
     own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "N_SLOTS": slots(problem)})
     return "\n".join([constants(problem, levels, name), *map(header, COMMON_HEADERS), own])
+
+
+def _has_points(problem: BlockProblem) -> bool:
+    """Whether something happens at the points; evaluation alone is a product."""
+    return problem.form.trace is not None or problem.form.factor_kind is not None
 
 
 class StdMatKernel(CudaKernel):
@@ -58,7 +65,7 @@ class StdMatKernel(CudaKernel):
         most = max(1, SCRATCH_BYTES // (per_element * dtype.itemsize))
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
-        if self._has_points:
+        if _has_points(problem):
             self._compile(source(problem, self.levels), "stdmat", 0)
             self._scratch.give(self._scratch.take(self._new_scratch))
 
@@ -71,7 +78,7 @@ class StdMatKernel(CudaKernel):
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         p = self.problem
-        if not self._has_points:
+        if not _has_points(p):
             multiply(source, self.forward[0], out)
             return
         scratch = self._scratch.take(self._new_scratch)
@@ -110,11 +117,6 @@ class StdMatKernel(CudaKernel):
             for c in range(components):
                 _multiply_in_turn([work[c], *between[c], wanted[c, first : first + n]], self.back)
 
-    @property
-    def _has_points(self) -> bool:
-        """Whether something happens at the points; evaluation alone is a product."""
-        return self.problem.form.trace is not None or self.problem.form.factor_kind is not None
-
 
 def _multiply_in_turn(arrays: list[Any], matrices: list[Any]) -> None:
     """Each array is the one before it times a matrix."""
@@ -131,13 +133,22 @@ class CudaStdMat(Strategy):
 
     name, special = "stdmat", False
 
-    def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:
-        """Build the kernel; see `Strategy.build`."""
+    def _checked(self, problem: BlockProblem, options: Options) -> BlockProblem:
         problem = with_source(self, problem, options)
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
         if size > MATRIX_BYTES:
             raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {MATRIX_BYTES / 1e6:.0f} MB")
-        return StdMatKernel(problem)
+        return problem
+
+    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
+        """Begin to compile the pointwise part into the cache; see `Strategy.prepare`."""
+        problem = self._checked(problem, options)
+        text = program(source(problem, Levels.plain(problem.tabulation)))
+        return start(text, architecture()) if _has_points(problem) else None
+
+    def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:
+        """Build the kernel; see `Strategy.build`."""
+        return StdMatKernel(self._checked(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds, work arrays moved four times; see `Strategy.cost`."""
