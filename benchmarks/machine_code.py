@@ -5,7 +5,7 @@
     python -m benchmarks.machine_code --write               # renews the reference, where kernels change on purpose
 
 The reference is `results/machine_code.json`: LLVM's IR of the kernels of CPUs, source and PTX of those of CUDA, for
-every strategy of the backends and every kernel on vectors. Nothing is run, and neither the processor nor the GPU at hand
+every strategy and every kernel on vectors. Nothing is run, and neither the processor nor the GPU at hand
 matters: kernels are written for `WIDTHS` of vectors and for `DEVICE`. Names of symbols and comments do not count, and
 numbers to seven digits only, since the last ones differ between versions of LAPACK. PTX alone depends on a compiler:
 NVRTC makes it of sources that are not those of the reference, which are the same kernel if it is the same. `--check`
