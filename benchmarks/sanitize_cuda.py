@@ -75,10 +75,6 @@ CASES = [
     ("nodes", "hex", 7, "multilinear", "variable", "collocated", "elements=2 scaled merged"),
     ("nodes", "hex", 7, "affine", "helmholtz", "collocated", "elements=2"),
     ("nodes", "quad", 4, "deformed", "mass", "noncollocated", "elements=6"),
-    ("sumfac-warp", "hex", 7, "deformed", "helmholtz", "collocated", "l2"),
-    ("sumfac-warp", "hex", 7, "multilinear", "laplacian", "collocated", "elements=2 min_blocks=4 recomputed"),
-    ("sumfac-warp", "hex", 7, "multilinear", "variable", "collocated", "elements=1 scaled merged"),
-    ("sumfac-warp", "hex", 7, "affine", "helmholtz", "collocated", "elements=3"),
     ("stdmat", "pyramid", 2, "deformed", "helmholtz", "collocated", None),
     ("dense", "tri", 3, "affine", "helmholtz", "noncollocated", "warps=4 tiles=0"),
     ("dense", "tet", 3, "affine", "helmholtz", "noncollocated", "warps=2 tiles=1"),
@@ -105,7 +101,7 @@ def made(
     mixed: bool, name: str, shape: str, order: int, geometry: str, operator: str, algorithm: str, options: str | None
 ) -> tuple[Strategy, BlockProblem] | None:
     """Strategy and problem of a case; None if mixed precision changes nothing."""
-    how = NODES if name in ("nodes", "sumfac-warp") else {"quadrature": "simplex"} if name == "fused" else {}
+    how = NODES if name == "nodes" else {"quadrature": "simplex"} if name == "fused" else {}
     space = hp.Space(few_elements(shape, geometry), order, backend="numpy", **how)
     problem = OPERATORS[operator](space, backend="numpy").choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm, mixed=mixed)

@@ -32,7 +32,6 @@ def test_every_case_has_a_source(monkeypatch):
         ("sumfac-top", "merged", True),
         ("sumfac", "merged", False),
         ("fused", "kept=3", True),
-        ("sumfac-warp", "l2", True),
         ("kronecker", "elements=3", False),
     } <= sources
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import tuner_loss
-from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
+from hpfem.backends.cuda.fused.plan import FusedOptions
 from hpfem.backends.options import from_text
 from hpfem.errors import ArgumentError
 
@@ -46,14 +46,14 @@ def test_options_of_the_shipped_table_can_be_read():
     """Those that are all by default are an empty text; "stored" is the source of a strategy without other options."""
     case = {"operator": "helmholtz", "shape": "hex", "order": 7, "geometry": "affine", "points": "nodes"}
     block = tuner_loss.TiledProblem(tuner_loss.problem_of({**case, "precision": "full"}, "float64"), "numpy")
-    ways = ("sumfac-warp", "", 1.0), ("sumfac-warp", "min_blocks=2", 2.0), ("sumfac", None, 3.0), ("stdmat", None, 4.0)
+    ways = ("fused", "", 1.0), ("fused", "warps=2", 2.0), ("sumfac", None, 3.0), ("stdmat", None, 4.0)
     seconds = {tuner_loss.Config(name, "collocated", options): t for name, options, t in ways}
     found = dict(
         tuner_loss.Searched.rows(SimpleNamespace(block=block, seconds=seconds, case={**case, "elements": 10**9}))
     )
     assert {key.split("/")[0]: row for key, row in found.items()} == {
-        "sumfac-warp": (512.0, ""),
+        "fused": (512.0, ""),
         "sumfac": (170.7, "stored"),
     }
-    options = [from_text(SumFacWarpOptions, row[1]) for key, row in found.items() if key.startswith("sumfac-warp")]
-    assert options == [SumFacWarpOptions()]
+    options = [from_text(FusedOptions, row[1]) for key, row in found.items() if key.startswith("fused")]
+    assert options == [FusedOptions()]

@@ -369,7 +369,9 @@ def test_damaged_results_are_reported_once_and_ignored(world, space):
     assert chosen(hp.Mass(space)) == [("fast", None, None)]
 
 
-@pytest.mark.parametrize("winner", [("gone", None, None), ("model", None, "v9"), ("model", "sideways", None)])
+@pytest.mark.parametrize(
+    "winner", [("sumfac-warp", None, "elements=2 l2"), ("model", None, "v9"), ("model", "sideways", None)]
+)
 def test_a_result_that_cannot_be_built_is_reported_and_ignored(world, space, winner):
     register_strategy(Paced("model", world, {None: 1.0}))
     operator = hp.Mass(space)

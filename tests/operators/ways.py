@@ -14,7 +14,6 @@ SPECIAL = {
     ("cuda", "sumfac"),
     ("cuda", "dense"),
     ("cuda", "fused"),
-    ("cuda", "sumfac-warp"),
     ("cuda", "kronecker"),
 }
 

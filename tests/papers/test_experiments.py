@@ -1,14 +1,26 @@
 """Experiments are complete, and their formulas give the numbers that the papers print."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.papers import EXPERIMENTS
+from benchmarks.papers.blocks import by_source
 from benchmarks.papers.experiments import cao, swirydowicz
 from benchmarks.papers.run import cases_of
 from hpfem.backends.base import BACKENDS
+from hpfem.backends.cuda.runtime import planned
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
+from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
+from hpfem.backends.options import source_in
 from hpfem.errors import NotSuitable
+from hpfem.geometry import FactorSource
+from hpfem.operators import Helmholtz
+from hpfem.space import Space
+from hpfem.tuning import select
+from tests.samples import curved
 from tests.test_floors import ROOT
 
 PLACE = re.compile(r"Sec\. \d|Table \d|Fig\. \d|Figs \d|Alg\. \d|abstract|slide|derived from|not in the paper")
@@ -143,6 +155,29 @@ def test_sources_of_factors():
     [affine, *_] = EXPERIMENTS["cao-beyond"].series
     with pytest.raises(NotSuitable, match="no strategy offers factors that are recomputed"):
         affine.block(affine.cases("cpu", True)[0], "cpu").choose("recomputed", "auto", 1)
+
+
+def test_what_auto_takes_is_preferred_if_it_has_the_source(monkeypatch):
+    """Else the first strategy that offers it; one element per thread recomputes factors of tets of order 1."""
+
+    def build(self, problem, options=None):
+        source = source_in(options or self.default(problem) or "")
+        return SimpleNamespace(problem=SimpleNamespace(source=source, algorithm=problem.algorithm), name=self.name)
+
+    strategies = CudaSumFacTop(), CudaSumFac()
+    monkeypatch.setattr(planned, "limits", Limits)
+    monkeypatch.setattr(select, "find", lambda *_: None)
+    monkeypatch.setattr(select, "tuning_key", lambda *_: "")
+    for provider in strategies:
+        monkeypatch.setattr(type(provider), "build", build)
+    names = [provider.name for provider in strategies]
+    backend = SimpleNamespace(
+        name="cuda", strategies=strategies, strategy_names=names, strategy=dict(zip(names, strategies)).__getitem__
+    )
+    operator = Helmholtz(Space(curved("tet", order=2), 1), 1.0, backend="numpy", algorithm="noncollocated")
+    for own, name in ((FactorSource.RECOMPUTED, "sumfac"), (FactorSource.STORED, "sumfac-top")):
+        provider, _, kernel = by_source(operator.choices[0].kernel.problem, backend, own)
+        assert (provider.name, kernel.name, kernel.problem.source) == (name, name, own)
 
 
 def test_smaller_sizes_have_components_without_gaps():

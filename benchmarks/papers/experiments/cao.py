@@ -182,7 +182,8 @@ EXPERIMENTS.add(
         "axhelm at N = 7: stored, parallelepiped and trilinear",
         "Figs 3, 7-10",
         "Sec. 5.1: N = 7, 2^16 to 2^20 elements, the best of these sizes, in GFLOP/s of Table 3 (recalculation not"
-        " counted). Ours: 2^16, 2^18 and, of Poisson, 2^20 elements on a GPU, 2^9 on a CPU; median of 9.",
+        " counted). Ours: 2^16, 2^18 and, of Poisson, 2^20 elements on a GPU, 2^9 on a CPU; median of 9."
+        " Rows of sumfac-warp are of a strategy that hpfem had up to commit b03092b.",
         (
             *(_axhelm_series(equation, STORED) for equation in EQUATIONS),
             *(_axhelm_series(equation, AGAIN) for equation in EQUATIONS),
@@ -238,7 +239,8 @@ EXPERIMENTS.add(
         "Table 6: two A100 or four K100, N = 7; it counts N^3 degrees of freedom an element and component (GFLOPS over"
         " GDOFS is 188.08 = (12 N1^4 + 30 N1^3)/N^3), and so do we here; our files have the unknowns beside. The sizes,"
         " the tolerance and the right-hand side are not printed. Ours: one device, 2^14 elements on a GPU and 2^9 on a"
-        " CPU; the kernel of the trilinear box recomputes the factors.",
+        " CPU; the kernel of the trilinear box recomputes the factors."
+        " Rows of sumfac-warp are of a strategy that hpfem had up to commit b03092b.",
         (
             *(_nekbone_series(equation, STORED) for equation in EQUATIONS),
             *(_nekbone_series(equation, AGAIN) for equation in EQUATIONS),

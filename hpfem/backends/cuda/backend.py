@@ -27,7 +27,6 @@ from .runtime.nvrtc import kernel_cache
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
-from .sumfac_warp.strategy import CudaSumFacWarp
 from .vectors.cellwise import CudaCellwise, has_bfloat16
 from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors
@@ -38,7 +37,7 @@ class CudaBackend(Backend):
 
     name, device_type = "cuda", CudaDevice
     strategies = (
-        *(CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat()),
+        *(CudaSumFacTop(), CudaSumFac(), CudaStdMat()),
         *(CudaDense(), CudaKronecker(), CudaFused()),
     )
     # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size

@@ -5,7 +5,7 @@ is given are there, to the byte, and shared memory, to 16 bytes; tables are part
 """
 
 import sys
-from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from itertools import count, cycle, pairwise
 from pathlib import Path
@@ -18,12 +18,9 @@ from hpfem.backends.cuda.dense.plan import DenseOptions
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan
 from hpfem.backends.cuda.kronecker.strategy import KroneckerOptions
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
-from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, rows_per_thread
-from hpfem.errors import NotSuitable
-from hpfem.geometry import FactorSource
 from hpfem.shapes import SHAPES, Tabulation
 from hpfem.space.arguments import simplex_rules
 from tests.backends.cuda import dense_host, fused_host, host_kernels, point_host
@@ -47,7 +44,6 @@ OPTIONS = (
 )
 DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
 FUSED = (FusedOptions(2), FusedOptions(1, 2, 1, 1))
-WARP = (SumFacWarpOptions(2, l2=True), SumFacWarpOptions(1, source=FactorSource.RECOMPUTED))
 PLAIN_FORMS = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
 
 
@@ -81,11 +77,6 @@ def cases(shape):
     for form, options in single:
         case = Case.of(problem_of(shape, form, 1, **options, **plain), next(names), "sumfac")
         yield f"sumfac {form} {options}", case, host_kernels, case.block[0]
-    nodal = {"basis": "lagrange", "quadrature": "collocated"}
-    for form, options in zip(("transport", "Helmholtz"), WARP, strict=True):
-        with suppress(NotSuitable):  # hexes only
-            case = Case.of(problem_of(shape, form, 7, **nodal), next(names), options)
-            yield f"sumfac-warp {form} {options}", case, host_kernels, case.block[0]
     for order, form in ((1, "Mass"), (3, "Helmholtz"), (4, "Laplacian")):
         problem = problem_of(shape, form, order, False, **plain)
         if problem.tabulation.basis.tree.product:
@@ -122,8 +113,11 @@ def apply(kernels, case, runner, n, guard, components=1):
     sized = case
     if runner is fused_host:
         sized = replace(case, plan=FusedPlan(problem, case.plan.options))
-    elif runner is not dense_host:
+    elif runner is point_host:
         sized = replace(case, problem=problem)
+    elif runner is not dense_host:
+        sized = replace(case, plan=copy(case.plan))
+        sized.plan.problem = problem
     return runner.apply(kernels, sized, source, guard.side == "end", guard)
 
 

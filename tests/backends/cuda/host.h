@@ -28,7 +28,6 @@
 #define HPFEM_MULTIPLY_16(c, a, b) hpfem_host::multiply_short(c, a, b)
 #define hpfem_bfloat16(x) hpfem_host::bfloat16(x)
 #define HPFEM_MULTIPLY_4(c, a0, a1, b0) hpfem_host::multiply(c, a0, a1, 0, 0, b0, 0)
-#define HPFEM_MULTIPLY_ROWS(c0, c1, a, b) hpfem_host::multiply_rows(c0, c1, a, b)
 #define __global__
 #define __launch_bounds__(...)
 #define __restrict__
@@ -149,12 +148,6 @@ static void multiply_short(float (&c)[4], const unsigned (&a)[4], const unsigned
       c[i] += of_bfloat16(left) * of_bfloat16(right);
     }
   }
-}
-// m8n8k4: rows g < 8 and the first four terms.
-static void multiply_rows(double &c0, double &c1, double a, double b) {
-  double c[4] = {c0, c1, 0, 0};
-  multiply(c, a, 0, 0, 0, b, 0);
-  c0 = c[0], c1 = c[1];
 }
 } // namespace hpfem_host
 

@@ -21,7 +21,6 @@ from hpfem.backends.cuda.runtime.planned import Plan
 from hpfem.backends.cuda.sumfac.strategy import SPILLING, SumFacPlan
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
-from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions, SumFacWarpPlan, check_sumfac_warp
 from hpfem.backends.options import source_in
 from hpfem.forms.kronecker import check_kronecker
 from hpfem.forms.sources import of_source
@@ -52,9 +51,6 @@ class Case:
         if isinstance(options, str):
             problem = of_source(problem, source_in(options))
             return cls(SumFacPlan(problem, options == SPILLING), name)
-        if isinstance(options, SumFacWarpOptions):
-            check_sumfac_warp(problem)
-            return cls(SumFacWarpPlan(problem, options), name)
         if isinstance(options, KroneckerOptions):
             check_kronecker(problem)
             return cls(KroneckerPlan(problem, options), name)

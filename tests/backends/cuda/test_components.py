@@ -20,7 +20,6 @@ from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
-from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.sources import possible_sources
@@ -111,18 +110,6 @@ def test_further_forms(on_host, rng):
     ]
     for operator, options in made:
         check(kernel_of(operator.choices[0].kernel.problem, options), operator.choices[0].kernel, 2, rng)
-
-
-def test_a_warp_for_each_element(on_host, rng):
-    """Elements and components that fill no block; the components of an element are neighbouring warps."""
-    for mesh, options in (
-        (curved("hex", order=2), "elements=2"),
-        (tapered("hex"), "elements=3 min_blocks=2 recomputed"),
-        (skewed(straight("hex")), "elements=4 l2"),
-    ):
-        space = hp.Space(mesh, 7, "lagrange", "collocated")
-        kernel = hp.Helmholtz(space, lam=1.3, algorithm="collocated", backend="numpy").choices[0].kernel
-        check(sumfac_warp.CudaSumFacWarp().build(kernel.problem, options), kernel, 3, rng)
 
 
 @pytest.mark.cuda
@@ -226,4 +213,4 @@ def test_results_in_products_stand_by_entity(on_host, rng, monkeypatch):
         found().apply(source, out)
         assert np.array_equal(out, wanted[:, :, modes]), name
         seen.add((name, problem.shape.name))
-    assert {name for name, _ in seen} >= {"sumfac", "sumfac-top", "sumfac-warp", "kronecker", "dense", "fused"}
+    assert {name for name, _ in seen} >= {"sumfac", "sumfac-top", "kronecker", "dense", "fused"}

@@ -1,1 +1,0 @@
-"""Sum factorisation with a warp for each element, on tensor cores."""
