@@ -59,7 +59,7 @@ def true_residuals():
     def checked(method, apply, rhs, *arguments, dtype=None, **options):
         x, info = solve(method, apply, rhs, *arguments, dtype=dtype, **options)
         if isinstance(rhs, np.ndarray) and getattr(apply, "__name__", "") not in UNSTEADY:
-            size, largest = (max(float(np.abs(v).max()), np.finfo(np.float64).tiny) for v in (rhs, x))
+            size, largest = (max(float(np.abs(v).max(initial=0.0)), np.finfo(np.float64).tiny) for v in (rhs, x))
             inside, unit = (x.dtype, 1) if dtype in (None, x.dtype) else (dtype, largest)
             product = getattr(apply, "apply", apply)((x / unit).astype(inside))
             true, scale = (
