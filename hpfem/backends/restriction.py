@@ -127,14 +127,6 @@ class BlockMatrix:
         """Q^T, [global, local]."""
         return csr_array(self.matrix.T)
 
-    @cached_property
-    def signs(self) -> tuple[Indices, Array | None] | None:
-        """Column and sign of each row, if all have one entry +-1; signs are None if all are +1."""
-        if not self.signed:
-            return None
-        matrix = self.matrix
-        return matrix.indices, None if np.all(matrix.data == 1) else matrix.data
-
     def gathered(self, local: Sequence[Any]) -> NDArray[np.float64]:
         """Multiply local numbers by the transpose, in float64; local [E, n_modes] -> [global]."""
         numbers = [np.asarray(own, dtype=np.float64).reshape(-1) for own in local]
@@ -168,10 +160,6 @@ class ElementRestriction:
             self._drop = 1 - self._keep
 
     @cached_property
-    def _signs(self) -> Any:
-        return self._Q.signs and [part if part is None else self._vectors.from_host(part) for part in self._Q.signs]
-
-    @cached_property
     def _matrix(self) -> Any:
         return self._vectors.sparse(self._Q.matrix)
 
@@ -181,18 +169,10 @@ class ElementRestriction:
 
     def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
         """Write Q times global numbers; vector [components, size], targets [components, elements, n_modes]."""
-        starts = self._Q.starts
         for c, row in enumerate(vector if self._keep is None else vector * self._keep):
-            local = None if self._signs else self._matrix @ row
-            for start, stop, target in zip(starts, starts[1:], targets, strict=False):
-                if local is not None:
-                    target[c] = local[start:stop].reshape(target[c].shape)
-                    continue
-                columns, signs = self._signs
-                flat = target[c].reshape(-1)
-                self._xp.take(row, columns[start:stop], out=flat, mode="clip")
-                if signs is not None:
-                    flat *= signs[start:stop]
+            local = self._matrix @ row
+            for start, stop, target in zip(self._Q.starts, self._Q.starts[1:], targets, strict=False):
+                target[c] = local[start:stop].reshape(target[c].shape)
 
     def gather(self, local: Any, vector: Any = None) -> Any:
         """Sum local numbers, Q^T; local [components * rows], vector [components, size] -> [components, size]."""

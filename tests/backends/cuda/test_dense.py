@@ -1,13 +1,11 @@
 """Dense matrices of affine elements: that they are the quadrature's, and the kernels' sources executed on the CPU."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import fill
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
 from hpfem.backends.cuda.dense.search import fitting_options
@@ -155,21 +153,6 @@ def test_the_shim_sees_a_missing_wait(tmp_path, rng):
     for old, new in (("    HPFEM_COPY_WAIT(0);\n    __syncwarp();", "    __syncwarp();"),):
         broken = DenseCase(case.plan, "case1", alteration=(old, new))
         assert not np.array_equal(good, apply(build([broken], tmp_path), broken, source))
-
-
-@pytest.mark.parametrize("options", [DenseOptions(1), DenseOptions(1, 0)])
-def test_every_constant_is_declared_given_and_used(options):
-    plan = DensePlan(problem_of("tet", 2), options)
-    name = "dense/lane_parameters.h" if options.tiles == 0 else "dense/parameters.h"
-    values = plan.constants()
-    text, source = fill(name, values), plan.source()
-    assert text in source
-    for key in values:
-        assert re.search(rf"\b{key}\b", source.replace(text, "")), key
-        with pytest.raises(KeyError, match=f"declared without a value.*: {key}'"):
-            fill(name, {other: value for other, value in values.items() if other != key})
-    with pytest.raises(KeyError, match="given without a declaration: UNKNOWN"):
-        fill(name, {**values, "UNKNOWN": 1})
 
 
 def test_reasons():

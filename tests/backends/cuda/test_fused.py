@@ -1,13 +1,12 @@
 """The fused kernels on rules without directions: tables, mirrored modes, and the source executed on the CPU."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import fill, program
+from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, fitting_options
 from hpfem.backends.cuda.fused.strategy import CudaFused
 from hpfem.backends.cuda.runtime import nvrtc
@@ -177,15 +176,6 @@ def test_compiled(architecture):
         assert resources.registers * plan.threads <= REGISTERS
         if architecture == "sm_90":
             assert resources.spill_bytes <= 4 * max(0, plan.registers - plan.registers_left) + 64 * (order == 6)
-
-
-def test_every_constant_is_declared_given_and_used():
-    plan = FusedPlan(problem_of("tet", 2), FusedOptions())
-    values = plan.constants()
-    text, source = fill("fused/parameters.h", values), plan.source()
-    assert text in source
-    for key in values:
-        assert re.search(rf"\b{key}\b", source.replace(text, "")), key
 
 
 def test_the_mirror_halves_the_products():

@@ -9,7 +9,6 @@ from hpfem.backends.cuda.runtime.measured import known_row, measured_key, measur
 from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 from hpfem.backends.cuda.sumfac.strategy import CudaSumFac, check_sumfac
 from hpfem.backends.cuda.sumfac_top.banks import wavefronts
-from hpfem.backends.cuda.sumfac_top.plan import known_options
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.backends.strategy import with_source
 from hpfem.errors import NotSuitable
@@ -33,9 +32,9 @@ def test_measured_rates_decide():
 
 def test_unmeasured_kernels_are_modelled():
     reaction = problem_of("tri", 2, hp.WeakForm, pointwise=lambda u: u * u, test=("value",))
-    assert known_options(reaction) is not None  # as fast as the mass: the same factors
+    assert CudaSumFacTop().known(reaction) is not None  # as fast as the mass: the same factors
     derivative = problem_of("tri", 2, hp.PhysDeriv)
-    assert known_options(derivative) is None
+    assert CudaSumFacTop().known(derivative) is None
     assert CudaSumFacTop().cost(derivative) > 0
 
 
@@ -113,7 +112,7 @@ def test_factors_are_recomputed_where_that_was_measured_to_win(mesh, dtype, orde
         for algorithm in ("collocated", "noncollocated"):
             operator = hp.Helmholtz(hp.Space(mesh, order, dtype=dtype), lam=1.0, backend="numpy", algorithm=algorithm)
             problem = operator.choices[-1].kernel.problem
-            ways[CudaSumFacTop().cost(problem)] = known_options(problem).source is FactorSource.RECOMPUTED
+            ways[CudaSumFacTop().cost(problem)] = CudaSumFacTop().known(problem).source is FactorSource.RECOMPUTED
             if algorithm == "noncollocated":
                 ways[CudaSumFac().cost(problem)] = CudaSumFac().default(problem) == "recomputed"
         assert ways[min(ways)] == (order in orders), order

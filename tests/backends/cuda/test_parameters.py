@@ -7,11 +7,11 @@ import pytest
 
 from hpfem.backends.cuda.codegen.prelude import HERE, fill, header
 
-DECLARED = ("codegen/parameters.h", "sumfac_top/parameters.h")
+DECLARED = tuple(f"{name}/parameters.h" for name in ("codegen", "sumfac_top", "dense", "fused"))
 CODE = "\n".join(path.read_text() for path in HERE.rglob("*.h") if path.name != "parameters.h")
 
 
-FILLED = tuple(f"{name}/{name}.h" for name in ("sumfac", "stdmat", "kronecker"))
+FILLED = ("dense/lane_parameters.h", *(f"{name}/{name}.h" for name in ("sumfac", "stdmat", "kronecker")))
 
 
 @pytest.mark.parametrize("name", [*DECLARED, *FILLED])
@@ -29,12 +29,12 @@ def test_a_constant_without_a_value_or_a_declaration_is_refused(name):
 def test_every_constant_is_used_and_says_what_it_is(name):
     lines = header(name).splitlines()
     for number, line in enumerate(lines):
-        declaration = re.match(r"constexpr \w+ (\w+) = \$(\w+);(.*)", line)
+        declaration = re.match(r"(?:constexpr \w+|HPFEM_TABLE short) (\w+)(?:\[\])? = {?\$(\w+)}?;(.*)", line)
         if declaration is None:
             continue
         constant, value, comment = declaration.groups()
         assert constant == value
-        rest = "\n".join([CODE, *(other for other in lines if not other.startswith(f"constexpr int {constant} "))])
+        rest = "\n".join([CODE, *lines[:number], *lines[number + 1 :]])
         assert re.search(rf"\b{constant}\b", rest), f"nothing reads {constant}"
         above = lines[max(number - 4, 0) : number]
         assert "//" in comment or any("//" in other for other in above), f"{constant} is not explained"

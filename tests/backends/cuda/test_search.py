@@ -10,7 +10,7 @@ from hpfem.backends import options as texts
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime import planned
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, checked_plan, default_plans, known_options
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, checked_plan, default_plans
 from hpfem.backends.cuda.sumfac_top.search import MOST, search
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.errors import ArgumentError, NotSuitable
@@ -40,7 +40,7 @@ def test_begins_with_the_measured_options_and_different_numbers_of_elements():
     problem = problem_of(curved("tet"), 4)
     known = CudaSumFacTop().chosen(problem, Limits())
     first = rounds_of(problem, lambda v: 1.0, known)[0][0]
-    assert first[0] == known == known_options(problem)
+    assert first[0] == known == CudaSumFacTop().known(problem)
     counts = sorted(v.elements for v in first[1:] if not v.split)
     assert {v.split for v in first} >= {0, 3}
     assert 1 < len(counts) <= MOST
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_refused():
 def test_text_of_options():
     problem = problem_of(curved("tet"), 4)
     modelled = [layout.options for layout in default_plans(problem, Levels.of(problem.tabulation), Limits())]
-    for options in (known_options(problem), *modelled):
+    for options in (CudaSumFacTop().known(problem), *modelled):
         for v in (options, replace(options, tables_shared=False, l2=True, prefetch=3, late=True)):
             assert texts.from_text(SumFacTopOptions, texts.to_text(v)) == v
     assert texts.to_text(SumFacTopOptions(4)) == "elements=4"
@@ -120,7 +120,7 @@ def test_the_strategy_speaks_text(monkeypatch):
     problem, strategy = problem_of(curved("prism"), 3), CudaSumFacTop()
     rounds = strategy.search(problem)
     first = next(rounds)
-    assert texts.from_text(SumFacTopOptions, first[0]) == known_options(problem)
+    assert texts.from_text(SumFacTopOptions, first[0]) == CudaSumFacTop().known(problem)
     second = rounds.send({name: 1.0 + i for i, name in enumerate(first)})
     assert second and not set(second) & set(first)
     assert all(name.startswith(tuple(text.split()[0] for text in first[:2])) for name in second)

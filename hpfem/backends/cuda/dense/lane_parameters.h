@@ -1,5 +1,5 @@
 // What the kernel with one element per thread is told at compile time beside the constants of every kernel
-// (`DensePlan.constants`).
+// (`DensePlan.source`).
 
 constexpr int ROWS = $ROWS;                 // rows of every D_i that the form needs
 constexpr int MIN_BLOCKS = $MIN_BLOCKS;     // blocks per multiprocessor that registers leave room for

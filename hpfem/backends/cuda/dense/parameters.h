@@ -1,4 +1,4 @@
-// What the kernel on tensor cores is told at compile time beside the constants of every kernel (`DensePlan.constants`).
+// What the kernel on tensor cores is told at compile time beside the constants of every kernel (`DensePlan.source`).
 
 constexpr int ROWS = $ROWS;                 // rows of every D_i that the form needs
 constexpr int MIN_BLOCKS = $MIN_BLOCKS;     // blocks per multiprocessor that registers leave room for

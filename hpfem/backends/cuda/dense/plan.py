@@ -142,32 +142,14 @@ class DensePlan:
         tiles = self.tiles[0]
         return np.ascontiguousarray([*tiles, *[np.zeros((8, 8))] * (self.n_tiles - len(tiles))])
 
-    def constants(self) -> dict[str, Any]:
-        """Tell the kernel's compile-time constants."""
-        v, n = self.options, self.problem.n_modes
-        values = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks}
+    def _values(self) -> dict[str, Any]:
+        """Compile-time constants that are not attributes."""
+        v, matrices = self.options, self.matrices
         if v.tiles == 0:
-            return values | {
-                "THREADS": self.threads,
-                "first_mode": self.matrices.begin[: self.rows],
-                "sorted_mode": self.matrices.order,
-                "MASS": self.matrices.mass,
-                "DERIVATIVES": self.matrices.derivatives,
-            }
-        places = np.empty(n, np.int64)
-        places[self.matrices.order] = places_of(n)
-        return values | {
-            "WARPS": v.warps,
-            "TILES": v.tiles,
-            "STAGES": v.stages,
-            "CHUNK": self.chunk,
-            "AT_ONCE": v.rows,
-            "N_TILES": self.n_tiles,
-            "USED_TILES": self.used_tiles,
-            "KEPT": v.kept,
-            "PLACE": places,
-            **self.tiles[1],
-        }
+            return {"first_mode": matrices.begin[: self.rows], "sorted_mode": matrices.order}
+        places = np.empty(self.problem.n_modes, np.int64)
+        places[matrices.order] = places_of(len(places))
+        return {"TILES": v.tiles, "AT_ONCE": v.rows, "PLACE": places, **self.tiles[1]}
 
     def source(self, name: str = "dense") -> str:
         """Source of the kernel, `language.h` apart."""
@@ -176,7 +158,7 @@ class DensePlan:
             steps = ["lane_parameters.h", "dense_lane.h"]
         parts = [
             constants(self.problem, self.levels, name),
-            fill(f"dense/{steps[0]}", self.constants()),
+            fill(f"dense/{steps[0]}", self._values(), self, self.options, self.matrices),
             *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h", "linear.h")),
             *(header(f"dense/{name}") for name in steps[1:]),
         ]

@@ -1,4 +1,4 @@
-// What the fused kernel is told at compile time beside the constants of every kernel (`FusedPlan.constants`).
+// What the fused kernel is told at compile time beside the constants of every kernel (`FusedPlan.source`).
 
 constexpr int WARPS = $WARPS;           // per block of threads
 constexpr int MIN_BLOCKS = $MIN_BLOCKS; // blocks per multiprocessor that registers leave room for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,29 +149,11 @@ class FusedPlan:
         """Registers of a thread, if as many blocks as wanted are on a multiprocessor."""
         return min(255, REGISTERS // (self.threads * self.options.min_blocks))
 
-    def constants(self) -> dict[str, Any]:
-        """Tell the kernel's compile-time constants."""
-        v, modes = self.options, self.sorted
-        return {
-            "WARPS": v.warps,
-            "MIN_BLOCKS": v.min_blocks,
-            "STAGES": v.stages,
-            "AHEAD": v.ahead,
-            "KEPT": v.kept,
-            "EVEN": modes.even,
-            "ODD": modes.odd,
-            "PAIRED": modes.paired,
-            "PAIRS": modes.pairs,
-            "SINGLES": modes.singles,
-            "FIRST": modes.first,
-            "SECOND": modes.second,
-        }
-
     def source(self, name: str = "fused") -> str:
         """Source of the kernel, `language.h` apart."""
         parts = [
             constants(self.problem, self.levels, name, GROUP),
-            fill("fused/parameters.h", self.constants()),
+            fill("fused/parameters.h", {}, self.options, self.sorted),
             *map(header, COMMON_HEADERS),
             *(header(f"fused/{own}") for own in ("sizes.h", "fused.h")),
         ]

@@ -71,14 +71,12 @@ class KroneckerPlan:
         """Source of the kernel, `language.h` apart."""
         tabulation, gradient = self.problem.tabulation, self.problem.form.test_gradient
         own = {
-            "E": self.options.elements,
-            "MIN_BLOCKS": self.options.min_blocks,
-            "THREADS": self.threads,
+            "E": self.elements,
             "N": self.functions,
             "rows": rows(matrices_of_directions(tabulation, gradient)),
         }
         parts = [constants(self.problem, self.levels, name), *map(header, COMMON_HEADERS)]
-        return "\n".join([*parts, header("codegen/linear.h"), fill("kronecker/kronecker.h", own)])
+        return "\n".join([*parts, header("codegen/linear.h"), fill("kronecker/kronecker.h", own, self, self.options)])
 
 
 class KroneckerKernel(TreeKernel):

@@ -209,7 +209,7 @@ class PlannedKernel(CudaKernel):
     @staticmethod
     def _result_places(restriction: Any, number: int) -> str:
         """The macro with which results stand entity by entity."""
-        return f"HPFEM_RESULT_PLACES {', '.join(map(str, np.argsort(restriction.modes(number))))}"
+        return f"HPFEM_RESULT_PLACES {', '.join(map(str, np.argsort(restriction.codes(number).modes)))}"
 
     def _variant(self, *macros: str) -> Callable[[], Any]:
         """Begin to compile the kernel with macros; returns what waits for the function."""

@@ -11,12 +11,10 @@ from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
-from ...options import from_text
 from ..codegen.layout import numbers_read
 from ..codegen.prelude import constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
-from ..runtime.measured import known_row
 from .banks import last_nodes, node_rows, row_stride
 
 HEADERS = (
@@ -158,12 +156,6 @@ def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) ->
     """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads."""
     need = min(255, max(40, _line_registers(problem, levels)))
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
-
-
-def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
-    """Find the measured options of a problem."""
-    row = known_row(problem, "sumfac-top")
-    return None if row is None else with_nearest_source(problem, from_text(SumFacTopOptions, row[1]))
 
 
 def with_nearest_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:

@@ -9,7 +9,7 @@ from ..codegen.tables import Levels
 from ..runtime.device import Limits
 from ..runtime.planned import ChoosingStrategy, Rounds
 from ..runtime.tree_kernel import TreeKernel
-from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_plans, known_options, with_nearest_source
+from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_plans, with_nearest_source
 from .search import search
 
 
@@ -36,7 +36,8 @@ class CudaSumFacTop(ChoosingStrategy):
 
     def known(self, problem: BlockProblem) -> SumFacTopOptions | None:
         """The measured options, with a possible source of factors."""
-        return known_options(problem)
+        known = super().known(problem)
+        return None if known is None else with_nearest_source(problem, known)
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[SumFacTopOptions]:
         """The model's best numbers of elements."""

@@ -226,10 +226,6 @@ class IndexedRestriction(ElementRestriction):
             signed.append((own.reshape(len(own), -1) * sign).astype(self._dtype).reshape(-1))
         return self.gather(cupy.concatenate(signed)).astype(np.float64)
 
-    def modes(self, number: int) -> Indices:
-        """Modes of a block's elements entity by entity; see `Codes`; -> [n_modes]."""
-        return self._Q.blocks[number].modes
-
     def by_entity(self, tiles: Sequence[int]) -> IndexedRestriction:
         """Make what gathers local numbers that stand entity by entity in tiles of elements, or find it made."""
         key = tuple(map(int, tiles))
