@@ -31,6 +31,7 @@ from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device, PerDevice
 from ..space.field import Field
 from ..space.space import Space
+from ..space.transforms import result_field
 from ..support.immutable import Immutable, frozen
 from .connected import Parts, connected_parts
 from .interpolation import Piece, interpolate
@@ -84,8 +85,6 @@ class C0Space(Immutable):
 
     def _number(self, space: Space, numbering: Numbering) -> None:
         self.space, self.numbering = space, numbering
-        ends = np.cumsum([block.n_elements * block.n_modes for block in space.blocks])
-        self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self._vectors: PerDevice[VectorSpace] = PerDevice()
         # Made here, where all processes take part: a later call may come from one process alone.
@@ -283,10 +282,6 @@ class C0Space(Immutable):
             return found
         return [Seen(s.ids.take(cells, axis=0), s.codes.take(cells, axis=0)) for s in found]
 
-    def rows(self, number: int) -> slice:
-        """Rows of a block by its number; see `matrix`."""
-        return self._rows[number]
-
     @cached_property
     def multiplicity(self) -> NDArray[np.int64]:
         """Number of cells that share each global degree of freedom, those of other processes included, [size]."""
@@ -400,15 +395,7 @@ class C0Space(Immutable):
         if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape[:-1]:
             raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shown(rows)}")
         rows = vectors.xp.ascontiguousarray(rows if len(shape) == 2 else rows[None], self.space.dtype)
-        if out is None:
-            out = self.space.empty("coeff", len(rows))
-        elif (
-            not isinstance(out, Field)
-            or out.space is not self.space
-            or out.state != "coeff"
-            or out.components != len(rows)
-        ):
-            raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
+        out = result_field(self.space, "scatter", "coeff", len(rows), out)
         try:
             self.restriction(device).scatter(rows, [pair.write(device) for pair in out.data])
         except BaseException:

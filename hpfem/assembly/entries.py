@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -85,28 +86,21 @@ def pointwise_matrix(
                 K[1 + a, 1 + b] = scaled * sum(inverse[a, i] * inverse[b, i] for i in range(space_dim))
         return K
     physical = [column(j) for j in range(1 + space_dim)]
-    if trace.scaled is not None and component in trace.scaled[component]:
-        scale = evaluate(trace, _unit(operator, number, component, -1, x, elements))[
-            trace.scaled[component][component].index
-        ]
-        for i in range(space_dim):
-            physical[1 + i][1 + i] = scale
 
     def pulled(a: int, row: int) -> Any:
         """The change from derivatives by x to derivatives by eta; the value is unchanged."""
         return inverse[a - 1, row - 1] if a and row else float(a == row)
 
-    for a in range(1 + d):
-        for b in range(1 + d):
-            total: Any = None
-            for j, rows in enumerate(physical):
-                for i, entry in rows.items():
-                    if (a > 0) == (i > 0) and (b > 0) == (j > 0):
-                        term = pulled(a, i) * entry * pulled(b, j)
-                        total = term if total is None else total + term
-            if total is not None:
-                key = min(a, b), max(a, b)
-                K[key] = K.get(key, 0.0) + total * weight * (1 if a == b else 0.5)
+    for a, b in product(range(1 + d), repeat=2):
+        terms = [
+            pulled(a, i) * entry * pulled(b, j)
+            for j, rows in enumerate(physical)
+            for i, entry in rows.items()
+            if (a > 0) == (i > 0) and (b > 0) == (j > 0)
+        ]
+        if terms:
+            key = min(a, b), max(a, b)
+            K[key] = K.get(key, 0.0) + sum(terms) * weight * (1 if a == b else 0.5)
     return K
 
 

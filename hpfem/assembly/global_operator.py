@@ -22,6 +22,7 @@ from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device, PerDevice
 from ..operators import BoundaryForm, Operator, OperatorSum
+from ..operators.sums import Summable
 from ..space import Field
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
@@ -70,7 +71,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
     def __init__(
         self,
-        operator: Operator | OperatorSum,
+        operator: Summable,
         c0: C0Space,
         bc: BoundaryConditions | None = None,
         components: int | None = None,

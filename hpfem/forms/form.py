@@ -114,19 +114,8 @@ class Form:
 
     @classmethod
     def weak(cls, name: str, trace: Trace, components: int = 1, tested: bool = True) -> Form:
-        """A weak form: the arguments of its function are evaluated, its results are tested.
-
-        Parameters
-        ----------
-        name : str
-        trace : Trace
-        components : int
-        tested : bool
-            Otherwise they are the values at the points.
-
-        Returns
-        -------
-        Form
+        """A weak form: the arguments of its function are evaluated, its results are tested, or are the values at the
+        points; see `Form`.
         """
         used = ((VALUE, trace.uses_value), (GRAD, trace.uses_gradient))
         trial = tuple(term for term, is_used in used if is_used)
@@ -147,17 +136,7 @@ class Form:
         return space_dim if self.trace is None and self.test_gradient else self.components
 
     def given(self, space_dim: int) -> int:
-        """Count the components of the result of one application.
-
-        Parameters
-        ----------
-        space_dim : int
-            D.
-
-        Returns
-        -------
-        int
-        """
+        """Count the components of the result of one application; see `coupled`."""
         return space_dim if self.trace is None and self.trial_gradient else self.components
 
 

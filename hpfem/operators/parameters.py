@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -59,35 +59,29 @@ class Parameters(dict[str, float]):
         return Parameters, (self.name, self.dtype, dict(self))
 
 
-class Factors(Sequence[float]):
+class Factors(list[float]):
     """The factors of a sum, which may change between applications."""
 
     def __init__(self, name: str, dtype: DTypeLike, numbers: Sequence[Any]) -> None:
         self.name, self.dtype = name, dtype
-        self._numbers = [self._checked(number) for number in numbers]
+        super().__init__(self._checked(number) for number in numbers)
 
     def _checked(self, value: Any) -> float:
         return _checked(value, f"a factor of {self.name}", self.dtype)
 
-    @overload
-    def __getitem__(self, index: int) -> float: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[float]: ...
-
-    def __getitem__(self, index: int | slice) -> float | list[float]:
-        return self._numbers[index]
-
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: Any, value: Any) -> None:
         if index not in range(-len(self), len(self)):
             raise ArgumentError(f"{self.name} has {len(self)} factors, numbered from 0; got number {shown(index)}")
-        self._numbers[index] = self._checked(value)
+        super().__setitem__(index, self._checked(value))
 
-    def __len__(self) -> int:
-        return len(self._numbers)
+    def _fixed(self, *_: Any) -> NoReturn:
+        raise ArgumentError(f"{self.name} has {len(self)} factors; they can be set, but not added or removed")
 
-    def __repr__(self) -> str:
-        return repr(self._numbers)
+    __delitem__ = __iadd__ = __imul__ = append = extend = _fixed
+    insert = pop = remove = clear = sort = reverse = _fixed  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Factors, (self.name, self.dtype, list(self))
 
 
 class Joined(MutableMapping[str, float]):

@@ -13,12 +13,12 @@ from ..space import Space
 from ..tuning import Tuning
 from .operator import Operator, OperatorOptions, tune_operators
 from .registry import OPERATORS
-from .sums import OperatorSum
+from .sums import OperatorSum, Summable
 
 
 def tune(
     space: Space,
-    operators: str | Operator | OperatorSum | Sequence[str | Operator | OperatorSum] = ("Mass", "Helmholtz"),
+    operators: str | Summable | Sequence[str | Summable] = ("Mass", "Helmholtz"),
     seconds: float = 60.0,
     **options: Unpack[OperatorOptions],
 ) -> list[Tuning]:
@@ -52,7 +52,7 @@ def tune(
     instance(space, Space, "the space to tune")
     made: list[Operator] = []
     for given in operators if isinstance(operators, (list, tuple)) else (operators,):
-        operator = given.volume if isinstance(given, OperatorSum) else given
+        operator: Any = given.volume if isinstance(given, OperatorSum) else given
         if isinstance(given, str):
             kind: Any = OPERATORS[given]
             parameters = list(inspect.signature(kind).parameters.values())[1:]

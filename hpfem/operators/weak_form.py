@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack
 
 from hpfem.shapes.arguments import name_of, shown
 
@@ -17,33 +17,6 @@ from .operator import Coefficient, Operator, OperatorOptions
 
 class _WeakForm(Operator):
     guarded = True
-
-
-@overload
-def WeakForm(
-    space: Space,
-    pointwise: Callable[..., Any],
-    trial: Sequence[str] = ...,
-    test: str | Sequence[str] = ...,
-    fields: Mapping[str, Coefficient] | None = ...,
-    components: int = ...,
-    on: None = None,
-    **options: Unpack[OperatorOptions],
-) -> Operator: ...
-
-
-@overload
-def WeakForm(
-    space: Space,
-    pointwise: Callable[..., Any],
-    trial: Sequence[str] = ...,
-    test: str | Sequence[str] = ...,
-    fields: Mapping[str, Coefficient] | None = ...,
-    components: int = ...,
-    *,
-    on: str,
-    **options: Unpack[OperatorOptions],
-) -> BoundaryForm: ...
 
 
 def WeakForm(

@@ -19,7 +19,7 @@ class Plain:
 
     def __init__(self, c0, free):
         self.c0, self.size, self.free = c0, c0.size, free
-        self.rows = [c0.rows(k) for k in range(len(c0.space.blocks))]
+        self.rows = [slice(*c0.block_matrix.starts[k : k + 2]) for k in range(len(c0.space.blocks))]
 
     def scatter(self, vector, targets, stop=None):
         """Block by block."""

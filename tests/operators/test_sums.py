@@ -186,6 +186,8 @@ def test_what_cannot_be_added():
         with pytest.raises(hp.ArgumentError, match=message):
             make()
     whole = M + two
+    with pytest.raises(hp.ArgumentError, match="has 2 factors; they can be set, but not added or removed"):
+        whole.factors.append(1.0)
     for number, value, message in ((2, 1.0, "has 2 factors"), (0, "x", "a factor of Mass"), (0, np.inf, "a factor of")):
         with pytest.raises(hp.ArgumentError, match=message):
             whole.factors[number] = value
