@@ -17,8 +17,9 @@ from ..backends.vectors import scaled
 from ..errors import ArgumentError
 from ..memory import HOST
 from ..operators import Mass
+from ..space import Space
 from .cg import cg
-from .norms import finer_space, load
+from .norms import load
 from .preconditioners import jacobi
 
 Array = NDArray[np.float64]
@@ -49,7 +50,8 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     """
     instance(c0, C0Space, "c0")
     # The default rule of order 1 does not integrate the mass exactly; the numbering is that of the space itself.
-    finer = C0Space(finer_space(c0.space, 2), join=False)
+    space = c0.space
+    finer = C0Space(Space(space.mesh, space.orders, space.basis, 2, backend=space.backend), join=False)
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = load(finer, function)
     return M.vectors.to_host(cg(M, rhs, jacobi(M), tol=tol, name="L2 projection")[0])

@@ -44,11 +44,6 @@ Source = Callable[..., Any] | float | Sequence[float] | CellValues | Field
 _MORE = 2
 
 
-def finer_space(space: Space, more: int) -> Space:
-    """The same blocks in float64, with more points than the default rule has in each direction."""
-    return Space(space.mesh, space.orders, space.basis, more, backend=space.backend)
-
-
 def finer_blocks(space: Space, more: int) -> list[Block]:
     """The blocks of a space with finer rules than the space has, or than the default one.
 

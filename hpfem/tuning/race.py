@@ -76,10 +76,10 @@ class Race:
             # The time of one short call is mostly its start.
             runner.samples = [self.timer.seconds(call, runner.calls) / runner.calls]
 
-    def run(self, repeats: int, within: float, names: Collection[Config] | None = None) -> None:
-        """Take samples in turns, of some of the remaining candidates; those beyond `within` times the best drop out."""
+    def run(self, repeats: int, within: float) -> None:
+        """Take samples of the remaining candidates in turns; those beyond `within` times the best drop out."""
         for turn in range(repeats):
-            inside = [name for name in self.active if names is None or name in names]
+            inside = self.active
             # Forwards and backwards, so that no candidate always follows the same one.
             for name in inside if turn % 2 == 0 else reversed(inside):
                 if self.over():

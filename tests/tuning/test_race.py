@@ -96,13 +96,6 @@ def test_alone(world):
     assert verdict.winner == ("a",) and verdict.runner_up is None and verdict.ratio == 1.0
 
 
-def test_some_run(world):
-    race = race_of(world, {"a": 1.0, "b": 1.1})
-    world.log.clear()
-    race.run(2, 5.0, names={("b",)})
-    assert world.log == ["b", "b"]
-
-
 def test_on_the_real_clock():
     race = Race(HostTimer(), 1e18)
     race.enter(("loop",), lambda: sum(range(20000)))

@@ -64,10 +64,7 @@ def write_affine(
                 where = f"i64 {group.value}, i64 %last"
                 if indexed:
                     where = f"ptr {b.at('%codes', (group, n), unit=f'<{b.lanes} x i32>')}"
-                    step = b.new(f"mul nsw i64 {c.value}, %stride")
-                else:
-                    step = b.new(f"mul nsw i64 {c.value}, %elements")
-                    step = b.new(f"mul nsw i64 {step}, {n}")
+                step = b.row(c.value, None if indexed else n)
                 source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
                 result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
                 b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {where})")

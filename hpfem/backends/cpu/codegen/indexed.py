@@ -22,18 +22,18 @@ def _signed(b: Builder, value: str, code: str) -> str:
 
 def _code(b: Builder, i: Where) -> str:
     """Codes of a mode in all lanes."""
-    kind = f"<{b.lanes} x i32>"
-    return b.new(f"load {kind}, ptr {b.at('%codes', (i, 1), unit=kind)}, align {INDEX_BYTES}")
+    codes = f"<{b.lanes} x i32>"
+    return b.new(f"load {codes}, ptr {b.at('%codes', (i, 1), unit=codes)}, align {INDEX_BYTES}")
 
 
 def _places(b: Builder, i: Where) -> list[str]:
     """Pointers to the places of a mode, lane by lane: that is faster than a vector of indices and a gather."""
-    row, found = b.at("%codes", (i, 1), unit=f"<{b.lanes} x i32>"), []
+    row, places = b.at("%codes", (i, 1), unit=f"<{b.lanes} x i32>"), []
     for lane in range(b.lanes):
         code = b.new(f"load i32, ptr {b.new(f'getelementptr i32, ptr {row}, i32 {lane}')}, align {INDEX_BYTES}")
         place = b.new(f"zext i32 {b.new(f'lshr i32 {code}, 1')} to i64")
-        found.append(b.new(f"getelementptr {b.real}, ptr %outside, i64 {place}"))
-    return found
+        places.append(b.new(f"getelementptr {b.real}, ptr %outside, i64 {place}"))
+    return places
 
 
 def _inside(b: Builder, i: Where, positions: str | None) -> str:

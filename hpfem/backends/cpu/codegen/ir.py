@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -218,24 +219,12 @@ class Builder:
         self.count_flops(1)
         return self.new(f"{op} contract {self.vector} {self.operand(a)}, {self.operand(b)}")
 
-    def add(self, a: Operand, b: Operand) -> str:
-        """Sum of two vectors or numbers."""
-        return self._binary("fadd", a, b)
-
-    def sub(self, a: Operand, b: Operand) -> str:
-        """Difference; see `Builder.add`."""
-        return self._binary("fsub", a, b)
-
-    def mul(self, a: Operand, b: Operand) -> str:
-        """Product; see `Builder.add`."""
-        return self._binary("fmul", a, b)
-
-    def div(self, a: Operand, b: Operand) -> str:
-        """Quotient; see `Builder.add`."""
-        return self._binary("fdiv", a, b)
+    # Of two vectors or numbers.
+    add, sub = partialmethod(_binary, "fadd"), partialmethod(_binary, "fsub")
+    mul, div = partialmethod(_binary, "fmul"), partialmethod(_binary, "fdiv")
 
     def neg(self, a: Operand) -> str:
-        """Negative; see `Builder.add`."""
+        """Negative of a vector or number."""
         return self.new(f"fneg {self.vector} {self.operand(a)}")
 
     def fma(self, a: Operand, b: Operand, c: str | None) -> str:
@@ -311,6 +300,13 @@ class Builder:
         else:
             with self.loop(n) as i:
                 yield i
+
+    def row(self, index: str, numbers: int | None) -> str:
+        """Where a row starts: one of `numbers` for each element or, without them, a global vector."""
+        if numbers is None:
+            return self.new(f"mul nsw i64 {index}, %stride")
+        index = self.new(f"mul nsw i64 {index}, %elements")
+        return self.new(f"mul nsw i64 {index}, {numbers}")
 
     def reduce(
         self, n: int | str, start: Sequence[Operand], body: Callable[[Index, list[str]], Sequence[str]]

@@ -121,7 +121,7 @@ def write_matrix(n: int, steps: Sequence[Step], lanes: int, dtype: DTypeLike) ->
         arrays = ["%scratch", b.at("%scratch", (n, 1))]
         with b.loop("%g1", "%g0") as group, b.loop("%components") as c:
             codes = b.at("%codes", (group, n), unit=f"<{lanes} x i32>")
-            offset = b.new(f"mul nsw i64 {c.value}, %stride")
+            offset = b.row(c.value, None)
             source = b.new(f"getelementptr {b.real}, ptr %in, i64 {offset}")
             result = b.new(f"getelementptr {b.real}, ptr %out, i64 {offset}")
             b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, ptr {codes})")

@@ -42,7 +42,7 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, 
         group.prefetch.fetch()
         places = {"%modes": group.modes, "%further": group.scratch, "%results": group.results}
         names = {q: f"%scale{q}" for q in group.scales}
-        parts = partial(_parts, b, places, {names[q]: own for q, own in group.scales.items()})
+        parts = partial(_parts, b, places, {names[q]: scale for q, scale in group.scales.items()})
         w, G = factors_of_terms(names, dim, problem.form.test_gradient)
         # Matrices whose transposes give the results, and places of what these multiply.
         tests, starts = list[Array](), list[int]()
@@ -55,14 +55,15 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, 
             fluxes = [n + i * count for i in range(dim)]
             tests, starts = [*tests, *D], [*starts, *fluxes]
             for rows in parts("fluxes", list(D)):
-                gradient = [_sum(b, [own[rows]], ["%modes"]) for own in D]
+                gradient = [_sum(b, [matrix[rows]], ["%modes"]) for matrix in D]
                 for i, start in enumerate(fluxes):
                     flux = [b.dot((G[i, j], x) for j, x in enumerate(line)) for line in zip(*gradient, strict=True)]
                     b.store_fiber(flux, b.at("%further", (start + rows.start, 1)), 1)
         transposed = [matrix.T for matrix in tests]
         for rows in parts("results", transposed):
-            given = [b.at("%further", (start, 1)) for start in starts]
-            b.store_fiber(_sum(b, [own[rows] for own in transposed], given), b.at("%results", (rows.start, 1)), 1)
+            sources = [b.at("%further", (start, 1)) for start in starts]
+            result = _sum(b, [matrix[rows] for matrix in transposed], sources)
+            b.store_fiber(result, b.at("%results", (rows.start, 1)), 1)
 
     return write_affine(problem, lanes, prefetch, indexed, n + dim * count, product_of)
 
@@ -77,12 +78,12 @@ def _parts(
     done = np.cumsum(sum(np.count_nonzero(matrix, axis=1) for matrix in matrices))
     cuts = np.searchsorted(done, np.arange(_ENTRIES, done[-1], _ENTRIES), side="right")
     for first, last in pairwise(np.unique([0, *cuts, len(done)]).tolist()):
-        kinds = [(f"ptr noalias {own}", f"ptr {there}") for own, there in places.items()]
-        kinds += [(f"{b.vector} {own}", f"{b.vector} {value}") for own, value in scales.items()]
-        taken, given = (", ".join(part) for part in zip(*kinds, strict=True))
-        with b.function(f"{name}{first}", taken):
+        pairs = [(f"ptr noalias {inside}", f"ptr {outside}") for inside, outside in places.items()]
+        pairs += [(f"{b.vector} {inside}", f"{b.vector} {outside}") for inside, outside in scales.items()]
+        parameters, arguments = map(", ".join, zip(*pairs, strict=True))
+        with b.function(f"{name}{first}", parameters):
             yield slice(first, last)
-        b.emit(f"call void @{name}{first}({given})")
+        b.emit(f"call void @{name}{first}({arguments})")
 
 
 def _sum(b: Builder, matrices: Sequence[Array], sources: Sequence[str]) -> Fiber:

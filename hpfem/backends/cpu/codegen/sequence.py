@@ -17,11 +17,11 @@ def write_sequence() -> str:
     with b.function("run", ARGUMENTS, internal=False), b.loop("%g1", "%g0") as call:
         first = b.new(f"mul nsw i64 {call.value}, {WORDS}")
 
-        def word(number: int, kind: str) -> str:
+        def word(number: int, type_: str) -> str:
             place = b.new(f"getelementptr i64, ptr %in, i64 {b.new(f'add nsw i64 {first}, {number}')}")
-            return b.new(f"load {kind}, ptr {place}, align 8")
+            return b.new(f"load {type_}, ptr {place}, align 8")
 
         kernel = word(0, "ptr")
-        given = ", ".join(f"{kind} {word(number, kind)}" for number, kind in enumerate(_TYPES, start=1))
-        b.emit(f"call void {kernel}({given})")
+        arguments = ", ".join(f"{type_} {word(number, type_)}" for number, type_ in enumerate(_TYPES, start=1))
+        b.emit(f"call void {kernel}({arguments})")
     return b.module()

@@ -53,12 +53,7 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
     b = ctx.b
     index = b.new(f"mul nsw i64 {application.value}, {components}")
     index = b.new(f"add nsw i64 {index}, {c}")
-    if ctx.indexed:
-        index = b.new(f"mul nsw i64 {index}, %stride")
-    else:
-        index = b.new(f"mul nsw i64 {index}, %elements")
-        index = b.new(f"mul nsw i64 {index}, {numbers}")
-    return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
+    return b.new(f"getelementptr {b.real}, ptr {base}, i64 {b.row(index, None if ctx.indexed else numbers)}")
 
 
 def program_of(ctx: Context, apply: Callable[[Index], None]) -> Program:

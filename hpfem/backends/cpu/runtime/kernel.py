@@ -134,9 +134,9 @@ _Zeros = tuple[tuple[bytes, bytes, bytes], ...]
 
 
 def _zeros(factors: Sequence[csr_array]) -> _Zeros:
-    kind = np.int32
+    i32 = np.int32
     return tuple(
-        (m.indptr.astype(kind).tobytes(), m.indices.astype(kind).tobytes(), (m.diagonal() == 1).tobytes())
+        (m.indptr.astype(i32).tobytes(), m.indices.astype(i32).tobytes(), (m.diagonal() == 1).tobytes())
         for m in factors
     )
 
@@ -144,16 +144,16 @@ def _zeros(factors: Sequence[csr_array]) -> _Zeros:
 @lru_cache(maxsize=64)
 def _steps(zeros: _Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
     """`steps_of` products with the same zeros, or of these transposed, and which entries are packed; -1 for none."""
-    kinds, numbers, start = [], [], 1
-    for parts in zeros:
-        ends, columns, one = (np.frombuffer(part, kind) for part, kind in zip(parts, (np.int32, np.int32, bool)))
+    patterns, numbers, start = [], [], 1
+    for arrays in zeros:
+        ends, columns, one = (np.frombuffer(array, dtype) for array, dtype in zip(arrays, (np.int32, np.int32, bool)))
         n, rows = len(one), np.repeat(np.arange(len(one)), np.diff(ends))
-        kinds.append(csr_array((np.where((rows == columns) & one[rows], 1.0, 2.0), columns, ends), shape=(n, n)))
+        patterns.append(csr_array((np.where((rows == columns) & one[rows], 1.0, 2.0), columns, ends), shape=(n, n)))
         numbers.append(csr_array((np.arange(start, start + len(columns)), columns, ends), shape=(n, n)))
         start += len(columns)
     if across:
-        kinds, numbers = transposes(kinds), transposes(numbers)
-    steps = steps_of(kinds)
+        patterns, numbers = transposes(patterns), transposes(numbers)
+    steps = steps_of(patterns)
     return steps, packed(numbers, steps, np.int64) - 1
 
 
