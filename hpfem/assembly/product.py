@@ -245,12 +245,12 @@ class Product:
         if self._extra is None:
             out = self.into(given)
         else:
-            out = self._own(given, False)
-            extra = self._extra()
+            out, extra = self._own(given, False), self._extra()
             together = out.size // max(extra.shape[1], 1), extra.shape[1]
-            for result, row in zip(out.reshape(together), given.reshape(together), strict=True):
+            out = out.reshape(together)  # a copy, if there are gaps between the components
+            for result, row in zip(out, given.reshape(together), strict=True):
                 result += extra @ row
-            out = self._held(self.vectors.summed(out), given)
+            out = self._held(self.vectors.summed(out.reshape(self.shape)), given)
         if self._fixed is not None:
             out = xp.where(self._fixed, rows, out)
         return out.reshape(vector.shape)
