@@ -27,8 +27,9 @@ from benchmarks.script import pivot
 from hpfem.backends.cpu.runtime.buffers import aligned
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
-from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
+from hpfem.benchmarks import BENCHMARKS, document
 from hpfem.benchmarks.cases import SOLID_FIRST
+from hpfem.benchmarks.problems import problem_mesh, problem_sizes
 from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.benchmarks.results import BENCH, rounded
 from hpfem.cli.options import parse_names, parse_orders

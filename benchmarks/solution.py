@@ -27,7 +27,8 @@ import numpy as np
 
 import hpfem as hp
 from benchmarks.script import Content, run
-from hpfem.benchmarks import MeasuredOperator, measure
+from hpfem.benchmarks import measure
+from hpfem.benchmarks.global_phases import MeasuredOperator
 from hpfem.benchmarks.problems import deformed, random_field
 from hpfem.benchmarks.whole_solve import source as exact
 from hpfem.mesh import box

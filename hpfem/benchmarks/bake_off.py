@@ -55,36 +55,23 @@ def _solved(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
 
 @dataclass(frozen=True)
 class BakeOff:
-    """A problem on all of a mesh, and how it is measured.
-
-    Attributes
-    ----------
-    operator : callable
-        (space, **options) -> operator.
-    dirichlet : bool
-        Whether u = 0 on all of the boundary; else there is no condition.
-    preconditioner : str
-        "none" or "jacobi"; "multigrid" of whole solves.
-    basis, quadrature : str, optional
-        Of its definition; None if any are possible.
-    nodal : bool
-        Whether the points must be the nodes of the basis.
-    built : callable
-        (`GlobalBlock`, strategy, algorithm) -> the object that makes the timed phases.
-    matrix_entries : float
-        Default for the largest number of entries of element matrices that are assembled.
-    until : mapping
-        End of the iterations, in words for result files.
-    """
+    """A problem on all of a mesh, and how it is measured."""
 
     operator: Callable[..., Operator]
+    # Whether u = 0 on all of the boundary; else there is no condition.
     dirichlet: bool = False
+    # "none" or "jacobi"; "multigrid" of whole solves.
     preconditioner: str = "none"
+    # Of its definition; None if any are possible.
     basis: str | None = None
     quadrature: str | None = None
+    # Whether the points must be the nodes of the basis.
     nodal: bool = False
+    # Makes the timed phases by a strategy and an algorithm.
     built: Callable[[GlobalBlock, str, str], BuiltOperator] = _applied
+    # Default for the largest number of entries of element matrices that are assembled.
     matrix_entries: float = MATRIX_ENTRIES
+    # End of the iterations, in words for result files.
     until: Mapping[str, Any] = field(default_factory=lambda: {"iterations": STEPS})
 
     def refusal(self, shape: str) -> str | None:

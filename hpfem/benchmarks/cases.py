@@ -48,15 +48,7 @@ TOLERANCES = {"float64": 1e-12, "float32": 1e-4}
 
 @dataclass(frozen=True)
 class Case:
-    """A problem that is measured with all given strategies and algorithms.
-
-    Attributes
-    ----------
-    dtype, geometry, benchmark, shape : str
-    order : int
-    size : ProblemSize or None
-        Size of the mesh; None: a few elements, repeated to every size of the settings.
-    """
+    """A problem that is measured with all strategies and algorithms: on a mesh of some size, or on a few elements."""
 
     dtype: str
     geometry: str
@@ -67,16 +59,7 @@ class Case:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Case:
-        """Find the case, whatever its size, that a record of a result file belongs to.
-
-        Parameters
-        ----------
-        record : mapping
-
-        Returns
-        -------
-        Case
-        """
+        """Find the case, whatever its size, that a record of a result file belongs to."""
         return cls(record["dtype"], record["geometry"], record["benchmark"], record["shape"], record["order"])
 
     def as_dict(self) -> dict[str, Any]:
@@ -188,13 +171,18 @@ class BenchSettings:
         return tuple(shape for shape in self.shapes if shape not in self.left_out)
 
     def sizes(self, shape: str, order: int, dofs: Sequence[float]) -> Sequence[ProblemSize]:
-        """Sizes of problems near the wanted ones, in order, each once; as `problem_sizes`."""
+        """Sizes of problems near the wanted ones, in order, each once; see `problem_sizes`."""
         if self.bake_off is not None:
             return global_sizes(shape, order, dofs)
         return problem_sizes(shape, order, list(dofs), self.basis)
 
     def cases(self) -> list[Case]:
-        """List what is measured, a case for each size; as `SuiteSettings.cases`."""
+        """List what is measured, a case for each size.
+
+        Returns
+        -------
+        list of Case
+        """
         return [
             Case(self.dtype, geometry, self.benchmark, shape, order, size)
             for shape, order in product(self.measured_shapes, self.orders)
@@ -205,29 +193,11 @@ class BenchSettings:
 
 @dataclass(frozen=True)
 class SuiteSettings:
-    """What to measure of kernels alone, on a few elements repeated: every combination of the lists.
+    """What to measure of kernels alone, on a few elements repeated; what is not said here is as in `BenchSettings`.
 
-    Attributes
-    ----------
-    benchmarks, shapes, geometries, strategies, algorithms, precision, backend, basis, quadrature, repeats, min_seconds
-        As in `BenchSettings`.
-    orders : tuple of int
-        Empty: 1 to 7 in three dimensions, 1 to 10 in two.
-    dtypes : tuple of str
-        "float64", "float32": the first is measured at every size and sustained, the others at the largest size.
-    dofs : tuple of float
-        Wanted degrees of freedom, elements × modes; no problem has fewer.
-    sustained : float
-        Seconds that the fastest, of each source of geometric factors, is applied at the largest size without a pause;
-        0: not at all.
-    sources : bool
-        Whether every source of geometric factors that a strategy offers is measured at the largest size in the first
-        dtype, beside the strategy's own.
-
-    Raises
-    ------
-    ArgumentError
-        From the constructor, for unknown names, empty lists or numbers out of range.
+    No orders: 1 to 7 in three dimensions, 1 to 10 in two. The first dtype is measured at every size and the fastest
+    kernel of it is `sustained` for seconds without a pause, the others are measured at the largest size. With `sources`
+    every source of geometric factors that a strategy offers is measured at the largest size in the first dtype.
     """
 
     benchmarks: tuple[str, ...] = tuple(BENCHMARKS)
@@ -258,12 +228,7 @@ class SuiteSettings:
             raise ArgumentError(f"the fastest can be sustained 0 to 60 seconds, got {self.sustained}")
 
     def cases(self) -> list[Case]:
-        """List the cases, the most important first: deformed elements in the first dtype.
-
-        Returns
-        -------
-        list of Case
-        """
+        """List the cases, the most important first: deformed elements in the first dtype."""
         return [
             Case(dtype, geometry, benchmark, shape, order)
             for dtype, geometry, benchmark, shape in product(self.dtypes, self.geometries, self.benchmarks, self.shapes)
@@ -303,19 +268,7 @@ def _check(settings: Settings, benchmarks: tuple[str, ...], known_benchmarks: tu
 
 
 def check_settings(settings: BenchSettings) -> None:
-    """Refuse settings that cannot be measured here, before the measurements.
-
-    Parameters
-    ----------
-    settings : BenchSettings
-
-    Raises
-    ------
-    ArgumentError
-        For unknown names, or problems that do not fit in memory.
-    DeviceError
-        If the backend cannot run here.
-    """
+    """Refuse, before the measurements, problems that do not fit in memory and backends that cannot run here."""
     choose_backend(settings.backend)
     available = available_memory()
     options = {"basis": settings.basis, "quadrature": settings.quadrature, "dtype": settings.dtype}

@@ -67,17 +67,7 @@ def matrix_refusal(what: str, space: Space, device: Device, most: float) -> str 
 
 
 class MeasuredOperator(BuiltOperator):
-    """Phases of a global operator: an "application", an "iteration" of conjugate gradients, the "csr" product.
-
-    Parameters
-    ----------
-    A : GlobalOperator
-        Of one block.
-    preconditioner : str
-        "none" or "jacobi".
-    matrix_entries : float
-        Entries of element matrices that are assembled at most.
-    """
+    """Phases of a global operator of one block: application, iteration of conjugate gradients, CSR product."""
 
     reference = "SciPy's product"
 
@@ -139,13 +129,7 @@ class MeasuredOperator(BuiltOperator):
         return Application(partial(self.matrix.dot, self._given), nbytes, 2.0 * self.matrix.nnz, n, "csr")
 
     def iteration(self) -> Application | str:
-        """Make an iteration ready to be timed.
-
-        Returns
-        -------
-        Application or str
-            Why there is none: on very few unknowns there are fewer iterations than are measured.
-        """
+        """Make an iteration ready to be timed, or say why not: few unknowns are solved for in fewer iterations."""
         A, n = self.A, self.A.shape[0]
         try:
             M, _ = make_preconditioner(self.preconditioner, A)

@@ -42,23 +42,7 @@ def suite_document(
     skipped: Sequence[Mapping[str, Any]],
     wrong: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Merge results of one or more runs.
-
-    Parameters
-    ----------
-    settings : SuiteSettings
-    runs : sequence of mapping
-        Machine, limits, part and seconds of each run.
-    results : sequence of mapping
-        Measurements, with the number of their run under "run".
-    skipped, wrong : sequence of mapping
-        See `Runner`.
-
-    Returns
-    -------
-    dict
-        Complete if no problem of the settings is left.
-    """
+    """Make the result file of runs, whose number each result has as "run"; complete if no problem is left."""
     done = {Case.of(entry) for entry in (*results, *skipped, *wrong)}
     left = sum(case not in done for case in settings.cases())
     return document(
@@ -76,22 +60,7 @@ def suite_document(
 
 
 def settings_of(document: Mapping[str, Any]) -> SuiteSettings:
-    """Read the settings of a result file.
-
-    Parameters
-    ----------
-    document : mapping
-        From `suite_document`.
-
-    Returns
-    -------
-    SuiteSettings
-
-    Raises
-    ------
-    ArgumentError
-        If they are not what `hpfem bench` writes.
-    """
+    """Read the settings of a result file that `suite_document` made."""
     try:
         return SuiteSettings(**document["settings"])
     except (TypeError, KeyError) as error:
@@ -124,24 +93,7 @@ def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
 
 
 def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge parts of a benchmark.
-
-    Parameters
-    ----------
-    documents : sequence of mapping
-        From `suite_document`, as `hpfem.benchmarks.read_results` reads them.
-
-    Returns
-    -------
-    dict
-        As `suite_document`.
-
-    Raises
-    ------
-    ArgumentError
-        If they are not parts of one benchmark: settings, devices or commits differ, two of them have the same problem,
-        or `hpfem bench` has not written them.
-    """
+    """Merge result files of one benchmark: equal settings, devices and commits, and no problem twice."""
     if not all(isinstance(part.get("runs"), list) and part["runs"] for part in documents):
         raise ArgumentError("only results of hpfem bench --tiled (or --backend cuda) have parts that can be merged")
     settings = settings_of(documents[0])

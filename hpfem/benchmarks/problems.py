@@ -73,22 +73,7 @@ class ProblemSize:
 
 
 def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modified") -> list[ProblemSize]:
-    """Sizes near the wanted numbers of degrees of freedom, each once.
-
-    Parameters
-    ----------
-    shape : str
-        One that boxes can be cut into.
-    order : int
-    dofs : list of float
-        Wanted degrees of freedom, elements × modes.
-    basis : str
-
-    Returns
-    -------
-    list of ProblemSize
-        In order of size. Wanted numbers below one box of cells all give that box.
-    """
+    """Sizes near the wanted numbers of degrees of freedom, in order, each once; at least one box of cells."""
     n_modes = make_basis(basis, SHAPES[shape], order).n_modes
     sizes = {}
     for wanted in dofs:
@@ -119,39 +104,13 @@ problem_mesh = lru_cache(maxsize=2)(new_mesh)
 
 
 def problem_space(shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> Space:
-    """Make the space of a benchmark problem, of one block; arguments as for `problem_bytes`."""
+    """Make the space of a benchmark problem, of one block; options as of `Space`."""
     mesh = problem_mesh(shape, size.counts, geometry)
     return Space(mesh, order, **options) if size.copies == 1 else RepeatedSpace(mesh, size.copies, order, **options)
 
 
 def problem_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> int:
-    """Estimate the memory that a benchmark problem takes.
-
-    Parameters
-    ----------
-    benchmark : str
-        Name in `BENCHMARKS`.
-    shape : str
-    order : int
-    size : ProblemSize
-        From `problem_sizes`.
-    geometry : str
-        Of `GEOMETRIES`.
-    **options
-        See `Space`.
-
-    Returns
-    -------
-    int
-        Bytes of fields, geometric factors and the cells' maps; not of a strategy's own tables.
-
-    Raises
-    ------
-    NotSuitable
-        If no kernel serves it.
-    ArgumentError
-        For an unknown name or option.
-    """
+    """Estimate the bytes of fields, geometric factors and maps of a benchmark problem, without a strategy's tables."""
     space = Space(problem_mesh(shape, (1,) * SHAPES[shape].dim, geometry), order, **options)
     operator = BENCHMARKS[benchmark](space)
     [block] = space.blocks

@@ -40,37 +40,9 @@ class Runner:
 
     All strategies and algorithms of a case are measured at the largest size. Kernels alone are also measured in the
     first precision at every size, with other sources of geometric factors if asked for, and the fastest one (of each
-    source) for seconds without a pause.
-
-    Parameters
-    ----------
-    settings : BenchSettings or SuiteSettings
-    rooflines : mapping
-        Roofline by precision, measured on the backend of the settings in the same run.
-    part : (int, int)
-        k, n: the k-th of n parts, k from 1.
-    done : set of Case
-        Cases that are measured already.
-    budget : float
-        Seconds after which no case is begun.
-
-    Attributes
-    ----------
-    cases : list of Case
-        What is measured.
-    measurements : list of Measurement
-        Done so far.
-    skipped : list of dict
-        Cases without a suitable kernel, and phases that could not be measured, with the reason.
-    wrong : list of dict
-        Kernels whose results differ from NumPy's, or global operators from their matrix, which are not timed.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such part.
-    DeviceError
-        If the backend cannot run here.
+    source) for seconds without a pause. `rooflines` by precision are of the same run, `part` is (k, n) for the k-th of
+    n parts, and no case is begun after `budget` seconds. `skipped` has cases and phases that were not measured, `wrong`
+    kernels that differ from NumPy and global operators that differ from their matrix, with the reason.
     """
 
     settings: Settings
@@ -115,13 +87,7 @@ class Runner:
             yield *way, [block, *others]
 
     def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
-        """Compile kernels of the next `TOGETHER` cases, which will be measured alone, on all of the machine's cores.
-
-        Parameters
-        ----------
-        step : callable
-            (n, description): called after each case.
-        """
+        """Compile kernels of the next `TOGETHER` cases, which will be measured alone, on all of the machine's cores."""
         kernels = []
         for case in [case for case in self.cases if case not in self.done][:TOGETHER]:
             if case.size is not None:
@@ -250,7 +216,27 @@ class Runner:
 
 
 class ThroughputRun:
-    """A run on meshes, in one precision, of problems that fit in memory; see `Runner` and `check_settings`."""
+    """A run on meshes: iterate to measure; the results so far can always be read.
+
+    Parameters
+    ----------
+    settings : BenchSettings
+    roofline : Roofline
+        Measured on the backend of the settings, in the same run.
+
+    Attributes
+    ----------
+    measurements : list of Measurement
+    skipped : list of dict
+        Cases without a suitable kernel, and phases that could not be measured, with the reason.
+
+    Raises
+    ------
+    ArgumentError
+        For problems that do not fit in memory.
+    DeviceError
+        If the backend cannot run here.
+    """
 
     def __init__(self, settings: BenchSettings, roofline: Roofline) -> None:
         check_settings(settings)

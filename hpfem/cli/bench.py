@@ -46,7 +46,8 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import BAKE_OFFS, BENCHMARKS, BOTH, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks import BENCHMARKS, BOTH, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks.bake_off import BAKE_OFFS
 from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_settings
 from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records

@@ -9,7 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..benchmarks import BAKE_OFFS, SuiteSettings, merge_results, read_results, settings_of, suite_document
+from ..benchmarks import read_results
+from ..benchmarks.bake_off import BAKE_OFFS
+from ..benchmarks.cases import SuiteSettings
+from ..benchmarks.parts import merge_results, settings_of, suite_document
 from ..errors import ArgumentError
 from ..support.files import write_json
 from . import options, output

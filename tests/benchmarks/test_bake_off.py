@@ -7,20 +7,12 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.base import BACKENDS, choose_backend
-from hpfem.benchmarks import (
-    BAKE_OFFS,
-    BOX_SHAPES,
-    BenchSettings,
-    MeasuredOperator,
-    Roofline,
-    ThroughputRun,
-    measure,
-    problem_mesh,
-)
-from hpfem.benchmarks.bake_off import GlobalBlock, GlobalSize, global_bytes, global_sizes, unknowns
+from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, ThroughputRun, measure
+from hpfem.benchmarks.bake_off import BAKE_OFFS, GlobalBlock, GlobalSize, global_bytes, global_sizes, unknowns
 from hpfem.benchmarks.cases import check_settings
-from hpfem.benchmarks.global_phases import START, STEPS
+from hpfem.benchmarks.global_phases import START, STEPS, MeasuredOperator
 from hpfem.benchmarks.parts import suite_records
+from hpfem.benchmarks.problems import problem_mesh
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.solvers.breakdown import OutOfIterations

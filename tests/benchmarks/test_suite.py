@@ -11,19 +11,11 @@ import hpfem as hp
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.cpu.backend import CpuSumFac
 from hpfem.backends.numpy.pipeline import NumpyKernel
-from hpfem.benchmarks import (
-    BOX_SHAPES,
-    GEOMETRIES,
-    Case,
-    Roofline,
-    Runner,
-    SuiteSettings,
-    merge_results,
-    read_results,
-    suite_document,
-)
-from hpfem.benchmarks.parts import suite_records
+from hpfem.benchmarks import BOX_SHAPES, GEOMETRIES, Roofline, read_results
+from hpfem.benchmarks.cases import Case, SuiteSettings
+from hpfem.benchmarks.parts import merge_results, suite_document, suite_records
 from hpfem.benchmarks.repeated import RepeatedGeometry
+from hpfem.benchmarks.runner import Runner
 from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, TiledProblem, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.form import BlockKernel

@@ -14,11 +14,8 @@ from hpfem.benchmarks import (
     Roofline,
     ThroughputRun,
     compare_algorithms,
-    problem_bytes,
-    problem_mesh,
-    problem_sizes,
-    problem_space,
 )
+from hpfem.benchmarks.problems import problem_bytes, problem_mesh, problem_sizes, problem_space
 from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_bytes, operator_flops

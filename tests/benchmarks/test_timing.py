@@ -7,14 +7,7 @@ import pytest
 import threadpoolctl
 
 from hpfem.backends import BACKENDS
-from hpfem.benchmarks import (
-    BenchSettings,
-    HostTimer,
-    Roofline,
-    ThroughputRun,
-    measure,
-    thread_limit,
-)
+from hpfem.benchmarks import BenchSettings, HostTimer, Roofline, ThroughputRun, measure, thread_limit
 from hpfem.benchmarks import threads as threads_module
 
 

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from hpfem.backends.base import BACKENDS
-from hpfem.benchmarks import Runner, SuiteSettings, suite_document
+from hpfem.benchmarks.cases import SuiteSettings
+from hpfem.benchmarks.parts import suite_document
+from hpfem.benchmarks.runner import Runner
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli import main
 from hpfem.support.machine import machine_description
