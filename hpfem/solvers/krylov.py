@@ -216,10 +216,10 @@ class Method(NamedTuple):
         most = 10 * size + 100 if max_iterations is None else max_iterations
         operator: GlobalOperator | None = None
         if isinstance(apply, GlobalOperator):
-            operator, device = apply, HOST if vectors.device.name == HOST.name else apply.device
+            operator, device = apply, apply.device if apply.vectors.has(rhs) else HOST
             if self.symmetric and not operator.symmetric:
                 raise not_symmetric(name)
-            if device is not HOST and not operator.vectors.has(rhs):
+            if device.name == HOST.name != vectors.device.name:
                 raise ArgumentError(
                     f"{name}: {operator.operator.name} computes on the host, the vectors are on a device"
                 )
