@@ -34,13 +34,16 @@ def of_source(problem: BlockProblem, source: FactorSource) -> BlockProblem:
 
 def possible_sources(problem: BlockProblem) -> tuple[FactorSource, ...]:
     """The sources that a problem may have; coefficients that can be multiplied into stored numbers, are."""
-    found = []
-    for source in FactorSource:
+    first, scaled = FactorSource.MERGED, FactorSource.SCALED_MERGED
+    try:
+        of_source(problem, first)
+    except NotSuitable:
+        first, scaled = FactorSource.STORED, FactorSource.SCALED
+    found = [first]
+    for source in (FactorSource.RECOMPUTED, scaled):
         with suppress(NotSuitable):
             of_source(problem, source)
             found.append(source)
-    if FactorSource.MERGED in found:
-        found = [source for source in found if source not in _MERGED]
     return tuple(found)
 
 
