@@ -7,6 +7,7 @@ import pytest
 from benchmarks import sanitize_cuda
 from hpfem.backends.cuda.runtime import planned
 from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.stdmat import strategy as stdmat
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -14,8 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def test_every_case_has_a_source(monkeypatch):
     programs = []
     monkeypatch.setattr(planned, "limits", Limits)
-    monkeypatch.setattr(planned, "architecture", lambda: "sm_90")
-    monkeypatch.setattr(planned, "start", lambda text, _: programs.append(text))
+    for module in (planned, stdmat):
+        monkeypatch.setattr(module, "architecture", lambda: "sm_90")
+        monkeypatch.setattr(module, "start", lambda text, _: programs.append(text))
     sources = set()
     for mixed in (False, True):
         for case in sanitize_cuda.CASES:
