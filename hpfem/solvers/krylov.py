@@ -216,7 +216,9 @@ class Method(NamedTuple):
         most = 10 * size + 100 if max_iterations is None else max_iterations
         operator: GlobalOperator | None = None
         if isinstance(apply, GlobalOperator):
-            operator, device = apply, apply.device if apply.vectors.has(rhs) else HOST
+            operator, device = apply, vectors.device
+            if shared is None:  # else the vectors are the operator's own
+                device = apply.device if apply.vectors.has(rhs) else HOST
             if self.symmetric and not operator.symmetric:
                 raise not_symmetric(name)
             if device.name == HOST.name != vectors.device.name:
