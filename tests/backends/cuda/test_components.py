@@ -153,7 +153,9 @@ def test_global_vectors(on_host, rng, monkeypatch):
         rows = slice(tables.starts[number], tables.starts[number + 1])
         Q = tables.codes[rows], tables.row_starts, tables.columns, tables.values
         modes = c0.block_matrix.blocks[number].modes
-        restriction = SimpleNamespace(size=c0.size, block=lambda _, Q=Q: Q, modes=lambda _, modes=modes: modes)
+        restriction = SimpleNamespace(
+            size=c0.size, block=lambda _, Q=Q: Q, codes=lambda _, modes=modes: SimpleNamespace(modes=modes)
+        )
         kernel = kernel_of(choice.kernel.problem, SumFacTopOptions(2))
         source = np.ascontiguousarray(local[:, rows]).reshape(3, choice.kernel.problem.n_elements, -1)
         out, wanted = np.full_like(source, np.nan), np.full_like(source, np.nan)
@@ -205,7 +207,10 @@ def test_results_in_products_stand_by_entity(on_host, rng, monkeypatch):
     seen = set()
     for name, basis, kernel in _in_products(rng):
         problem, modes = kernel.problem, modes_by_entity(basis)
-        restriction = SimpleNamespace(size=0, block=lambda _: (np.zeros(1, np.int32),) * 4, modes=lambda _, m=modes: m)
+        own = SimpleNamespace(modes=modes)
+        restriction = SimpleNamespace(
+            size=0, block=lambda _: (np.zeros(1, np.int32),) * 4, codes=lambda _, own=own: own
+        )
         found = kernel.in_product(restriction, 0)
         source = rng.standard_normal((2, problem.n_elements, problem.n_input)).astype(problem.dtype)
         out, wanted = np.full_like(source, np.nan), np.full_like(source, np.nan)
