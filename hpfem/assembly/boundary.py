@@ -27,11 +27,11 @@ from ..space.arguments import MAX_COMPONENTS
 from ..space.evaluation import positional
 from ..space.sides import Side
 from ..support.notebook import Printed
+from .boundary_terms import entities_of, sides_with_traces, trace_mass
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
 from .interpolation import Function, Mask, Piece, interpolate, values_of
 from .traces import Array, Indices
-from .walls import entities_of, sides_with_traces, trace_mass
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]

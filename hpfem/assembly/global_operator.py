@@ -26,11 +26,11 @@ from ..operators.sums import Summable
 from ..space import Field
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
+from .boundary_terms import BoundaryTerm
 from .c0 import C0Space
 from .entries import block_diagonal, diagonal, element_matrices, is_positive
 from .product import Product
 from .symmetry import seems_symmetric
-from .walls import Wall
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     ----------
     operator : Operator
         The part in the volume: of a sum, all forms there together.
-    walls : tuple of Wall
+    boundary_terms : tuple of BoundaryTerm
         The forms on boundaries.
     coupled : int
         Components that the forms couple.
@@ -87,18 +87,18 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             raise ArgumentError("the operator and the C0Space are not on the same space")
         if bc is not None and instance(bc, BoundaryConditions, "bc").c0 is not c0:
             raise ArgumentError("the boundary conditions are for another C0Space")
-        walls: list[Wall] = []
+        terms: list[BoundaryTerm] = []
         if isinstance(operator, OperatorSum):
-            walls = [Wall(form, c0, operator.factors, number) for number, form in operator.walls]
-        self._given, self.coupled = operator, max([own.form.components for own in (given, *(w.form for w in walls))])
-        self._make(given, c0, bc, walls, self.coupled if components is None else components)
+            terms = [BoundaryTerm(form, c0, operator.factors, number) for number, form in operator.boundary_forms]
+        self._given, self.coupled = operator, max([own.form.components for own in (given, *(w.form for w in terms))])
+        self._make(given, c0, bc, terms, self.coupled if components is None else components)
 
     def _make(
         self,
         operator: Operator,
         c0: C0Space,
         bc: BoundaryConditions | None,
-        walls: Sequence[Wall],
+        terms: Sequence[BoundaryTerm],
         components: int,
     ) -> None:
         components = integer(components, 1, "components", MAX_COMPONENTS)
@@ -106,7 +106,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             raise ArgumentError(f"{operator.name} couples {self.coupled} components, {components} is no multiple of it")
         if bc is not None:
             bc.fixed(components)
-        self.operator, self.c0, self.bc, self.walls, self.components = operator, c0, bc, tuple(walls), components
+        self.operator, self.c0, self.bc, self.components = operator, c0, bc, components
+        self.boundary_terms = tuple(terms)
         super().__init__(operator.space.dtype, (components * c0.size,) * 2)
         self._products: PerDevice[Product] = PerDevice()
         self._matrix: tuple[Any, csr_array | None] = (), None
@@ -116,13 +117,13 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         operator: Operator,
         c0: C0Space,
         bc: BoundaryConditions | None,
-        walls: Sequence[Wall],
+        terms: Sequence[BoundaryTerm],
         components: int | None = None,
     ) -> GlobalOperator:
         """An operator of other parts; see `at`."""
         other = GlobalOperator.__new__(GlobalOperator)
         other._given, other.coupled = operator, self.coupled
-        other._make(operator, c0, bc, walls, self.components if components is None else components)
+        other._make(operator, c0, bc, terms, self.components if components is None else components)
         return other
 
     def at(self, c0: C0Space, kept: Any, matrix: csr_array | None) -> GlobalOperator:
@@ -131,11 +132,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         """
         with self.vectors.comm.together():
             operator = self.operator.at(c0.space)
-            walls = [wall.at(c0) for wall in self.loose]
+            terms = [term.at(c0) for term in self.matrix_free]
         bc = self.bc
         if bc is not None or matrix is not None:
             bc = (BoundaryConditions(self.c0) if bc is None else bc).at(c0, kept, matrix)
-        return self.of_parts(operator, c0, bc, walls)
+        return self.of_parts(operator, c0, bc, terms)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GlobalOperator, (self._given, self.c0, self.bc, self.components)
@@ -148,20 +149,20 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         """The part that is a matrix, of the facets of this process: from Robin conditions, and forms on boundaries that
         are linear in the value; for coupled components [coupled size, coupled size]. None if there is none anywhere.
         """
-        fixed = [wall for wall in self.walls if wall.fixed]
-        numbers = [(wall.factor, *wall.form.parameters.values()) for wall in fixed]
+        assembled = [term for term in self.boundary_terms if term.assembled]
+        numbers = [(term.factor, *term.form.parameters.values()) for term in assembled]
         if self._matrix[0] != numbers:
             own = [] if self.bc is None or self.bc.matrix is None else [self.bc.matrix]
-            own = [self._of_all(part) for part in (*own, *(wall.factor * wall.values for wall in fixed))]
+            own = [self._of_all(part) for part in (*own, *(term.factor * term.values for term in assembled))]
             self._matrix = numbers, csr_array(sum(own[1:], own[0])) if own else None
         return self._matrix[1]
 
-    def values_on_walls(self, component: int) -> csr_array | None:
+    def values_on_boundaries(self, component: int) -> csr_array | None:
         """What Robin conditions and linear forms on boundaries do with values of a coupled component, [size, size];
         None if there are none; see `matrix`.
         """
         parts = [] if self.matrix is None else [self.matrix]
-        parts += [self._of_all(wall.factor * wall.values) for wall in self.loose if wall.linear]
+        parts += [self._of_all(term.factor * term.values) for term in self.matrix_free if term.linear]
         own = slice(component * self.c0.size, (component + 1) * self.c0.size)
         return csr_array(sum(part[own, own] for part in parts)) if parts else None
 
@@ -171,9 +172,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return matrix if copies < 2 else csr_array(block_diag([matrix] * copies))
 
     @property
-    def loose(self) -> list[Wall]:
+    def matrix_free(self) -> list[BoundaryTerm]:
         """The forms on boundaries that are no part of `matrix`."""
-        return [wall for wall in self.walls if not wall.fixed]
+        return [term for term in self.boundary_terms if not term.assembled]
 
     @property
     def device(self) -> Device:
@@ -215,9 +216,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self._products.get(device, lambda: self._new_product(self.c0.vectors_on(device)))
 
     def _new_product(self, vectors: VectorSpace) -> Product:
-        bc, fixed, free = self.bc, None, np.ones(self.c0.size, dtype=bool)
+        bc, masked, free = self.bc, None, np.ones(self.c0.size, dtype=bool)
         if bc is not None and bc.differ:
-            fixed = vectors.from_host(bc.constrained)
+            masked = vectors.from_host(bc.constrained)
         elif bc is not None:
             free = bc.free
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
@@ -230,28 +231,28 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
         made: list[Any] = [None, None]
 
-        def extra() -> Any:
-            matrix = self.matrix
-            assert matrix is not None
-            if made[0] is not matrix:
+        def matrix() -> Any:
+            own = self.matrix
+            assert own is not None
+            if made[0] is not own:
                 keep = diags_array(np.tile(free, self.coupled).astype(self.dtype))
-                made[:] = matrix, vectors.sparse(csr_array(keep @ matrix.astype(self.dtype) @ keep))
+                made[:] = own, vectors.sparse(csr_array(keep @ own.astype(self.dtype) @ keep))
             return made[1]
 
-        def more(local: Field, result: Field) -> None:
-            for wall in loose:
-                wall.form.add(local, result, wall.factor)
+        def add_terms(local: Field, result: Field) -> None:
+            for term in matrix_free:
+                term.form.add(local, result, term.factor)
 
-        here, loose = vectors.device.name == self.device.name, self.loose
+        here, matrix_free = vectors.device.name == self.device.name, self.matrix_free
         return Product(
             self.operator,
             restriction,
             self.components,
             vectors,
-            None if self.matrix is None else extra,
-            more if loose else None,
+            None if self.matrix is None else matrix,
+            add_terms if matrix_free else None,
             whole if here else None,
-            fixed,
+            masked,
             constrained,
         )
 
@@ -286,7 +287,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     @cached_property
     def symmetric(self) -> bool:
         """Whether it is symmetric: by its form, else on random vectors (`seems_symmetric`); collective."""
-        forms = [self.operator.form, *(wall.form.form for wall in self.walls)]
+        forms = [self.operator.form, *(term.form.form for term in self.boundary_terms)]
         by_form = self.c0.space.comm.all(all(is_symmetric(form.trace) for form in forms))  # tensors may differ there
         return by_form or seems_symmetric(self.vectors, self.product_on(self.device), self.shape[0], self.dtype)
 
@@ -300,7 +301,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             form is not linear, or it has terms of first order whose effect is unknown.
         """
         here = (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
-        return self.vectors.comm.all(here and all(wall.is_positive(self.vectors.xp) for wall in self.walls))
+        return self.vectors.comm.all(here and all(term.is_positive(self.vectors.xp) for term in self.boundary_terms))
 
     def elliptic_part(self) -> GlobalOperator:
         """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
@@ -323,11 +324,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if bc is not None and not bc.positive:
             bc = copy(bc)
             bc.matrix, bc.positive = None, True
-        walls = []
-        for wall in self.walls:
+        terms = []
+        for term in self.boundary_terms:
             with suppress(NotSuitable):
-                walls.append(wall.elliptic_part())
-        return self.of_parts(self.operator.elliptic_part(), self.c0, bc, walls)
+                terms.append(term.elliptic_part())
+        return self.of_parts(self.operator.elliptic_part(), self.c0, bc, terms)
 
     def diagonal(self, elliptic: bool = False) -> Array:
         """Diagonal, made without assembling (`entries`).
@@ -365,8 +366,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     def _parts(self) -> Iterator[tuple[Operator, BlockMatrix, ElementRestriction, float]]:
         """The operators on cells that are no part of `matrix`, with Q of the cells, Q on the device, and the factor."""
         yield self.operator, self.c0.block_matrix, self.c0.restriction(self.device), 1.0
-        for wall in self.loose:
-            yield wall.form.inner, wall.Q, self.vectors.restriction(wall.Q, self.dtype), wall.factor
+        for term in self.matrix_free:
+            yield term.form.inner, term.Q, self.vectors.restriction(term.Q, self.dtype), term.factor
 
     def assemble(self) -> csr_array:
         """The matrix, for small problems and tests; of processes that share the mesh, the part from their own cells.
@@ -428,7 +429,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         load, values, fixed = (
             vectors.xp.asarray(np.broadcast_to(a, size)) for a in (bc.load, bc.values, bc.fixed(size[0]))
         )
-        rest = self.of_parts(self.operator, self.c0, bc.natural, self.walls).apply(values, self.device)
+        rest = self.of_parts(self.operator, self.c0, bc.natural, self.boundary_terms).apply(values, self.device)
         return vectors.xp.where(fixed, values, rows.reshape(size) + load - rest.reshape(size)).reshape(-1)
 
 

@@ -45,9 +45,9 @@ class _Some:
 
 class Product:
     """The product of a global operator with vectors on a device: Q^T A Q, and the identity for unknowns without entries
-    of Q, the `constrained` ones, and for those that are `fixed` [components, size]. `extra` gives a matrix of one
-    component or more together, zero for these, that is added; `more` adds to the local results for local coefficients;
-    `whole` makes Q^T A Q in one piece of kernels of A, or None (`Backend.product`).
+    of Q, the `constrained` ones, and for those that are `masked` [components, size]. `matrix` gives a matrix
+    of one component or more together, zero for these, that is added; `add_terms` adds to the local results for local
+    coefficients; `whole` makes Q^T A Q in one piece of kernels of A, or None (`Backend.product`).
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class Product:
         restriction: Any,
         components: int,
         vectors: VectorSpace,
-        extra: Callable[[], Any] | None = None,
-        more: Callable[[Field, Field], None] | None = None,
+        matrix: Callable[[], Any] | None = None,
+        add_terms: Callable[[Field, Field], None] | None = None,
         whole: Callable[[Sequence[BlockKernel]], Callable[[Any], Any] | None] | None = None,
-        fixed: Any = None,
+        masked: Any = None,
         constrained: Any = None,
     ) -> None:
-        self._operator, self._restriction, self._fixed = operator, restriction, fixed
-        self._extra, self._more = extra, more
+        self._operator, self._restriction, self._masked = operator, restriction, masked
+        self._matrix, self._add_terms = matrix, add_terms
         self.vectors, self.dtype = vectors, operator.space.dtype
-        self.alone = extra is None and fixed is None and more is None
+        self.alone = matrix is None and masked is None and add_terms is None
         # All processes that share an unknown of the identity add it; `_twice` are those that another process counts.
         held = np.zeros(restriction.size, dtype=bool)
         held[[] if constrained is None else constrained] = True
         both = [some[held[some]] for some in (vectors.shared, vectors.ghosts)]
         self._constrained, self._twice = (vectors.from_host(found) if len(found) else None for found in both)
         self.shape = components, restriction.size
-        self._pool, self._join = vectors.pool(), whole if more is None else None
+        self._pool, self._join = vectors.pool(), whole if add_terms is None else None
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
         self._own_kernels: tuple[Any, tuple[list[ProductKernel | None], Any]] = None, ([], restriction)
         self._shared = _Some(vectors.shared)
@@ -107,7 +107,7 @@ class Product:
         return Field(space, state, pairs), flat
 
     def into(self, vector: Any, *sums: Any) -> Any:
-        """Compute the product, without `extra` and `fixed`; vector [components * size] -> [components, size]."""
+        """Compute the product, without `matrix` and `masked`; vector [components * size] -> [components, size]."""
         rows = vector.reshape(self.shape)
         if self._twice is not None and len(sums) > 1 and sums[1] is not None:
             twice = rows[:, self._twice].ravel().astype(sums[1].dtype)
@@ -127,7 +127,7 @@ class Product:
             found = whole(vector.reshape(self.shape))
             if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
                 return self.vectors.summed(found) if exchange else found
-        if self._more is not None and not self.vectors.has(vector):
+        if self._add_terms is not None and not self.vectors.has(vector):
             raise NotSuitable("forms on boundaries are not recorded")
         with self._applied(vector, *sums) as (gather, of_some):
             if not exchange or self.vectors.comm.size == 1:
@@ -180,7 +180,7 @@ class Product:
     def _kernels(self) -> tuple[list[ProductKernel | None], Any]:
         """The operator's present kernels for products, None if not available; and what gathers their results."""
         choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
-        here &= self._more is None
+        here &= self._add_terms is None
         if self._own_kernels[0] is not choices:
             # Start all of them before waiting for one.
             begun = [
@@ -218,8 +218,8 @@ class Product:
 
         def plain() -> None:
             self._operator(scratch.local, out=scratch.result)
-            if self._more is not None:
-                self._more(scratch.local, scratch.result)
+            if self._add_terms is not None:
+                self._add_terms(scratch.local, scratch.result)
 
         def results_here() -> Any:
             for pair in scratch.result.data:
@@ -229,7 +229,7 @@ class Product:
         return (
             scatter,
             apply if any(own) else plain,
-            lambda **more: back.gather(results_here(), rows, *sums, **more),
+            lambda **onto: back.gather(results_here(), rows, *sums, **onto),
             lambda some: some.gathering(back)(results_here()),
         )
 
@@ -241,16 +241,16 @@ class Product:
         if vector.dtype != self.dtype or not vector.flags.c_contiguous:
             vector = xp.ascontiguousarray(vector, self.dtype)
         rows = vector.reshape(self.shape)
-        given = rows if self._fixed is None else xp.where(self._fixed, xp.zeros_like(rows), rows)
-        if self._extra is None:
+        given = rows if self._masked is None else xp.where(self._masked, xp.zeros_like(rows), rows)
+        if self._matrix is None:
             out = self.into(given)
         else:
-            out, extra = self._own(given, False), self._extra()
-            together = out.size // max(extra.shape[1], 1), extra.shape[1]
+            out, matrix = self._own(given, False), self._matrix()
+            together = out.size // max(matrix.shape[1], 1), matrix.shape[1]
             out = out.reshape(together)  # a copy, if there are gaps between the components
             for result, row in zip(out, given.reshape(together), strict=True):
-                result += extra @ row
+                result += matrix @ row
             out = self._held(self.vectors.summed(out.reshape(self.shape)), given)
-        if self._fixed is not None:
-            out = xp.where(self._fixed, rows, out)
+        if self._masked is not None:
+            out = xp.where(self._masked, rows, out)
         return out.reshape(vector.shape)

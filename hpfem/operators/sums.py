@@ -51,7 +51,7 @@ class Summable(FieldMap):
 
 
 class OperatorSum(Summable):
-    """A sum of weak forms on one space, each times a number: `hp.Mass(s) + dt * hp.Laplacian(s) + wall_form`.
+    """A sum of weak forms on one space, each times a number: `hp.Mass(s) + dt * hp.Laplacian(s) + boundary_form`.
 
     It is applied as an operator is. Forms in the volume are computed together, by one kernel for each block, which is
     made when it is first needed. `GlobalOperator` takes a sum; so a form on a boundary becomes a part of a system.
@@ -78,7 +78,7 @@ class OperatorSum(Summable):
 
     Examples
     --------
-    >>> A = hp.Mass(space) + 0.1 * hp.Laplacian(space) + hp.WeakForm(space, wall, on="wall")  # doctest: +SKIP
+    >>> A = hp.Mass(space) + 0.1 * hp.Laplacian(space) + hp.WeakForm(space, function, on="wall")  # doctest: +SKIP
     >>> A.factors[1] = 0.05  # doctest: +SKIP
     """
 
@@ -120,7 +120,7 @@ class OperatorSum(Summable):
         self.factors = Factors(self.name, self.space.dtype, [factor for factor, _ in parts])
 
     @property
-    def walls(self) -> list[tuple[int, Any]]:
+    def boundary_forms(self) -> list[tuple[int, Any]]:
         """The forms on boundaries, each with its number in the sum."""
         return [(number, own) for number, own in enumerate(self.summands) if hasattr(own, "on")]
 
@@ -154,7 +154,7 @@ class OperatorSum(Summable):
     @property
     def operators(self) -> list[Any]:
         """The operators that have kernels: in the volume, and on the sides of each boundary."""
-        return [own for own in (self.volume, *(wall.inner for _, wall in self.walls)) if own is not None]
+        return [own for own in (self.volume, *(form.inner for _, form in self.boundary_forms)) if own is not None]
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{factor:g} {own.name}" for factor, own in zip(self.factors, self.summands))
@@ -170,8 +170,8 @@ class OperatorSum(Summable):
             out = self.result(field, field.components, out)
             for pair in out.data:
                 pair.write(self.device)[...] = 0
-        for number, wall in self.walls:
-            wall.add(field, out, self.factors[number])
+        for number, own in self.boundary_forms:
+            own.add(field, out, self.factors[number])
         return out
 
     def explain(self) -> str:

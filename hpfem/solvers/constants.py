@@ -134,25 +134,25 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     if held.all():
         return None
     integral, functional, reacting = _reaction(A, c0)
-    fixed = np.zeros(parts.count, dtype=bool)
-    fixed[parts.of_cells[reacting]] = True
+    determined = np.zeros(parts.count, dtype=bool)
+    determined[parts.of_cells[reacting]] = True
     one = c0.one
     if A.matrix is not None:
-        fixed[parts.of_unknowns[unique(A.matrix.nonzero()[0])]] = True
+        determined[parts.of_unknowns[unique(A.matrix.nonzero()[0])]] = True
         functional = functional + vectors.summed(A.matrix @ one)
-    fixed = comm.sum(fixed) > 0
+    determined = comm.sum(determined) > 0
 
-    energies = np.where(fixed, _sums(c0, one * functional), 0.0)
-    if np.any(energies[fixed & ~held] <= 0):
-        raise bad_operator("Helmholtz", float(energies[fixed & ~held].min()), 0)
+    energies = np.where(determined, _sums(c0, one * functional), 0.0)
+    if np.any(energies[determined & ~held] <= 0):
+        raise bad_operator("Helmholtz", float(energies[determined & ~held].min()), 0)
     probe = vectors.agreed(np.random.default_rng(0).standard_normal(c0.size))
     image = A.apply(probe.astype(A.dtype)).astype(np.float64)
     hidden = ~held & (energies <= np.sqrt(np.finfo(A.dtype).eps) * _sums(c0, probe * image))
     if not hidden.any():
         return None
     volumes = _sums(c0, one * integral)
-    mean = np.where(fixed[parts.of_unknowns], functional, integral)
-    mean = mean / np.where(fixed, energies, volumes)[parts.of_unknowns]
+    mean = np.where(determined[parts.of_unknowns], functional, integral)
+    mean = mean / np.where(determined, energies, volumes)[parts.of_unknowns]
     columns = np.flatnonzero(hidden[parts.of_unknowns])
     rows = (np.cumsum(hidden) - 1)[parts.of_unknowns[columns]]
     shape = (int(hidden.sum()), c0.size)

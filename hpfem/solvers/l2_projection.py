@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import instance
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..assembly.boundary_terms import sides_with_traces
 from ..assembly.interpolation import values_of
-from ..assembly.walls import sides_with_traces
 from ..backends.vectors import scaled
 from ..errors import ArgumentError
 from ..memory import HOST

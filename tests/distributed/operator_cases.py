@@ -28,7 +28,7 @@ def problem(mesh, order=3, basis="modified", orders=None, function=exact, backen
     return A, A.right_hand_side(f)
 
 
-def with_walls(mesh, order=3, basis="modified", function=exact):
+def with_boundary_terms(mesh, order=3, basis="modified", function=exact):
     """A sum with a matrix of one boundary and Nitsche's method on another, and its right-hand side."""
     space = hp.Space(mesh, order, basis)
     c0 = hp.C0Space(space)
@@ -42,14 +42,17 @@ def with_walls(mesh, order=3, basis="modified", function=exact):
     A = hp.GlobalOperator(hp.Mass(space) + hp.Laplacian(space) + weak + 0.5 * spring, c0, bc)
     spring.parameters["k"] = 4.0
     A.operator.parameters["0"] = 1.5
-    assert A.symmetric and not A.is_positive() and A.matrix is not None and len(A.loose) == 1
+    assert A.symmetric and not A.is_positive() and A.matrix is not None and len(A.matrix_free) == 1
     return A, A.right_hand_side(-c0.gather(data(space.zeros("coeff"))))
 
 
-def walls(comm):
+def boundary_terms(comm):
     """Forms on boundaries, of which few processes have facets."""
     for name in ("quad", "mixed"):
-        mesh, options = whole(name), {"make": with_walls, "basis": "lagrange" if name == "quad" else "modified"}
+        mesh, options = (
+            whole(name),
+            {"make": with_boundary_terms, "basis": "lagrange" if name == "quad" else "modified"},
+        )
         for ranks in ([0], range(comm.size)):
             A, b, P, c = check(
                 mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 4, ranks)), comm, **options

@@ -24,9 +24,9 @@ def varying(*x):
 
 def parts(space, coupled=1, **options):
     """Forms of all kinds, and factors."""
-    wall = hp.WeakForm(space, lambda u, n, k: k * n[0] * u, test="value", fields={"k": 2.0}, on="xmax", **options)
+    on_side = hp.WeakForm(space, lambda u, n, k: k * n[0] * u, test="value", fields={"k": 2.0}, on="xmax", **options)
     speed = [1.0, -0.5, 0.3][: space.dim]
-    forms = [hp.Mass(space, **options), hp.Helmholtz(space, varying, 0.7, **options), wall]
+    forms = [hp.Mass(space, **options), hp.Helmholtz(space, varying, 0.7, **options), on_side]
     if coupled == 1:
         forms.append(hp.AdvectionDiffusionReaction(space, speed, **options))
     else:
@@ -142,9 +142,9 @@ def test_arrays_and_pickling(backend, rng):
     assert all(norm_error(a, b) == 0 for a, b in zip(again(v).arrays, whole(u).arrays, strict=True))
     assert "0.25 AdvectionDiffusionReaction" in repr(whole) and "on backend" in whole.explain()
     assert len(whole.tune(1e-9)) >= 2 and len(hp.tune(space, whole, 1e-9)) == 2
-    walls = 2.0 * whole.summands[2]
-    assert norm_error(walls(u).arrays[0], 2 * whole.summands[2](u).arrays[0]) < 1e-15
-    assert walls.explain() == whole.summands[2].explain()
+    doubled = 2.0 * whole.summands[2]
+    assert norm_error(doubled(u).arrays[0], 2 * whole.summands[2](u).arrays[0]) < 1e-15
+    assert doubled.explain() == whole.summands[2].explain()
 
 
 def test_a_field_of_two_forms_is_read_once():

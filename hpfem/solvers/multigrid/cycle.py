@@ -73,7 +73,7 @@ class Level:
         """
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, backend = self.A.vectors, self.A.operator.backend
-        walls = [self.A.values_on_walls(c) for c in range(self.A.coupled)]
+        added = [self.A.values_on_boundaries(c) for c in range(self.A.coupled)]
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
         start = irregular(self.A, numbers) * free
@@ -85,7 +85,7 @@ class Level:
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
             self.smoothers = [
                 LowEnergySmoother(
-                    self.A.c0, chosen[c % len(chosen)], self.free[c], walls[c % len(walls)], backend, lines
+                    self.A.c0, chosen[c % len(chosen)], self.free[c], added[c % len(added)], backend, lines
                 )
                 for c in range(together)
             ]
@@ -186,7 +186,8 @@ class Multigrid:
                 level.make_smoothers(energies, self.degree, numbers)
         with self._phase("vertices"):
             n, size = _together(last.A), last.A.c0.size
-            single = last.A if last.n == n else last.A.of_parts(last.A.operator, last.A.c0, last.A.bc, last.A.walls, n)
+            A = last.A
+            single = A if A.components == n else A.of_parts(A.operator, A.c0, A.bc, A.boundary_terms, n)
             inside = np.flatnonzero(last.free[:n])
             self._inside: Any = None
             self.vertices: AlgebraicMultigrid | SharedVertices | None = None

@@ -63,9 +63,9 @@ def trace_mass(matrix: csr_array, modes: Array, scale: Array) -> csr_array:
     return csr_array(matrix.T @ block_diagonal(mass) @ matrix)
 
 
-class Wall:
-    """A form on a boundary with its factor, the number `number` of a sum, on a continuous space. It is `fixed`, a
-    matrix, if it is linear and of values alone; all processes agree.
+class BoundaryTerm:
+    """A form on a boundary with its factor, the number `number` of a sum, on a continuous space. If it is
+    linear and of values alone, it is `assembled`: a matrix; all processes agree.
     """
 
     def __init__(self, form: BoundaryForm, c0: C0Space, factors: Sequence[float], number: int) -> None:
@@ -76,7 +76,7 @@ class Wall:
         except NotSuitable:
             linear = False
         self.linear = c0.space.comm.all(linear)
-        self.fixed = self.linear and not form.form.gradients
+        self.assembled = self.linear and not form.form.gradients
 
     @property
     def factor(self) -> float:
@@ -93,19 +93,17 @@ class Wall:
         """Whether it adds nothing negative to (u, A u), as far as is known."""
         return self.factor == 0 or (self.factor > 0 and is_positive(self.form.inner, xp))
 
-    def elliptic_part(self) -> Wall:
+    def elliptic_part(self) -> BoundaryTerm:
         """The part that is symmetric and positive, for preconditioners (`hpfem.forms.linear.elliptic_part`)."""
-        return Wall(self.form.elliptic_part(), self.c0, [abs(self.factor)], 0)
+        return BoundaryTerm(self.form.elliptic_part(), self.c0, [abs(self.factor)], 0)
 
-    def at(self, c0: C0Space) -> Wall:
+    def at(self, c0: C0Space) -> BoundaryTerm:
         """The same on another space on the same cells, with the present numbers."""
-        return Wall(self.form.at(c0.space), c0, [self.factor], 0)
+        return BoundaryTerm(self.form.at(c0.space), c0, [self.factor], 0)
 
     @property
     def values(self) -> csr_array:
-        """The part of a linear form that takes and tests values, without the factor: all of it if it is fixed; for n
-        components [n size, n size].
-        """
+        """The part of a linear form of values alone, without the factor; for n components [n size, n size]."""
         numbers = tuple(self.form.parameters.values())
         if self._made[0] != numbers:
             self._made = numbers, self._integrated()

@@ -69,21 +69,21 @@ def test_changes_count_from_the_next_product_on(backend, rng, monkeypatch):
     space = hp.Space(mixed("solid"), 2, backend=backend)
     c0 = hp.C0Space(space)
     x = rng.standard_normal(c0.size)
-    wall = mass_on(space, "ymin", 2.0)
-    form = hp.Mass(space) + 0.5 * hp.Laplacian(space) - wall
+    term = mass_on(space, "ymin", 2.0)
+    form = hp.Mass(space) + 0.5 * hp.Laplacian(space) - term
     A = hp.GlobalOperator(form, c0)
     before = A @ x
     product, seen, choose = A.product_on(A.device), [], operators.choose
     monkeypatch.setattr(operators, "choose", lambda *given: seen.append(given) or choose(*given))
     assert not A.is_positive() and norm_error(-A.diagonal(elliptic=True), -A.diagonal()) > 0.01
-    form.factors[1], form.factors[2], wall.parameters["k"] = 3.0, 4.0, 0.25
+    form.factors[1], form.factors[2], term.parameters["k"] = 3.0, 4.0, 0.25
     assert norm_error(A @ x, before) > 0.1 and A.product_on(A.device) is product and A.is_positive() and not seen
-    check_parts(A, [(1.0, form.summands[0]), (3.0, form.summands[1]), (4.0, wall)], c0, x)
+    check_parts(A, [(1.0, form.summands[0]), (3.0, form.summands[1]), (4.0, term)], c0, x)
     assert A.matrix is A.matrix and not seen
 
 
 def test_coupled_components(backend, rng):
-    """What holds a wall in the direction of its normal alone, with a form of one component in the volume."""
+    """A spring on a boundary, in the direction of its normal alone, with a form of one component in the volume."""
     space = hp.Space(skewed(straight("hex")), 2, "lagrange", backend=backend)
     c0 = hp.C0Space(space)
 
@@ -94,7 +94,7 @@ def test_coupled_components(backend, rng):
     spring = hp.WeakForm(space, normal, test="value", components=3, on="xmax")
     forms = [(1.0, hp.Mass(space)), (0.1, hp.Laplacian(space)), (2.0, spring), (1.5, mass_on(space, "ymin"))]
     A = hp.GlobalOperator(sum(factor * form for factor, form in forms), c0)
-    assert A.coupled == A.components == 3 and A.matrix.shape == (3 * c0.size,) * 2 and not A.loose and A.symmetric
+    assert A.coupled == A.components == 3 and A.matrix.shape == (3 * c0.size,) * 2 and not A.matrix_free and A.symmetric
     x = rng.standard_normal(A.shape[0])
     check_parts(A, forms, c0, x)
     for name in ("jacobi", "multigrid"):
@@ -116,7 +116,7 @@ def test_forms_that_are_not_linear_are_applied(backend, rng):
     loss.parameters["s"] = 3.0
     u = c0.scatter(x)
     assert norm_error(A @ x, c0.gather(hp.Laplacian(space)(u)) + 0.5 * c0.gather(loss(u))) < 1e-12
-    assert A.matrix is None and len(A.loose) == 1 and not A.is_positive() and not A.elliptic_part().walls
+    assert A.matrix is None and len(A.matrix_free) == 1 and not A.is_positive() and not A.elliptic_part().boundary_terms
 
 
 def nitsche(space, g=0.0, penalty=40.0):
@@ -157,45 +157,45 @@ def test_nitsches_method(kind, backend, rng):
     assert errors[1] < 0.25 ** (orders[1] - orders[0]) * errors[0]
 
 
-def test_flow_through_a_wall(backend):
-    """Advection, whose preconditioner has the elliptic part of the wall, too."""
+def test_flow_through_a_boundary(backend):
+    """Advection, whose preconditioner has the elliptic part of the form on the boundary, too."""
     space = hp.Space(mixed("plane"), 3, backend=backend)
     c0 = hp.C0Space(space)
     flow = hp.AdvectionDiffusionReaction(space, [1.0, 0.5], 0.1)
     A = hp.GlobalOperator(flow + 2.0 * mass_on(space, "xmin") - mass_on(space, "ymin"), c0)
     elliptic = A.elliptic_part()
-    assert elliptic.symmetric and elliptic.is_positive() and not A.symmetric and len(elliptic.walls) == 2
+    assert elliptic.symmetric and elliptic.is_positive() and not A.symmetric and len(elliptic.boundary_terms) == 2
     x = c0.project(lambda x, y: x + y**2)
     for name in ("jacobi", "multigrid"):
         u, info = hp.solve(A, A @ x, preconditioner=name, tol=1e-10)
         assert norm_error(u, x) < 1e-6 and info.preconditioner == name
     M, used = make_preconditioner("multigrid", A, definite=False)
-    assert used == "multigrid" and len(M.A.walls) == 2
+    assert used == "multigrid" and len(M.A.boundary_terms) == 2
 
 
 def test_with_robin_conditions_of_any_sign(rng):
     space = hp.Space(curved("tri", 2), 3)
     c0 = hp.C0Space(space)
-    wall = mass_on(space, "ymax")
+    term = mass_on(space, "ymax")
     for k in (1.0, -1.0):
         bc = hp.BoundaryConditions(c0, robin={"xmax": (k, 0.0)})
-        A = hp.GlobalOperator(hp.Mass(space) + wall, c0, bc)
+        A = hp.GlobalOperator(hp.Mass(space) + term, c0, bc)
         plain = hp.GlobalOperator(hp.Mass(space), c0)
         x, both = rng.standard_normal(c0.size), plain.assemble() + bc.matrix
         u = c0.scatter(x)
-        assert norm_error(A @ x, both @ x + c0.gather(wall(u))) < 1e-12 and A.is_positive() == (k > 0)
+        assert norm_error(A @ x, both @ x + c0.gather(term(u))) < 1e-12 and A.is_positive() == (k > 0)
         rest = (
             plain.diagonal()
             + max(k, 0) * bc.matrix.diagonal()
-            + hp.GlobalOperator(wall + 0 * hp.Mass(space), c0).diagonal()
+            + hp.GlobalOperator(term + 0 * hp.Mass(space), c0).diagonal()
         )
         assert norm_error(A.diagonal(elliptic=True), rest) < 1e-12
 
 
 def test_what_is_refused():
     space = hp.Space(box("quad", (2, 2)), 2)
-    c0, wall = hp.C0Space(space), mass_on(space, "xmin")
-    for form in (wall, 2.0 * wall):
+    c0, term = hp.C0Space(space), mass_on(space, "xmin")
+    for form in (term, 2.0 * term):
         with pytest.raises(hp.ArgumentError, match=r"is on a boundary alone; add a form in the volume, as in hp\.Lap"):
             hp.GlobalOperator(form, c0)
     two = hp.WeakForm(space, lambda u: [u[0], 2 * u[1]], test="value", components=2, on="xmax")
