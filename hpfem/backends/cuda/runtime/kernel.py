@@ -173,8 +173,7 @@ class PlannedKernel(CudaKernel):
         super().__init__(plan.problem, strategy, plan.levels)
         self.plan, self.tables = plan, None if tables is None else upload(tables)
         self._compile(plan.source(), strategy.replace("-", "_"), plan.shared_bytes)
-        factors, points = self._layouts(plan.group)
-        self._given = factors, *[points] * self.reads_points, *[self.tables] * (tables is not None)
+        self.factors, self.points = self._layouts(plan.group)
 
     def arrays(self) -> list[tuple[str, Any]]:
         """The tables; see `CudaKernel.arrays`."""
@@ -187,11 +186,12 @@ class PlannedKernel(CudaKernel):
     def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
         """Launch the compiled kernel or a variant of it, which takes further arguments."""
         n, applications = self.problem.n_elements, len(source) // self.problem.coupled
+        points, tables = [self.points] * self.reads_points, [self.tables] * (self.tables is not None)
         if n:
             function(
                 (self._blocks(applications), applications),
                 (self.plan.threads,),
-                (np.int64(n), source, out, *self._given, *self._extra, *further),
+                (np.int64(n), source, out, self.factors, *points, *tables, *self._extra, *further),
                 shared_mem=self.plan.shared_bytes,
             )
 
