@@ -145,8 +145,7 @@ def take() -> None:
     compiler._key, compiler._LOADED = lambda text, processor: TEXTS.append(text) or "", {"": nothing}  # type: ignore
     nvrtc._key, nvrtc._there = lambda text, architecture: TEXTS.append(text) or "", lambda key: True  # type: ignore
     device.current_device = lambda: DEVICE  # type: ignore
-    elementwise = lambda *texts: TEXTS.append("\n".join(texts))  # noqa: E731
-    sys.modules["cupy"] = SimpleNamespace(ElementwiseKernel=elementwise)  # type: ignore
+    sys.modules["cupy"] = SimpleNamespace(ElementwiseKernel=lambda *texts: TEXTS.append("\n".join(texts)))  # type: ignore
 
 
 def taken() -> list[str]:
@@ -268,7 +267,7 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
         yield "vectors", f"cuda {make.__name__.strip('_')}", taken()[0]
 
 
-NEVER = "(?!)"
+NEVER = "(?!)"  # matches nothing
 # What has no meaning in a text, names of symbols, and numbers that may differ in their last digits.
 EMPTY = {"cpu": r"(?:\s*;.*)?\n\s*", "cuda": r"(?:\s*//.*)?\n\s*"}
 SYMBOLS = {"cpu": r"[%@][A-Za-z_.$][\w.$]*", "cuda": NEVER}
