@@ -11,8 +11,8 @@ from functools import cache
 
 from hpfem.shapes.cached import cached_property
 
-# A term: whether it is subtracted, and the places of its factors among arrays and numbers.
-Term = tuple[bool, tuple[int, ...]]
+# An addend: whether it is subtracted, and the places of its factors among arrays and numbers.
+Addend = tuple[bool, tuple[int, ...]]
 
 
 class Pass:
@@ -31,7 +31,7 @@ class Pass:
     ----------
     arrays, numbers : int
         How many there are.
-    updates : list of (int, list of Term)
+    updates : list of (int, list of Addend)
         The place of the array that is written, and what is.
     sums : list of tuple of int
         Places of the factors.
@@ -44,7 +44,7 @@ class Pass:
         def places(product: str) -> tuple[int, ...]:
             return tuple(map(names.index, product.strip("- ").split()))
 
-        self.updates = list[tuple[int, list[Term]]]()
+        self.updates = list[tuple[int, list[Addend]]]()
         for target, _, total in (update.partition(" =") for update in updates):
             terms = [term for term in total.replace(" - ", " + -").split(" + ") if term]
             self.updates.append((names.index(target), [("-" in term, places(term)) for term in terms]))

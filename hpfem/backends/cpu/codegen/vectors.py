@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from numpy.typing import DTypeLike
 
-from ...passes import Pass, Term
+from ...passes import Addend, Pass
 from .ir import ARGUMENTS, Builder, Index
 
 _ARGUMENTS = ARGUMENTS.replace(" noalias", "")
@@ -78,7 +78,7 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
                             found[own] = b.masked_load(place(own), mask)
                     return found[own]
 
-                def total(terms: Sequence[Term], result: str | None) -> str:
+                def total(terms: Sequence[Addend], result: str | None) -> str:
                     for negative, places in terms:
                         *factors, last = map(value, places)
                         if not factors:
