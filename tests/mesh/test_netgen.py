@@ -137,9 +137,11 @@ def test_prisms_that_are_of_second_order_in_a_plane_only_are_refused():
 
 
 def test_sections_that_are_not_known_are_told(tmp_path):
-    (tmp_path / "x.vol").write_text(vol(2, points=SQUARE, surfaceelements="1 1 0 0 4 1 2 3 4", novelties="1;2"))
-    with pytest.warns(HpfemWarning, match="section 'novelties' is not known and left out"):
+    sections = {"points": SQUARE, "surfaceelements": "1 1 0 0 4 1 2 3 4", "singular_edge_left": "1 1"}
+    (tmp_path / "x.vol").write_text(vol(2, novelties="1;2", **sections))
+    with pytest.warns(HpfemWarning, match="section 'novelties' is not known and left out") as told:
         read_mesh(tmp_path / "x.vol")
+    assert len(told) == 1
 
 
 def test_damaged_files(tmp_path):

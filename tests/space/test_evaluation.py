@@ -2,6 +2,7 @@
 
 import logging
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -121,10 +122,16 @@ def test_functions_that_differ_on_symbols_are_called(caplog):
     with caplog.at_level(logging.INFO, logger="hpfem"):
         values = space.evaluate(suspicious).arrays[0]
     assert values.min() >= 1.0 and "not the same on symbols" in caplog.text
+
+    def suspicious_behind(x, y, z):
+        return x + np.maximum(y - 0.5, 0.0) * (1.0 if isinstance(x, np.ndarray) else 0.0)
+
+    assert space.evaluate(suspicious_behind).arrays[0].max() > 1.4
     with pytest.raises(hp.ArgumentError, match="not finite at"):
         space.evaluate(lambda x, y, z: 1 / (x - x))
-    with pytest.raises(hp.ArgumentError, match=r"must take 3 arguments \(x, y, z\)"):
-        space.evaluate(lambda x, y: x)
+    for function in (lambda x, y: x, partial(lambda x, y: x)):
+        with pytest.raises(hp.ArgumentError, match=r"must take 3 arguments \(x, y, z\)"):
+            space.evaluate(function)
 
 
 @pytest.mark.parametrize("called", [1, 1 << 10])

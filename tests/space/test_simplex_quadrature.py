@@ -222,6 +222,10 @@ def test_refused():
         if BACKENDS[backend].missing() is None:
             with pytest.raises(NotSuitable, match="sumfac factorises along directions.*stdmat"):
                 hp.Helmholtz(space, lam=1.0, strategy="sumfac", backend=backend)
+    if BACKENDS["cpu"].missing() is None:
+        bent = hp.Space(curved("tri", order=2), 2, quadrature="simplex")
+        with pytest.raises(NotSuitable, match="of one component only"):
+            hp.WeakForm(bent, lambda u, du: ([u[1], u[0]], du), components=2, backend="cpu", strategy="fused")
     for make in (hp.Laplacian, hp.IProductWRTDerivBase):
         with pytest.raises(NotSuitable, match="no directions to differentiate along; use algorithm='noncoll"):
             make(space, algorithm="collocated")

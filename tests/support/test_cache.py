@@ -68,6 +68,12 @@ def test_one_process_makes_the_kernel_for_several(tmp_path):
     assert made == [True] and [path.name for path in kept.folder.iterdir()] == ["a.code"]
 
 
+def test_only_code_is_left_where_others_can_write(tmp_path):
+    tmp_path.chmod(0o777)
+    kept = Cache(tmp_path, ".json")
+    assert kept.keep("a", b"1") and kept.read("a") == b"1" and replace(kept, code=True).read("a") is None
+
+
 def test_without_file_locks_all_make_it(tmp_path):
     (tmp_path / "file").write_text("")
     with Cache(tmp_path / "file" / "folder", ".code").alone("a"):
