@@ -25,6 +25,7 @@ helmholtz = hp.Helmholtz(space, lam=1.0, strategy="sumfac", algorithm="collocate
 v: hp.Field = helmholtz(u)
 plain = [array * 2 for array in v.arrays]
 products = helmholtz(plain)
+system: hp.OperatorSum = hp.Mass(space) + np.float64(0.1) * helmholtz - hp.Laplacian(space) / 2
 energy: float = u.dot(v)
 size: float = space.norm(hp.BwdTrans(space)(u) - f)
 names: list[str] = [block.shape.name for block in space.blocks]
@@ -53,6 +54,7 @@ hp.Hemlholtz(space)
 hp.Mass(space, stratgy="sumfac")
 hp.Laplacian(space, algorithm=3)
 hp.tune(space, "Mass", baackend="cpu")
+hp.Mass(space) + 3
 """
 
 
@@ -91,7 +93,7 @@ def test_a_strictly_typed_program_passes(check):
 def test_misuse_of_the_api_is_reported(check):
     found = check(MISUSE, *STRICT).stdout
     lines = {int(number) for number in re.findall(r"program\.py:(\d+)", found)}
-    assert lines == {4, 5, 6, 7, 8, 9}, found
+    assert lines == {4, 5, 6, 7, 8, 9, 10}, found
 
 
 def test_a_strictly_typed_program_runs(monkeypatch, tmp_path):

@@ -83,6 +83,14 @@ class BoundaryTerm:
         """The present factor."""
         return self._factors[self._number]
 
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The present factor and parameters."""
+        return self.factor, *self.form.parameters.values()
+
+    def __repr__(self) -> str:
+        return f"{self.factor:g} {self.form.name} on {self.form.on!r}"
+
     @cached_property
     def Q(self) -> BlockMatrix:
         """Local coefficients of the sides' cells from global ones."""
@@ -104,9 +112,8 @@ class BoundaryTerm:
     @property
     def values(self) -> csr_array:
         """The part of a linear form of values alone, without the factor; for n components [n size, n size]."""
-        numbers = tuple(self.form.parameters.values())
-        if self._made[0] != numbers:
-            self._made = numbers, self._integrated()
+        if self._made[0] != self.numbers[1:]:
+            self._made = self.numbers[1:], self._integrated()
         return self._made[1]
 
     def _integrated(self) -> Any:

@@ -13,7 +13,6 @@ from scipy.sparse import block_array, block_diag, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import flag, instance, integer, shown
-from hpfem.shapes.cached import cached_property
 
 from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.vectors import VectorSpace
@@ -90,8 +89,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         terms: list[BoundaryTerm] = []
         if isinstance(operator, OperatorSum):
             terms = [BoundaryTerm(form, c0, operator.factors, number) for number, form in operator.boundary_forms]
-        self._given, self.coupled = operator, max([own.form.components for own in (given, *(w.form for w in terms))])
-        self._make(given, c0, bc, terms, self.coupled if components is None else components)
+        coupled = max([own.form.components for own in (given, *(term.form for term in terms))])
+        self._make(given, c0, bc, terms, coupled, coupled if components is None else components)
 
     def _make(
         self,
@@ -99,9 +98,10 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         c0: C0Space,
         bc: BoundaryConditions | None,
         terms: Sequence[BoundaryTerm],
+        coupled: int,
         components: int,
     ) -> None:
-        components = integer(components, 1, "components", MAX_COMPONENTS)
+        components, self.coupled = integer(components, 1, "components", MAX_COMPONENTS), coupled
         if components % self.coupled:
             raise ArgumentError(f"{operator.name} couples {self.coupled} components, {components} is no multiple of it")
         if bc is not None:
@@ -111,6 +111,13 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         super().__init__(operator.space.dtype, (components * c0.size,) * 2)
         self._products: PerDevice[Product] = PerDevice()
         self._matrix: tuple[Any, csr_array | None] = (), None
+        self._symmetric: tuple[Any, bool] = (), False
+
+    @classmethod
+    def _made(cls, *parts: Any) -> GlobalOperator:
+        made = cls.__new__(cls)
+        made._make(*parts)
+        return made
 
     def of_parts(
         self,
@@ -121,10 +128,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         components: int | None = None,
     ) -> GlobalOperator:
         """An operator of other parts; see `at`."""
-        other = GlobalOperator.__new__(GlobalOperator)
-        other._given, other.coupled = operator, self.coupled
-        other._make(operator, c0, bc, terms, self.components if components is None else components)
-        return other
+        return self._made(operator, c0, bc, terms, self.coupled, self.components if components is None else components)
 
     def at(self, c0: C0Space, kept: Any, matrix: csr_array | None) -> GlobalOperator:
         """The operator between functions on a space by `Space.at` that are a part of those here, with the present
@@ -139,10 +143,10 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self.of_parts(operator, c0, bc, terms)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GlobalOperator, (self._given, self.c0, self.bc, self.components)
+        return self._made, (self.operator, self.c0, self.bc, self.boundary_terms, self.coupled, self.components)
 
     def __repr__(self) -> str:
-        return f"GlobalOperator({self._given!r}, {self.shape[0]} dofs)"
+        return f"GlobalOperator({' + '.join(map(repr, (self.operator, *self.boundary_terms)))}, {self.shape[0]} dofs)"
 
     @property
     def matrix(self) -> csr_array | None:
@@ -150,7 +154,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         are linear in the value; for coupled components [coupled size, coupled size]. None if there is none anywhere.
         """
         assembled = [term for term in self.boundary_terms if term.assembled]
-        numbers = [(term.factor, *term.form.parameters.values()) for term in assembled]
+        numbers = [term.numbers for term in assembled]
         if self._matrix[0] != numbers:
             own = [] if self.bc is None or self.bc.matrix is None else [self.bc.matrix]
             own = [self._of_all(part) for part in (*own, *(term.factor * term.values for term in assembled))]
@@ -284,12 +288,18 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             raise StateError(f"{self.operator.name} is not symmetric and has no transpose here; use assemble().T")
         return self._matvec(x)
 
-    @cached_property
+    @property
     def symmetric(self) -> bool:
-        """Whether it is symmetric: by its form, else on random vectors (`seems_symmetric`); collective."""
-        forms = [self.operator.form, *(term.form.form for term in self.boundary_terms)]
-        by_form = self.c0.space.comm.all(all(is_symmetric(form.trace) for form in forms))  # tensors may differ there
-        return by_form or seems_symmetric(self.vectors, self.product_on(self.device), self.shape[0], self.dtype)
+        """Whether it is symmetric: by its form, else on random vectors by the present numbers (`seems_symmetric`);
+        collective.
+        """
+        numbers = [list(self.operator.parameters.values()), *(term.numbers for term in self.boundary_terms)]
+        if self._symmetric[0] != numbers:
+            forms = [self.operator.form, *(term.form.form for term in self.boundary_terms)]
+            found = self.c0.space.comm.all(all(is_symmetric(form.trace) for form in forms))  # tensors may differ there
+            found = found or seems_symmetric(self.vectors, self.product_on(self.device), self.shape[0], self.dtype)
+            self._symmetric = numbers, found
+        return self._symmetric[1]
 
     def is_positive(self) -> bool:
         """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points; collective.

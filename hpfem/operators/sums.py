@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hpfem.shapes.arguments import is_real, shown
 from hpfem.shapes.cached import cached_property
 
@@ -24,24 +26,24 @@ class Summable(FieldMap):
     form: Form
     guarded: bool
 
-    def __add__(self, other: Any) -> OperatorSum:
+    def __add__(self, other: Summable) -> OperatorSum:
         return _sum((1.0, self), (1.0, other))
 
-    def __radd__(self, other: Any) -> OperatorSum:
+    def __radd__(self, other: Summable | int) -> OperatorSum:
         return _sum((1.0, self)) if is_real(other) and other == 0 else _sum((1.0, other), (1.0, self))
 
-    def __sub__(self, other: Any) -> OperatorSum:
+    def __sub__(self, other: Summable) -> OperatorSum:
         return _sum((1.0, self), (-1.0, other))
 
-    def __rsub__(self, other: Any) -> OperatorSum:
+    def __rsub__(self, other: Summable | int) -> OperatorSum:
         return _sum((-1.0, self)) if is_real(other) and other == 0 else _sum((1.0, other), (-1.0, self))
 
-    def __mul__(self, factor: Any) -> OperatorSum:
+    def __mul__(self, factor: float | np.number[Any]) -> OperatorSum:
         return _sum((factor, self))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: Any) -> OperatorSum:
+    def __truediv__(self, divisor: float | np.number[Any]) -> OperatorSum:
         if not is_real(divisor) or divisor == 0:
             raise ArgumentError(f"{self.name} can be divided by numbers other than 0, got {shown(divisor)}")
         return _sum((1 / divisor, self))
@@ -102,7 +104,9 @@ class OperatorSum(Summable):
         for own in self.summands:
             if not isinstance(own, Summable) or (own.input_state, own.output_state) != ("coeff", "dual"):
                 what = getattr(own, "name", None) or shown(own)
-                raise ArgumentError(f"a sum is made of weak forms such as Mass or Laplacian and of numbers, got {what}")
+                raise ArgumentError(
+                    f"a sum is made of weak forms such as Mass or Laplacian, each times a number; got {what}"
+                )
             if own.space is not first.space or own.target is not own.space:
                 raise ArgumentError(f"a sum has weak forms on one space; {first.name} and {own.name} are on two")
             if own.device.name != first.device.name or own.backend.name != first.backend.name:
@@ -114,7 +118,7 @@ class OperatorSum(Summable):
                 raise ArgumentError(
                     f"{own.name} couples {own.form.components} components, another form of the sum {self.components}"
                 )
-        self.name = " + ".join(own.name for own in self.summands)
+        self.name = _joined([own.name for own in self.summands], " + ")
         self.space = self.target = first.space
         self.backend, self.guarded = first.backend, any(own.guarded for own in self.summands)
         self.factors = Factors(self.name, self.space.dtype, [factor for factor, _ in parts])
@@ -141,7 +145,7 @@ class OperatorSum(Summable):
                 {key: f"{place}.{key}" for key in own.parameters} | {key: name for key, (name, _) in used.items()}
             )
         n, first = max(own.form.components for _, own in parts), parts[0][1]
-        name = " + ".join(own.name for _, own in parts)
+        name = _joined([own.name for _, own in parts], " + ")
         form = Form.weak(name, added([own.form.trace for _, own in parts], names, n), n)
         same = {key: {getattr(own, key) for _, own in parts} for key in ("strategy", "algorithm", "precision")}
         how = {key: found.pop() for key, found in same.items() if len(found) == 1}
@@ -157,7 +161,7 @@ class OperatorSum(Summable):
         return [own for own in (self.volume, *(form.inner for _, form in self.boundary_forms)) if own is not None]
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{factor:g} {own.name}" for factor, own in zip(self.factors, self.summands))
+        parts = _joined([f"{factor:g} {own.name}" for factor, own in zip(self.factors, self.summands)], ", ")
         return f"OperatorSum({parts}, {self.space!r}, backend={self.backend.name!r})"
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
@@ -181,6 +185,11 @@ class OperatorSum(Summable):
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time the possible kernels of all operators of the sum, each for an equal time; see `Operator.tune`."""
         return [found for own in self.operators for found in own.tune(seconds / len(self.operators))]
+
+
+def _joined(parts: list[str], sign: str) -> str:
+    """The first of them; names of kernels and messages stay short."""
+    return sign.join(parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} others"])
 
 
 def _sum(*parts: tuple[Any, Any]) -> OperatorSum:

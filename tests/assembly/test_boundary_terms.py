@@ -1,6 +1,7 @@
 """Global operators of sums with forms on boundaries: matrices as those of Robin conditions, or applied to cells."""
 
 import pickle
+from copy import copy, deepcopy
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from tests.samples import curved, norm_error, skewed, straight
 SHAPES = {"plane": ("quad", "tri"), "solid": ("hex", "prism", "pyramid", "tet")}
 
 
-def mixed(kind, counts=None):
+def mixed(kind):
     """A curved mesh of all shapes of a dimension."""
-    mesh = box(SHAPES[kind], counts or ((4, 2) if kind == "plane" else (4, 2, 1))).elevated(2)
+    mesh = box(SHAPES[kind], (2, 2) if kind == "plane" else (4, 1, 1)).elevated(2)
     return mesh.transformed(lambda x: x + 0.03 * np.sin(3 * np.roll(x, 1, axis=1)))
 
 
@@ -120,12 +121,12 @@ def test_forms_that_are_not_linear_are_applied(backend, rng):
 
 
 def nitsche(space, g=0.0, penalty=40.0):
-    """Values g on all boundaries, weakly."""
+    """Values g on two boundaries, weakly."""
 
     def terms(u, du, n, g):
         return penalty * space.orders[min(space.orders)] ** 2 * (u - g) - du.dot(n), [-(u - g) * own for own in n]
 
-    return sum(hp.WeakForm(space, terms, fields={"g": g}, on=name) for name in space.mesh.boundaries)
+    return sum(hp.WeakForm(space, terms, fields={"g": g}, on=name) for name in ("xmin", "ymax"))
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -140,9 +141,11 @@ def test_nitsches_method(kind, backend, rng):
         def exact(*x):
             return np.sin(2 * x[0]) * np.exp(x[1])
 
-        A = hp.GlobalOperator(hp.Laplacian(space) + nitsche(space), c0)
+        others = sorted(space.mesh.boundaries.keys() - {"xmin", "ymax"})
+        bc = hp.BoundaryConditions(c0, dirichlet=dict.fromkeys(others, exact))
+        A = hp.GlobalOperator(hp.Laplacian(space) + nitsche(space), c0, bc)
         f = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda *x: 3 * exact(*x))))
-        b = f - c0.gather(nitsche(space, exact)(space.zeros("coeff")))
+        b = A.right_hand_side(f - c0.gather(nitsche(space, exact)(space.zeros("coeff"))))
         assert A.symmetric and not A.is_positive() and A.matrix is None
         if order == 2:
             x = rng.standard_normal(c0.size)
@@ -171,6 +174,25 @@ def test_flow_through_a_boundary(backend):
         assert norm_error(u, x) < 1e-6 and info.preconditioner == name
     M, used = make_preconditioner("multigrid", A, definite=False)
     assert used == "multigrid" and len(M.A.boundary_terms) == 2
+    for again in (pickle.loads(pickle.dumps(elliptic)), copy(elliptic), deepcopy(elliptic)):
+        assert norm_error(again @ x, elliptic @ x) == 0 and repr(again) == repr(elliptic)
+    assert norm_error(pickle.loads(pickle.dumps(M))(x), M(x)) == 0 and "on 'ymin'" in repr(elliptic)
+
+
+def test_symmetry_is_that_of_the_present_numbers(rng):
+    space = hp.Space(box("quad", (2, 2)), 3)
+    c0 = hp.C0Space(space)
+    flow = hp.WeakForm(space, lambda u, du, k: (u + k * du[0], du), fields={"k": 0.0})
+    slope = hp.WeakForm(space, lambda du: du[1], test="value", on="xmax")
+    for form, change in ((flow, flow.parameters), (flow + 0 * slope, {}), (flow + 0 * slope, flow.parameters)):
+        A, b = hp.GlobalOperator(form, c0), rng.standard_normal(c0.size)
+        flow.parameters["k"] = 0.0
+        assert A.symmetric
+        if change:
+            change["k"] = 1.0
+        else:
+            form.factors[1] = 1.0
+        assert not A.symmetric and norm_error(A @ hp.solve(A, b)[0], b) < 1e-9
 
 
 def test_with_robin_conditions_of_any_sign(rng):

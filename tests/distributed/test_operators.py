@@ -11,7 +11,7 @@ CASES = [
     ("overlapped", 3),
     ("curved_and_periodic", 3),
     ("empty", 3),
-    ("boundary_terms", 3),
+    ("boundary_terms", 2),
     ("any_partition", 3),
     ("shapes", 4),
 ]

@@ -56,7 +56,7 @@ def made(monkeypatch):
 @pytest.mark.parametrize("components", COMPONENTS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", MESHES)
-@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("order", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sum_is_the_sum_of_its_parts(name, order, kind, dtype, components, backend, rng):
     n, coupled = COMPONENTS[components]
@@ -125,6 +125,7 @@ def test_algebra(rng):
     }
     for what, (form, expected) in found.items():
         assert norm_error(form(u).arrays[0], expected) < 1e-13, what
+    assert len(repr(sum([M] * 100))) < 200 and sum([M] * 100).volume.name.endswith("Mass + 95 others")
     assert list((2 * (M + 3 * L)).factors) == [2, 6] and (M + L).summands == (M, L) and (-M).factors[0] == -1
 
 
