@@ -465,7 +465,7 @@ class Operator(Summable):
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, self.input_state, self.name)
         n, components, taken = self.form.components, field.components, self._taken
-        if n > 1 and components != n:
+        if components % n:
             raise StateError(f"{self.name} couples {n} components, got a field with {components}")
         if components % taken:
             raise StateError(f"{self.name} takes vectors of {taken} components, got a field with {components}")

@@ -132,6 +132,10 @@ def test_components_apply_one_by_one_or_coupled(rng):
     y = x[:2].ravel()
     assert np.abs(matrix @ y - pair @ y).max() < 1e-12
     assert np.abs(pair.diagonal() - matrix.diagonal()).max() < 1e-12
+    for backend in ("numpy", "cpu"):
+        form = hp.WeakForm(c0.space, coupled, components=2, backend=backend)
+        twice = hp.GlobalOperator(form, c0, components=4)
+        assert np.abs(twice @ np.tile(y, 2) - np.tile(matrix @ y, 2)).max() < 1e-12
 
 
 def test_dirichlet_rows_are_those_of_the_identity(rng):

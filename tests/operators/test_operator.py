@@ -150,10 +150,14 @@ def test_components(space, rng):
         return [u[1], u[0]]
 
     form = hp.WeakForm(space, swap, test=("value",), components=2)
-    for components in (1, 3, 4):
+    for components in (1, 3):
         with pytest.raises(StateError, match=f"couples 2 components, got a field with {components}"):
             form(random_field(space, rng, "coeff", components))
-    assert form(random_field(space, rng, "coeff", 2)).components == 2
+    field = random_field(space, rng, "coeff", 4)
+    for first in (0, 2):
+        pair = form(hp.Field(space, "coeff", [hp.memory.PairArray.of(a[first : first + 2]) for a in field.arrays]))
+        for one, two in zip(form(field).arrays, pair.arrays, strict=True):
+            np.testing.assert_array_equal(one[first : first + 2], two)
 
 
 @pytest.mark.parametrize("components", [0, -1, 1.5, True, "2"])
