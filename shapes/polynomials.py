@@ -114,7 +114,7 @@ def lagrange(nodes: Array, z: Array) -> Array:
 
 
 def differentiation_matrix(nodes: Array) -> Array:
-    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([Xing] eq. 14); nodes [n] -> [n, n]."""
+    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([Xing] eq. 17); nodes [n] -> [n, n]."""
     nodes = np.asarray(nodes, dtype=float)
     weights = barycentric_weights(nodes)
     difference = nodes[:, None] - nodes[None, :]

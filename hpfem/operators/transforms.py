@@ -49,7 +49,7 @@ class InverseMass(FwdTrans):
 
 
 class BwdTrans(Operator):
-    """Backward transform: coefficients to values at the quadrature points, u = B u^ ([Xing] eq. 5).
+    """Backward transform: coefficients to values at the quadrature points, u = B u^ ([Xing] eq. 2).
 
     Parameters
     ----------
