@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from . import (
     read_reproduction,
     reproduction_document,
 )
-from .report import DEVICES, HEADINGS, row, seen
+from .report import DEVICES, HEADINGS, compared, row, seen
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -53,8 +52,9 @@ def run(arguments: argparse.Namespace) -> None:
         listed = [
             {"id": e.name, "paper": e.paper, "figures": e.figures, "title": e.title} for e in EXPERIMENTS.values()
         ]
-        show = partial(output.print_table, "", ["id", "figures", "title"])
-        output.show(arguments, listed, lambda: show([[e["id"], e["figures"], e["title"]] for e in listed]))
+        width = max(len(entry["id"]) for entry in listed)
+        lines = "\n".join(f"{e['id']:{width}}  {e['title']} ({e['paper']}: {e['figures']})" for e in listed)
+        output.show(arguments, listed, lambda: output.say(lines))
         return
     backends = arguments.backends or tuple(DEVICES)
     if unknown := [name for name in backends if name not in DEVICES]:
@@ -146,10 +146,10 @@ def _print(result: Mapping[str, Any]) -> None:
         own = [record for record in result["results"] if record["experiment"] == experiment.name]
         rows = [row(experiment, published, result) for published in experiment.published]
         output.print_table(f"{experiment.name}: {experiment.title}", HEADINGS, rows)
-        said = [(s, *seen(s, own)) for s in experiment.statements]
-        if said:
-            lines = [[s.says, DEVICES[s.backend], verdict, text] for s, verdict, text in said]
-            output.print_table("", ["the paper says", "ours on", "we see", "ratios"], lines)
+        for statement in experiment.statements:
+            verdict, text = seen(statement, own)
+            output.say(f"{DEVICES[statement.backend]}: {statement.says}\n    {verdict}{f'; {text}' if text else ''}")
+            output.say(f"    ratios: {compared(statement)}")
         count = sum("value" in record for record in own)
         reasons = dict.fromkeys(record["status"] for record in own if "value" not in record)
         output.say(f"{count} measurements{''.join(f'; {reason}' for reason in reasons)}")

@@ -104,6 +104,12 @@ class Statement:
         Degrees of freedom of the smallest problems that count.
     largest_above : bool
         Whether above the line the largest problem counts, and not the fastest.
+    operations : bool
+        Whether operations a degree of freedom are compared, and not rates.
+    over : str
+        What the paper's ratio is over, where `below` holds something else.
+    unequal : str
+        Why ours above and below are not on equal terms: there is no verdict then.
     """
 
     says: str
@@ -116,6 +122,9 @@ class Statement:
     by: tuple[str, ...] = ("shape", "order")
     smallest: float = 0.0
     largest_above: bool = False
+    operations: bool = False
+    over: str = ""
+    unequal: str = ""
 
 
 @dataclass(frozen=True)

@@ -111,13 +111,26 @@ EXPERIMENTS.add(
         " number a point; 'merged': with the coefficients in the factors. Helmholtz's coefficients vary. Of each source"
         " what 'auto' takes, if it has this source, else the first strategy that offers it, collocated, with the"
         " options that the tuner times first; median of 9. On the H200 elements that are not affine ran collocated"
-        " alone.",
+        " alone, and recomputed or affine hexes of N = 7 by sumfac-warp, a strategy that hpfem had up to commit"
+        " b03092b.",
         (
             _series(AFFINE, POISSON, OPERATORS[POISSON], (STORED,), affine=True),
             _series(COMMON, POISSON, OPERATORS[POISSON], (STORED, RECOMPUTED, SCALED)),
             _series(FIELDS, HELMHOLTZ, OPERATORS[HELMHOLTZ], (STORED,)),
             _series(FUNCTIONS, HELMHOLTZ, _functions, (MERGED, RECOMPUTED, SCALED_MERGED)),
         ),
-        statements=(*_statements("cuda"), *_statements("cpu")),
+        statements=(
+            Statement(
+                "[Swirydowicz]: computing factors in the kernel is impractical, loading them is faster, on hexes",
+                "[Swirydowicz] Sec. 7 (P100, screened Poisson)",
+                "cuda",
+                {"series": COMMON, "strategy": RECOMPUTED, "shape": "hex"},
+                {"series": COMMON, "strategy": STORED, "shape": "hex"},
+                high=1.0,
+                by=("order",),
+            ),
+            *_statements("cuda"),
+            *_statements("cpu"),
+        ),
     ),
 )

@@ -225,6 +225,8 @@ def _of(*sources: str, contractions: Sequence[str] = CONTRACTIONS) -> tuple[str,
 
 _statement = partial(Statement, backend="cuda", by=("equation", "d"))
 AGAIN = ("trilinear", "merged", "partial")
+# What stands for the paper's original kernel: ours with its contraction, or with all that we add.
+BASELINES = {"our plain kernel": CONTRACTIONS[:1], "the fastest of ours": CONTRACTIONS}
 
 EXPERIMENTS.add(
     "cao-variants",
@@ -238,12 +240,15 @@ EXPERIMENTS.add(
         " contraction adds to those before it, as in Sec. 5.3. Stored factors are of the same trilinear elements.",
         tuple(series for equation, geometry in SOURCES for series in _series(equation, geometry)),
         statements=(
-            _statement(
-                "stored factors reach 85 % to 100 % of their roofline",
-                "Sec. 5.3",
-                above={"strategy": _of("stored")},
-                below={"strategy": COPY + "stored"},
-                low=0.85,
+            *(
+                _statement(
+                    f"stored factors reach 85 % to 100 % of their roofline: {what}",
+                    "Sec. 5.3, of the original kernels",
+                    above={"strategy": _of("stored", contractions=contractions)},
+                    below={"strategy": COPY + "stored"},
+                    low=0.85,
+                )
+                for what, contractions in BASELINES.items()
             ),
             *(
                 _statement(
@@ -262,16 +267,20 @@ EXPERIMENTS.add(
                 below={"strategy": COPY + "parallelepiped"},
                 low=0.929,
             ),
-            _statement(
-                "recalculation makes trilinear elements 1.74 to 4.10 times as fast as stored factors",
-                "abstract (A100, all equations and both kinds of elements)",
-                above={"strategy": _of(*AGAIN)},
-                below={"strategy": _of("stored")},
-                low=1.74,
-                high=4.10,
+            *(
+                _statement(
+                    f"optimised kernels of trilinear elements are 1.74 to 4.10 times as fast as the original: {what}",
+                    "abstract (A100, all equations and both kinds of elements)",
+                    above={"strategy": _of(*AGAIN)},
+                    below={"strategy": _of("stored", contractions=contractions)},
+                    low=1.74,
+                    high=4.10,
+                    over="its original kernel of stored factors, without the ways of contraction of Sec. 5.3",
+                )
+                for what, contractions in BASELINES.items()
             ),
             _statement(
-                "... and with merged or partial factors comes close to its roofline (we take 85 %, as the abstract)",
+                "with merged or partial factors they come close to their roofline (we take 85 %, as the abstract)",
                 "Sec. 5.4",
                 above={"strategy": _of("merged", "partial")},
                 below={"strategy": (COPY + "merged", COPY + "partial")},
