@@ -108,7 +108,9 @@ class BoundaryForm(Summable):
         own = inspect.Parameter(_MEASURE, inspect.Parameter.KEYWORD_ONLY)
         weighted.__signature__ = inspect.Signature([*taken.values(), own])  # type: ignore[attr-defined]
         with self.space.comm.together():
-            return make(space, weighted, given)
+            made = make(space, weighted, given)
+        made._settle()
+        return made
 
     def at(self, space: Space) -> BoundaryForm:
         """Make the same form on another space on the same cells; see `Operator.at`."""

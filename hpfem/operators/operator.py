@@ -11,14 +11,14 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Tabulation
+from hpfem.shapes import SHAPES, Tabulation
 from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms import Pointwise
 from ..forms.cost import operator_bytes
-from ..forms.form import BlockProblem, FieldValues, Form
+from ..forms.form import ALGORITHMS, BlockProblem, FieldValues, Form
 from ..forms.linear import elliptic_part
 from ..forms.trace import trace
 from ..geometry import FactorSource
@@ -32,8 +32,9 @@ from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled
+from ..support.log import warn
 from ..tuning import Tuning
-from ..tuning.select import cell_times, choose
+from ..tuning.select import cell_times, choose_else_auto
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .parameters import Parameters, in_range
@@ -47,6 +48,7 @@ PRECISIONS = ("full", "mixed")
 _ERROR_POINTS = 10_000
 
 Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | CellValues
+ByShape = str | Mapping[str, str]  # for all shapes, or for some, of which others take "auto"
 
 
 class OperatorOptions(TypedDict, total=False):
@@ -54,18 +56,18 @@ class OperatorOptions(TypedDict, total=False):
 
     Attributes
     ----------
-    strategy : str
-        "auto", "stdmat", "sumfac" or another strategy of the backend.
-    algorithm : str
-        "auto", "collocated" or "noncollocated".
+    strategy : str or mapping
+        "auto", "stdmat", "sumfac" or another strategy of the backend, or one for each shape.
+    algorithm : str or mapping
+        "auto", "collocated" or "noncollocated", or one for each shape.
     backend : str or None
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
     precision : str
         "full" or "mixed".
     """
 
-    strategy: str
-    algorithm: str
+    strategy: ByShape
+    algorithm: ByShape
     backend: str | None
     precision: str
 
@@ -91,10 +93,12 @@ class Operator(Summable):
         Components that the pointwise function couples.
     target : Space, optional
         Space of the results, on the same mesh: they are at its points, or for its basis functions. By default `space`.
-    strategy : str
-        "auto", "stdmat", "sumfac" or another strategy of the backend.
-    algorithm : str
-        "auto", "collocated" or "noncollocated".
+    strategy : str or mapping
+        "auto", "stdmat", "sumfac" or another strategy of the backend; or by shape,
+        ``{"hex": "kronecker", "tet": "sumfac"}``. Other shapes, and blocks for which it is not suitable, take what
+        "auto" takes; a warning and `explain` tell which. Collective if it is not "auto".
+    algorithm : str or mapping
+        "auto", "collocated" or "noncollocated"; likewise.
     backend : str, optional
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
     precision : str
@@ -110,11 +114,13 @@ class Operator(Summable):
     ArgumentError
         For unknown names, too few points, or coefficients that do not fit.
     NotSuitable
-        If the strategy asked for cannot serve a block.
+        If the strategy or algorithm asked for suits no block, on any process.
     DeviceError
         If the backend cannot run here.
     """
 
+    # Whether it is made without communication; then `_settle` is called later.
+    _alone = False
     # Whether results are checked to be finite, as for functions that users write.
     guarded = False
     # Names of the coefficients that are vectors of D components, others are scalars; None if each may be either.
@@ -131,8 +137,8 @@ class Operator(Summable):
         coefficients: Mapping[str, Coefficient] | None = None,
         components: int = 1,
         target: Space | None = None,
-        strategy: str = "auto",
-        algorithm: str = "auto",
+        strategy: ByShape = "auto",
+        algorithm: ByShape = "auto",
         backend: str | None = None,
         precision: str = "full",
         parameters: MutableMapping[str, float] | None = None,
@@ -164,6 +170,8 @@ class Operator(Summable):
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
         self.rebuild()
+        if not self._alone:
+            self._settle()
 
     def _checked_target(self, space: Space, target: Space) -> Space:
         """A space whose blocks have the cells of those of another."""
@@ -304,9 +312,8 @@ class Operator(Summable):
         )
 
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
-        """The arguments of `choose`, for every block."""
-        numbers = range(len(self.space.blocks))
-        return [(self.problem(number), self.strategy, self.algorithm, self.backend) for number in numbers]
+        """The arguments of `choose`, for every block, after what is not suitable was replaced."""
+        return [(self.problem(number), *choice.asked, self.backend) for number, choice in enumerate(self.choices)]
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; unpickling makes the same ones again.
@@ -334,14 +341,44 @@ class Operator(Summable):
         DeviceError
             If there is no room on the device.
         """
-        choices = []
+        choices, ways = [], self._ways()
         try:
-            for number, asked in enumerate(self._asked()):
-                choices.append(choose(*asked, known[number] if known else None))
+            for number, block in enumerate(self.space.blocks):
+                asked = *ways[block.shape.name], self.backend
+                choices.append(choose_else_auto(self.problem(number), *asked, known[number] if known else None))
         except OutOfMemory as error:
             raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
         self.choices = tuple(choices)
         self._kernels = [choice.kernel for choice in choices]
+
+    def _ways(self) -> dict[str, tuple[str, str]]:
+        """Strategy and algorithm that are asked for, by shape."""
+        names, where, found = ["auto", *self.backend.strategy_names], f" of backend {self.backend.name!r}", []
+        asked = (("strategy", self.strategy, names, where), ("algorithm", self.algorithm, ["auto", *ALGORITHMS], ""))
+        for kind, given, valid, of in asked:
+            own = given if isinstance(given, Mapping) else dict.fromkeys(SHAPES, given)
+            for shape, name in own.items():
+                name_of(shape, SHAPES, "shape", f" in {kind}")
+                name_of(name, valid, kind, of)
+            found.append(own)
+        return {shape: (found[0].get(shape, "auto"), found[1].get(shape, "auto")) for shape in SHAPES}
+
+    def _settle(self) -> None:
+        """Warn of blocks for which what was asked for is not suitable; refuse it if it suits none; collective."""
+        own, ways = [], self._ways()
+        if set(ways.values()) == {("auto", "auto")}:
+            return
+        for block, choice in zip(self.space.blocks, self.choices, strict=True):
+            shape, refusal = block.shape.name, choice.refusal
+            text = f"{block.geometry.kind.name} {shape}, P={block.order}: {choice.config} ({refusal})" * bool(refusal)
+            own += [(ways[shape], refusal, text)] * bool(block.n_elements)
+        found = dict.fromkeys(one for part in self.space.comm.allgather(own) for one in part)
+        for asked, refusal, _ in found:
+            if refusal and (asked, "", "") not in found:
+                raise NotSuitable(refusal)
+        others = "; ".join(text for *_, text in found if text)
+        if others and self.space.comm.rank == 0:
+            warn(f"{self.name}: some blocks take what 'auto' takes, not what was asked for: {others}")
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time the possible kernels of each block, keep the fastest for all equal operators, and use it from now on.
@@ -428,9 +465,9 @@ class Operator(Summable):
     def explain(self) -> str:
         """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.
 
-        Reasons are: tuned (`tune`, `hpfem tune`), with the speed-up over the second; the shipped table of measured
-        speeds; the least time by a model; or asked for. For curved simplices there is a line about
-        quadrature="simplex", which is never chosen automatically, because results depend on it.
+        Reasons are: measured here (`tune`), with the speed-up over the second; the shipped table of measured speeds;
+        the least time by a model; or asked for. For curved simplices there is a line about quadrature="simplex",
+        which is never chosen automatically: results depend on it.
 
         Returns
         -------
@@ -444,7 +481,8 @@ class Operator(Summable):
                 if error := self._rounding_error(choice.kernel.problem):
                     line += f" in {choice.kernel.problem.factors_dtype}, relative error {error:.1e}"
             lines.append(line)
-            lines += [f"    not {reason}" for reason in choice.unsuitable]
+            lines += [f"    not as asked for: {choice.refusal}"] if choice.refusal else []
+            lines += [f"    not {reason}" for reason in choice.unsuitable if reason not in choice.refusal]
             lines += self._on_simplex_rule(choice.kernel.problem)
         return "\n".join(lines)
 

@@ -147,8 +147,8 @@ class OperatorSum(Summable):
         n, first = max(own.form.components for _, own in parts), parts[0][1]
         name = _joined([own.name for _, own in parts], " + ")
         form = Form.weak(name, added([own.form.trace for _, own in parts], names, n), n)
-        same = {key: {getattr(own, key) for _, own in parts} for key in ("strategy", "algorithm", "precision")}
-        how = {key: found.pop() for key, found in same.items() if len(found) == 1}
+        how = {key: getattr(parts[0][1], key) for key in ("strategy", "algorithm", "precision")}
+        how = {key: given for key, given in how.items() if all(getattr(own, key) == given for _, own in parts)}
         made = first.alike(
             self.space, form, name, dict(fields.values()), parameters=Joined(places), **{"precision": "full", **how}
         )

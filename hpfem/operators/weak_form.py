@@ -12,11 +12,15 @@ from ..forms import Pointwise
 from ..forms.form import ALGORITHMS
 from ..space import Space
 from .on_boundary import BoundaryForm
-from .operator import Coefficient, Operator, OperatorOptions
+from .operator import ByShape, Coefficient, Operator, OperatorOptions
 
 
 class _WeakForm(Operator):
     guarded = True
+
+
+class _OnSides(_WeakForm):
+    _alone = True
 
 
 def WeakForm(
@@ -27,8 +31,8 @@ def WeakForm(
     fields: Mapping[str, Coefficient] | None = None,
     components: int = 1,
     on: str | None = None,
-    strategy: str = "auto",
-    algorithm: str = "auto",
+    strategy: ByShape = "auto",
+    algorithm: ByShape = "auto",
     backend: str | None = None,
     precision: str = "full",
 ) -> Operator | BoundaryForm:
@@ -86,14 +90,14 @@ def WeakForm(
     how: OperatorOptions = {"strategy": strategy, "algorithm": algorithm, "backend": backend, "precision": precision}
     if on is None:
         return _WeakForm(space, form, coefficients=fields, components=components, **how)
-    if algorithm == "collocated":
-        raise ArgumentError("a weak form on a boundary has one point across it; use algorithm='noncollocated'")
-    name_of(algorithm, ("auto", *ALGORITHMS), "algorithm")
+    for own in algorithm.values() if isinstance(algorithm, Mapping) else (algorithm,):
+        if name_of(own, ("auto", *ALGORITHMS), "algorithm") == "collocated":
+            raise ArgumentError("a weak form on a boundary has one point across it; use algorithm='noncollocated'")
     how["algorithm"] = "noncollocated"
 
     def make(sides: Space, weighted: Callable[..., Any], fields: dict[str, Any]) -> Operator:
         own = Pointwise(weighted, form.test)
-        return _WeakForm(sides, own, coefficients=fields, components=components, **how)
+        return _OnSides(sides, own, coefficients=fields, components=components, **how)
 
     return BoundaryForm(space, pointwise, on, fields, form.test, make)
 

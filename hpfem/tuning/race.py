@@ -77,7 +77,7 @@ class Race:
             runner.samples = [self.timer.seconds(call, runner.calls) / runner.calls]
 
     def run(self, repeats: int, within: float) -> None:
-        """Take samples of the remaining candidates in turns; those beyond `within` times the best drop out."""
+        """Samples of all in the race, in turns; those beyond `within` times the best, but the second, drop out."""
         for turn in range(repeats):
             inside = self.active
             # Forwards and backwards, so that no candidate always follows the same one.
@@ -87,8 +87,8 @@ class Race:
                 runner = self.runners[name]
                 if runner.call is not None:
                     runner.samples.append(self.timer.seconds(runner.call, runner.calls) / runner.calls)
-            best = min((self.runners[name].seconds for name in self.active), default=0.0)
-            self._drop([name for name in inside if self.runners[name].seconds > within * best])
+            inside, seconds = self.active, self.seconds
+            self._drop([name for name in inside[2:] if seconds[name] > within * seconds[inside[0]]])
 
     def only(self, most: int) -> None:
         """Keep only the fastest candidates, and the incumbent."""
@@ -105,6 +105,6 @@ class Race:
         best = winner = self.active[0]
         if self.incumbent in seconds and seconds[best] > (1.0 - MARGIN) * seconds[self.incumbent]:
             winner = self.incumbent
-        runner_up = min((name for name in seconds if name != winner), key=lambda name: seconds[name], default=None)
+        runner_up = next((name for name in self.active if name != winner), None)
         ratio = seconds[runner_up] / seconds[winner] if runner_up is not None else 1.0
         return TuningRecord(key, winner, seconds[winner], runner_up, ratio, winner != best, len(seconds))

@@ -39,7 +39,7 @@ class TuningRecord:
     seconds : float
         Of one call.
     runner_up : Config or None
-        The fastest of the others; None if there was no other.
+        The fastest of the others that were timed to the end; None if there was none.
     ratio : float
         Its time over the winner's; below 1 if it is faster, but not by enough.
     kept : bool

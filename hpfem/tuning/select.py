@@ -26,12 +26,15 @@ class Choice:
     config: Config
     backend: str
     kernel: BlockKernel
-    reason: str  # "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for"
-    unsuitable: tuple[str, ...]  # strategies that were not suitable, each with its reason
+    reason: str  # "measured here: ...", "shipped table: ...", "least expected time by the model" or "asked for"
+    unsuitable: tuple[str, ...]  # other strategies that were not suitable, each with its reason
+    asked: tuple[str, str] = ("auto", "auto")  # strategy and algorithm of which it was chosen
+    refusal: str = ""  # why that is not what the user asked for
 
     def __post_init__(self) -> None:
         self.strategy, self.options = self.config.strategy, self.config.options
         self.algorithm = self.kernel.problem.algorithm  # even if that has no effect
+        self.unsuitable = tuple(t for t in self.unsuitable if t.replace(",", ":").partition(":")[0] != self.strategy)
         self.known: Known = (self.config, self.reason, self.unsuitable)  # from which `choose` builds it again
 
 
@@ -88,9 +91,9 @@ def candidates(
 
 def _tuned_reason(record: TuningRecord) -> str:
     rate = record.about.get("dofs_per_second")
-    words = "tuned" + (f": {rate * 1e-9:.3g} GDoF/s" if isinstance(rate, (int, float)) else "")
+    words = "measured here" + (f": {rate * 1e-9:.3g} GDoF/s" if isinstance(rate, (int, float)) else "")
     if record.runner_up is None:
-        return f"{words}, nothing else serves"
+        return f"{words}, {'others are far slower' if record.tried > 1 else 'nothing else serves'}"
     if record.kept:
         return f"{words}, kept: {record.runner_up} is {1 / record.ratio - 1:.1%} faster, which is not enough"
     return f"{words}, {record.ratio:.2f} times as fast as {record.runner_up}"
@@ -150,3 +153,19 @@ def choose(
         reason = "asked for" if strategy != "auto" else reason
         return Choice(config._replace(options=options), backend.name, kernel, reason, tuple(unsuitable))
     raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {'; '.join(unsuitable)}")
+
+
+def choose_else_auto(
+    problem: BlockProblem, strategy: str, algorithm: str, backend: Backend, known: Known | None = None
+) -> Choice:
+    """`choose`; where what is asked for is not suitable, what "auto" takes, with the refusal."""
+    fits = known is not None and strategy in ("auto", known[0].strategy)
+    try:
+        choice = choose(problem, strategy, algorithm, backend, known if fits else None)
+        choice.asked = strategy, algorithm
+    except NotSuitable as refusal:
+        if strategy == algorithm == "auto":
+            raise
+        choice = choose(problem, "auto", "auto", backend, known)
+        choice.refusal = str(refusal)
+    return choice

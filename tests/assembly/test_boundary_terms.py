@@ -74,8 +74,8 @@ def test_changes_count_from_the_next_product_on(backend, rng, monkeypatch):
     form = hp.Mass(space) + 0.5 * hp.Laplacian(space) - term
     A = hp.GlobalOperator(form, c0)
     before = A @ x
-    product, seen, choose = A.product_on(A.device), [], operators.choose
-    monkeypatch.setattr(operators, "choose", lambda *given: seen.append(given) or choose(*given))
+    product, seen, choose = A.product_on(A.device), [], operators.choose_else_auto
+    monkeypatch.setattr(operators, "choose_else_auto", lambda *given: seen.append(given) or choose(*given))
     assert not A.is_positive() and norm_error(-A.diagonal(elliptic=True), -A.diagonal()) > 0.01
     form.factors[1], form.factors[2], term.parameters["k"] = 3.0, 4.0, 0.25
     assert norm_error(A @ x, before) > 0.1 and A.product_on(A.device) is product and A.is_positive() and not seen

@@ -51,7 +51,7 @@ def test_tunes_shows_and_forgets(capsys, folder):
     assert {record["key"]["order"] for record in records} == {1, 2}
     assert all(record["about"]["operator"] == "Mass" and record["tried"] == 2 for record in records)
     main(["apply", FLAT, "--operator", "mass", "--order", "2", "--backend", "numpy"])
-    assert capsys.readouterr().out.count("(tuned: ") == 2
+    assert capsys.readouterr().out.count("(measured here: ") == 2
     main(["cache", "clear", "tuning"])
     assert "nothing is tuned yet" in run(capsys, "--show") + capsys.readouterr().out
 

@@ -1,5 +1,7 @@
 """Operators, products and conjugate gradients: equal to those of one process."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -218,6 +220,28 @@ def summaries(comm):
         part.plot("a.png")
     refined = hp.distribute(alone.refined(), comm)
     check(alone.refined(), refined, comm, order=2)
+
+
+def unsuitable(comm):
+    """An algorithm that suits no cell of a process is refused if it suits none at all; one process has none."""
+    mesh = whole("mixed")
+    tets = np.concatenate([np.full(len(own), own.shape.name == "tet") for own in mesh.cells])
+    for owners in (tets * 1, 1 - tets):
+        space = hp.Space(hp.distribute(mesh, comm, owners=owners), 2, quadrature={"tet": "simplex"})
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            operator = hp.Laplacian(space, algorithm="collocated")
+        said = [str(own.message) for own in given if own.category is hp.HpfemWarning]
+        assert len(said) == (comm.rank == 0) and all("affine tet, P=2: " in text for text in said)
+        for block, choice in zip(space.blocks, operator.choices, strict=True):
+            assert choice.algorithm == ("noncollocated" if block.shape.name == "tet" else "collocated")
+        one, other = (hp.GlobalOperator(own, hp.C0Space(space)) for own in (operator, hp.Laplacian(space)))
+        x = one.vectors.agreed(np.random.default_rng(0).random(one.c0.size))
+        assert np.allclose(one(x), other(x), rtol=0, atol=CLOSE)
+    mesh = whole("tet")
+    space = hp.Space(hp.distribute(mesh, comm, owners=np.arange(mesh.n_cells) % 2), 2, quadrature="simplex")
+    with pytest.raises(hp.NotSuitable, match="Laplacian on tet: a simplex rule has no directions"):
+        hp.Laplacian(space, algorithm="collocated")
 
 
 def any_partition(comm):

@@ -1,6 +1,8 @@
 """Strategies as providers: choice per block, refusals and their reports, names; backends with memory of their own."""
 
 import logging
+import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -82,9 +84,55 @@ class TestChoice:
         assert norm_error(operator(u).arrays[0], hp.Helmholtz(space, strategy="sumfac")(u).arrays[0]) < 1e-12
 
     def test_refusal_of_what_was_asked_for(self, space, providers):
-        add_strategy(BACKENDS["numpy"], Picky("quad"))
-        with pytest.raises(NotSuitable, match="Helmholtz on tri: picky: no tris today"):
+        add_strategy(BACKENDS["numpy"], Picky())
+        with pytest.raises(NotSuitable, match="Helmholtz on quad: picky: no quads today"):
             hp.Helmholtz(space, strategy="picky", backend="numpy")
+        add_strategy(BACKENDS["numpy"], Picky("tri"))
+        with pytest.raises(NotSuitable, match="Helmholtz on quad: picky: no quads today"):
+            hp.Helmholtz(space, strategy={"quad": "picky", "tri": "stdmat"}, backend="numpy")
+
+    def test_what_is_not_suitable_takes_what_auto_takes(self, space, providers):
+        auto = hp.Helmholtz(space, backend="numpy")
+        add_strategy(BACKENDS["numpy"], Picky("quad"))
+        with pytest.warns(hp.HpfemWarning) as given:
+            operator = hp.Helmholtz(space, strategy="picky", backend="numpy")
+        assert len(given) == 1 and "test_strategies" in given[0].filename
+        said = str(given[0].message)
+        assert said.startswith("Helmholtz: some blocks take what 'auto' takes, not what was asked for: affine tri, P=3")
+        assert "no tris today" in said and "on quad" not in said
+        for block, choice, usual in zip(space.blocks, operator.choices, auto.choices, strict=True):
+            assert choice.config == (usual.config if block.shape.name == "tri" else ("picky", "collocated", None))
+        lines = operator.explain().splitlines()
+        refused = "    not as asked for: Helmholtz on tri: picky: no tris today"
+        assert lines.count(refused) == sum(block.shape.name == "tri" for block in space.blocks)
+        assert not any(line.startswith("    not picky") for line in lines)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", hp.HpfemWarning)  # it was said
+            again = pickle.loads(pickle.dumps(operator))
+            assert again.explain() == operator.explain()
+            operator.tune(1e-3)
+        u = space.project(lambda x, y: x * y)
+        assert all(norm_error(*pair) < 1e-12 for pair in zip(operator(u).arrays, auto(u).arrays, strict=True))
+
+    def test_by_shape(self, space):
+        algorithm = {"tri": "noncollocated"}
+        operator = hp.Helmholtz(space, strategy={"quad": "stdmat", "hex": "sumfac"}, algorithm=algorithm)
+        auto = hp.Helmholtz(space, algorithm="noncollocated")
+        for block, choice, usual in zip(space.blocks, operator.choices, auto.choices, strict=True):
+            assert choice.config == usual.config if block.shape.name == "tri" else choice.strategy == "stdmat"
+        doubled = (operator + operator).volume
+        assert [c.strategy for c in doubled.choices] == [c.strategy for c in operator.choices]
+        form = hp.WeakForm(space, lambda u: u, test="value", on="xmin", strategy={"quad": "stdmat"})
+        assert all(c.strategy == "stdmat" for c in form.inner.choices if c.kernel.problem.shape.name == "quad")
+
+    def test_an_algorithm_without_directions(self):
+        space = hp.Space(box(("quad", "tri"), (4, 2)), 3, quadrature={"tri": "simplex"})
+        with pytest.warns(hp.HpfemWarning, match="affine tri, P=3: .* has no directions to differentiate along"):
+            operator = hp.Laplacian(space, algorithm="collocated")
+        assert {choice.kernel.problem.shape.name: choice.algorithm for choice in operator.choices} == {
+            "quad": "collocated",
+            "tri": "noncollocated",
+        }
 
     def test_algorithm_that_was_asked_for(self, space, providers):
         picky = Picky("quad", "tri")
@@ -124,6 +172,16 @@ class TestNames:
             match=f"unknown strategy 'sumfact' of backend '{backend}' .did you mean 'sumfac'.*; valid: auto, .*sumfac",
         ):
             hp.Mass(space, strategy="sumfact", backend=backend)
+
+    def test_by_shape(self, space):
+        with pytest.raises(ArgumentError, match="unknown shape 'quads' in strategy .did you mean 'quad'"):
+            hp.Mass(space, strategy={"quads": "sumfac"})
+        with pytest.raises(ArgumentError, match="unknown strategy 'sumfact' of backend 'numpy'"):
+            hp.Mass(space, strategy={"hex": "sumfact"}, backend="numpy")
+        with pytest.raises(ArgumentError, match="unknown algorithm 'kollocated' .did you mean"):
+            hp.Mass(space, algorithm={"tri": "kollocated"})
+        with pytest.raises(ArgumentError, match="one point across it"):
+            hp.WeakForm(space, lambda u: u, test="value", on="xmin", algorithm={"tri": "collocated"})
 
     def test_algorithm(self, backend, space):
         for operator in (hp.Helmholtz, hp.Mass, hp.BwdTrans):

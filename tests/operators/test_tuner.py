@@ -136,7 +136,7 @@ def test_auto_takes_what_was_tuned(world, space):
     assert result.changed and result.operator == "Mass" and "6 affine quad, P=2" in result.block
     after = hp.Mass(space)
     assert chosen(after) == [("fast", None, None)] and chosen(before) == [("slow", None, None)]
-    assert "fast (tuned: 1.08e-07 GDoF/s, 2.00 times as fast as slow)" in after.explain()
+    assert "fast (measured here: 1.08e-07 GDoF/s, 2.00 times as fast as slow)" in after.explain()
     before.rebuild()
     assert chosen(before) == chosen(after)
     assert chosen(hp.Mass(space, strategy="slow")) == [("slow", None, None)]
@@ -152,7 +152,7 @@ def test_an_operator_tunes_itself_and_keeps_its_choice_in_a_pickle(world, space)
     [result] = operator.tune(1e9)
     assert chosen(operator) == [("b", "noncollocated", "z")]
     assert result.record.winner == ("b", "noncollocated", "z") and result.record.runner_up[2] == "w"
-    assert "b, noncollocated, z (tuned: " in operator.explain()
+    assert "b, noncollocated, z (measured here: " in operator.explain()
     assert chosen(copy) == [("a", "collocated", None)]
     opened = pickle.loads(pickle.dumps(operator))
     tuning.cache().clear()
@@ -212,7 +212,25 @@ def test_unsuitable_candidates_are_reported(world):
     }
     lines = operator.explain().splitlines()
     assert sum("not some: no quads" in line for line in lines) == 1
-    assert any("all (tuned: " in line and "nothing else serves" in line for line in lines)
+    assert any("all (measured here: " in line and "nothing else serves" in line for line in lines)
+
+
+def test_what_was_chosen_is_not_called_unsuitable(world, space):
+    class Partial(Paced):
+        """Serves an algorithm, and not the other."""
+
+        def build(self, problem, options=None):
+            if problem.algorithm == "collocated":
+                raise NotSuitable("no collocation")
+            return super().build(problem, options)
+
+    register_strategy(Partial("partial", world, {None: 0.5}, cost=0.5))
+    register_strategy(Paced("other", world, {None: 20.0}))
+    operator = hp.Helmholtz(space)
+    assert chosen(operator) == [("partial", "noncollocated", None)] and "    not" not in operator.explain()
+    [result] = operator.tune(1e9)
+    assert result.unsuitable == ("partial: no collocation",) and result.record.runner_up is None
+    assert "    not" not in operator.explain() and ", others are far slower)" in operator.explain()
 
 
 def test_wrong_results_never_win(world, space):
@@ -498,7 +516,7 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     strategy, algorithm, options = result.record.winner
     assert strategy == "sumfac-top" and from_text(SumFacTopOptions, options).prefetch
     assert len({source for source, _ in begun}) > 20
-    assert f"sumfac-top, {algorithm}, {options} (tuned: " in operator.explain()
+    assert f"sumfac-top, {algorithm}, {options} (measured here: " in operator.explain()
     assert [text for text in result.unsuitable if text.startswith("sumfac: ")]
     assert chosen(hp.Helmholtz(space)) == chosen(operator) == [result.record.winner]
     hp.Helmholtz(space, strategy="sumfac-top", algorithm="collocated").tune(1e9)

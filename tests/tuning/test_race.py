@@ -57,16 +57,27 @@ def test_medians_count_and_turns_alternate(world):
 
 
 def test_slow_candidates_drop_out_except_the_incumbent(world):
-    race = race_of(world, {"old": 2.0, "slow": 1.9, "fast": 1.0}, incumbent=("old",))
+    race = race_of(world, {"old": 2.0, "slow": 1.9, "fast": 1.0, "second": 1.8}, incumbent=("old",))
     race.run(3, 1.5)
-    assert race.active == [("fast",), ("old",)]
+    # The second fastest is timed to the end, for the sake of the record.
+    assert race.active == [("fast",), ("second",), ("old",)]
     assert world.log.count("slow") == 3 and world.log.count("old") == world.log.count("fast") == 5
+    assert race.record({}).runner_up == ("second",)
     assert race.runners["slow",].call is None  # and what it holds is free
 
 
 def test_slow_candidates_get_no_further_sample(world):
     race = race_of(world, {"fast": 1.0, "hopeless": 4.0})
     assert race.active == [("fast",)] and race.seconds[("hopeless",)] == pytest.approx(4.0)
+
+
+def test_a_runner_up_was_timed_to_its_end(world):
+    # The machine is fast while "best" enters, so that "other" drops out at once, and slow after that.
+    race = race_of(world, {"best": (0.1, 0.1, 1.0, 1.0, 1.0), "other": (0.43,)}, incumbent=("best",))
+    race.run(3, 1.15)
+    verdict = race.record({})
+    assert race.seconds["other",] == pytest.approx(0.43) and verdict.seconds == pytest.approx(1.0)
+    assert (verdict.runner_up, verdict.ratio, verdict.tried, verdict.kept) == (None, 1.0, 2, False)
 
 
 def test_only_the_fastest_go_on(world):
