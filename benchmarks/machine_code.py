@@ -23,7 +23,7 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,7 +76,7 @@ def functions(u: Any, x: Any, c: Any) -> Any:
 Make = Callable[..., Any]
 FORMS: dict[str, Make] = {
     "Mass": hp.Mass,
-    "Helmholtz": hp.Helmholtz,
+    "Helmholtz": partial(hp.Helmholtz, lam=1.0),
     "BwdTrans": hp.BwdTrans,
     "IProductWRTBase": hp.IProductWRTBase,
     "PhysDeriv": hp.PhysDeriv,

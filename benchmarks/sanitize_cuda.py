@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 OPERATORS: dict[str, Any] = {
     "mass": hp.Mass,
-    "helmholtz": hp.Helmholtz,
+    "helmholtz": partial(hp.Helmholtz, lam=1.0),
     "laplacian": hp.Laplacian,
     "variable": partial(hp.Helmholtz, **VARYING),
 }
@@ -130,7 +130,7 @@ def error_of_solve(preconditioner: str, backend: str) -> float:
 
     def solution(name: str) -> hp.Field:
         space = hp.Space(hp.read_mesh(ROOT / "meshes" / "cube_mixed.msh"), 3, backend=name)
-        return hp.solve_helmholtz(space, f=lambda x, y, z: x * y + z, preconditioner=preconditioner, tol=1e-10)
+        return hp.solve_helmholtz(space, 1.0, lambda x, y, z: x * y + z, preconditioner=preconditioner, tol=1e-10)
 
     return _difference(solution(backend), solution("numpy"))
 

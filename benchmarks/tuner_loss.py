@@ -69,7 +69,11 @@ SEARCH_SHARE = 0.7
 TARGET_MEAN, TARGET_WORST = 0.02, 0.10
 
 
-OPERATORS: dict[str, Any] = {"helmholtz": Helmholtz, "mass": Mass, "variable": partial(Helmholtz, **VARYING)}
+OPERATORS: dict[str, Any] = {
+    "helmholtz": partial(Helmholtz, lam=1.0),
+    "mass": Mass,
+    "variable": partial(Helmholtz, **VARYING),
+}
 
 SOLIDS, SIMPLICES = ("hex", "prism", "pyramid", "tet"), ("tet", "tri")
 # Lists whose products are cases.

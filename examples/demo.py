@@ -41,7 +41,8 @@ def solve(output, order, backend):
     mesh.plot(output / "mesh.png")
     kinds = " and ".join(f"{len(group)} {group.shape.name}s" for group in mesh.cells)
     print(f"mesh.png: {kinds} of order {mesh.cells[0].order} with names, read from a file of gmsh")
-    u = hp.solve_helmholtz(hp.Space(mesh, order, backend=backend), f=lambda *x: 62 * wave(*x), dirichlet=wave)
+    space = hp.Space(mesh, order, backend=backend)
+    u = hp.solve_helmholtz(space, lam=1.0, f=lambda *x: 62 * wave(*x), dirichlet=wave)
     u.plot(output / "solution.png")
     error = hp.l2_error(u, wave)
     print(

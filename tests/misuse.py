@@ -82,7 +82,7 @@ class World:
         self.dual = hp.Mass(self.space)(self.u)
         self.bc = hp.BoundaryConditions(self.c0, dirichlet={"left": 1.0})
         self.mass = hp.Mass(self.space)
-        self.A = hp.GlobalOperator(hp.Helmholtz(self.space), self.c0, self.bc)
+        self.A = hp.GlobalOperator(hp.Helmholtz(self.space, lam=1.0), self.c0, self.bc)
         self.b = np.ones(self.c0.size)
 
     def bad(self) -> list[Any]:
@@ -358,7 +358,7 @@ class World:
                 hp.AdvectionDiffusionReaction,
                 {"space": space, "velocity": [1.0, 0.0], "diffusivity": 1.0, "reaction": 0.0, **options},
             ),
-            Call("Helmholtz region", lambda k: hp.Helmholtz(space, diffusivity={"all": k}), {"k": 1.0}),
+            Call("Helmholtz region", lambda k: hp.Helmholtz(space, lam=1.0, diffusivity={"all": k}), {"k": 1.0}),
             Call("Helmholtz tensor", lambda k: hp.Helmholtz(space, 1.0, [[k, 0.5], [0.5, 2.0]]), {"k": 1.0}),
             Call("WeakForm", hp.WeakForm, form),
             Call("OperatorSum", hp.OperatorSum, {"summands": [hp.Mass(space)], "factors": [2.0]}),
@@ -411,7 +411,7 @@ class World:
             "bar": False,
             "precision": "full",
         }
-        solve, solved = hp.solve_helmholtz, hp.Problem(space, dirichlet={"left": 0.0}, c0=c0)
+        solve, solved = hp.solve_helmholtz, hp.Problem(space, lam=1.0, dirichlet={"left": 0.0}, c0=c0)
         return [
             Call("solve_helmholtz", solve, helmholtz),
             Call(
@@ -422,17 +422,17 @@ class World:
             Call("Problem", hp.Problem, {key: v for key, v in helmholtz.items() if key != "f"} | {"data_tol": 0.1}),
             Call(
                 "Problem.solve",
-                lambda f, start: hp.Problem(space, c0=c0).solve(f, start=start),
-                {"f": 1.0, "start": None},
+                lambda f, start, **limits: hp.Problem(space, lam=1.0, c0=c0).solve(f, start=start, **limits),
+                {"f": 1.0, "start": None, "tol": None, "max_iterations": None},
             ),
             Call(
                 "Problem of two components",
                 lambda d, n, f: hp.Problem(space, 1.0, {"left": d}, {"right": n}, c0=c0, components=2).solve(f),
                 {"d": 1.0, "n": (1.0, 2.0), "f": (1.0, 2.0)},
             ),
-            Call("Problem.update", lambda lam: hp.Problem(space, c0=c0).update(lam), {"lam": 2.0}),
+            Call("Problem.update", lambda lam: hp.Problem(space, lam=1.0, c0=c0).update(lam), {"lam": 2.0}),
             Call("Problem.flux", lambda b: solved.flux(solved.solve(), b), {"b": "left"}),
-            Call("solve_helmholtz robin", lambda r, a: solve(space, robin=(a, r), c0=c0), {"r": 1.0, "a": 1.0}),
+            Call("solve_helmholtz robin", lambda r, a: solve(space, 1.0, robin=(a, r), c0=c0), {"r": 1.0, "a": 1.0}),
             Call(
                 "BoundaryConditions",
                 hp.BoundaryConditions,

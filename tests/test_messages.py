@@ -33,7 +33,7 @@ KEYWORDS = {
     "space": lambda: hp.C0Space(sapce=SPACE),
     "neumann": lambda: hp.BoundaryConditions(C0, neuman=1.0),
     "strategy": lambda: hp.Mass(SPACE, stratgy="sumfac"),
-    "lam": lambda: hp.Helmholtz(SPACE, reaction=1.0),
+    "lam": lambda: hp.Helmholtz(SPACE, lam=1.0, reaction=1.0),
     "reaction": lambda: hp.AdvectionDiffusionReaction(SPACE, [1, 0], lam=1.0),
     "test": lambda: hp.WeakForm(SPACE, lambda u: u, tests="value"),
     "fields": lambda: hp.WeakForm(SPACE, lambda u: u, feilds={}, on="xmin"),

@@ -139,6 +139,8 @@ def stepped(wave):
     return wave.vector
 
 
+# Coefficients of operators that take some.
+GIVEN = {"AdvectionDiffusionReaction": ((1, 2, 3),), "Helmholtz": (1.0,)}
 # How an object is made, and numbers that come out of it.
 OBJECTS = {
     "mesh": (lambda: c0_space().space.mesh, lambda mesh: [mesh.points, mesh.n_cells, *mesh.boundaries.values()]),
@@ -149,7 +151,10 @@ OBJECTS = {
     "backend": (lambda: BACKENDS["numpy"], lambda backend: backend.name),
     "field": (lambda: c0_space().space.project(smooth), lambda u: [pair.read() for pair in u.data]),
     "unwritten field": (lambda: c0_space().space.empty("coeff"), lambda u: [pair.shape for pair in u.data]),
-    "solution": (lambda: hp.solve_helmholtz(c0_space().space), lambda u: [u.norm(), u.info.residuals, u.c0.size]),
+    "solution": (
+        lambda: hp.solve_helmholtz(c0_space().space, lam=1.0),
+        lambda u: [u.norm(), u.info.residuals, u.c0.size],
+    ),
     "conditions": (conditions, lambda bc: [bc.values, bc.load, bc.free, bc.matrix.toarray()]),
     "global operator": (global_operator, lambda A: [A @ vector(), A.diagonal()]),
     "jacobi": (lambda: jacobi(global_operator()), lambda M: M(vector())),
@@ -164,7 +169,7 @@ OBJECTS = {
     "InverseMass": (lambda: InverseMass(c0_space().space), applied_to_smooth),
     **{
         name: (
-            lambda name=name: OPERATORS[name](c0_space().space, *([(1, 2, 3)] * name.startswith("Advection"))),
+            lambda name=name: OPERATORS[name](c0_space().space, *GIVEN.get(name, ())),
             applied_to_smooth,
         )
         for name in OPERATORS

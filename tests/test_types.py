@@ -49,7 +49,7 @@ MISUSE = """
 import hpfem as hp
 
 space = hp.Space("meshes/cube_mixed.msh", order=4)
-hp.Helmholtz(space)("u")
+hp.Helmholtz(space, lam=1.0)("u")
 hp.Hemlholtz(space)
 hp.Mass(space, stratgy="sumfac")
 hp.Laplacian(space, algorithm=3)

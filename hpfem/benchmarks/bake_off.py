@@ -85,8 +85,9 @@ class BakeOff:
 
     def as_dict(self) -> dict[str, Any]:
         """Describe the problem for result files; as `Measurement.as_dict`."""
+        made = getattr(self.operator, "func", self.operator)
         return {
-            "operator": getattr(self.operator, "__name__", repr(self.operator)),
+            "operator": getattr(made, "__name__", repr(made)),
             "boundary": "u = 0" if self.dirichlet else "natural",
             "preconditioner": self.preconditioner,
             **self.until,
@@ -111,7 +112,7 @@ BAKE_OFFS.add("bp5", BakeOff(Laplacian, dirichlet=True, basis="lagrange", quadra
 BAKE_OFFS.add(
     "solve",
     BakeOff(
-        Helmholtz,
+        partial(Helmholtz, lam=1.0),
         dirichlet=True,
         preconditioner="multigrid",
         built=_solved,

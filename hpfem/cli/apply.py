@@ -72,8 +72,8 @@ def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], a
         if key not in takes:
             valid = ", ".join(f"--{c}" for c in COEFFICIENTS if c in takes) or "no coefficients"
             raise ArgumentError(f"{cls.__name__} has no coefficient {key!r}; it takes {valid}")
-    if "velocity" in takes:
-        given = {"velocity": [", ".join(["1"] * space.dim)], **given}
+    defaults = {"velocity": [", ".join(["1"] * space.dim)], "lam": ["1"]}
+    given = {**{key: texts for key, texts in defaults.items() if key in takes}, **given}
     coefficients = {key: options.coefficient(key, texts, space) for key, texts in given.items()}
     chosen = {"strategy": arguments.strategy, "algorithm": arguments.algorithm}
     if issubclass(cls, Operator):

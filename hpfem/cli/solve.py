@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> None:
         step(description="solving")
         u = solve_helmholtz(
             space,
-            f=coefficients.pop("source", 1.0),
+            coefficients.pop("lam", 1.0),
+            coefficients.pop("source", 1.0),
             **coefficients,
             **conditions,
             tol=arguments.tol,

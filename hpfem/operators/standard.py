@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from ..errors import ArgumentError
 from ..forms import Pointwise, Vector
 from ..space import Space
 from .operator import Coefficient, Operator, OperatorOptions
@@ -33,6 +34,13 @@ def variable_helmholtz(u: Any, du: Any, lam: Any, diffusivity: Any) -> Any:
 def advection_diffusion_reaction(u: Any, du: Any, velocity: Any, diffusivity: Any, reaction: Any) -> Any:
     """(velocity . grad u + reaction u, v) + (diffusivity grad u, grad v)."""
     return velocity.dot(du) + reaction * u, _diffused(diffusivity, du)
+
+
+def checked_reaction(lam: Coefficient | None, name: str) -> Coefficient:
+    """A reaction coefficient, which nobody can guess."""
+    if lam is None:
+        raise ArgumentError(f"{name} takes the reaction coefficient lam; lam=0 for Poisson's problem")
+    return lam
 
 
 def _diffused(diffusivity: Any, du: Any) -> Any:
@@ -80,7 +88,8 @@ class Helmholtz(Operator):
     ----------
     space : Space
     lam : float, callable, mapping, array or Field
-        Reaction coefficient; a mapping has a value for each region (`by_region`), an array one for each cell.
+        Reaction coefficient, to be given: 0 for Poisson's problem. A mapping has a value for each region (`by_region`),
+        an array one for each cell.
     diffusivity : float, sequence, callable, mapping, array or Field, optional
         1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
     **options
@@ -92,11 +101,11 @@ class Helmholtz(Operator):
     def __init__(
         self,
         space: Space,
-        lam: Coefficient = 1.0,
+        lam: Coefficient | None = None,
         diffusivity: Coefficient | None = None,
         **options: Unpack[OperatorOptions],
     ) -> None:
-        coefficients = {"lam": lam}
+        coefficients = {"lam": checked_reaction(lam, "Helmholtz")}
         pointwise = Pointwise(helmholtz, ("value", "grad"))
         if diffusivity is not None:
             coefficients["diffusivity"] = diffusivity

@@ -32,7 +32,8 @@ def tune(
     ----------
     space : Space
     operators : str, Operator, OperatorSum or sequence of these
-        Names of operators that need no coefficients, or operators on the space; of a sum, its part in the volume.
+        Names of operators that need no coefficients, or lam alone; or operators on the space, of a sum its part in the
+        volume.
     seconds : float
         Time for everything together; a measurement that is running then is finished.
     **options
@@ -58,7 +59,9 @@ def tune(
             parameters = list(inspect.signature(kind).parameters.values())[1:]
             if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):
                 raise ArgumentError(f"{given} takes coefficients; give the operator itself to be tuned")
-            operator = kind(space, **options) if issubclass(kind, Operator) else kind
+            # Kernels are the same for all numbers.
+            number: dict[str, Any] = {p.name: 1.0 for p in parameters if p.name == "lam"}
+            operator = kind(space, **number, **options) if issubclass(kind, Operator) else kind
         if not isinstance(operator, Operator):
             name = getattr(operator, "name", None) or shown(operator)
             raise ArgumentError(f"{name} cannot be tuned; give operators that apply a form: Mass, Helmholtz, ...")

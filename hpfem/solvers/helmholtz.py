@@ -10,6 +10,7 @@ from typing import Any
 from ..assembly import C0Space
 from ..assembly.boundary import Condition, RobinCondition
 from ..operators.operator import Coefficient
+from ..operators.standard import checked_reaction
 from ..space.space import Space
 from .norms import Source
 from .problem import Problem, Solution
@@ -17,7 +18,7 @@ from .problem import Problem, Solution
 
 def solve_helmholtz(
     space: Space,
-    lam: Coefficient = 1.0,
+    lam: Coefficient | None = None,
     f: Source = 0.0,
     dirichlet: Condition | None = None,
     neumann: Condition | None = None,
@@ -37,8 +38,10 @@ def solve_helmholtz(
     Parameters
     ----------
     space : Space
-    lam, dirichlet, neumann, robin, diffusivity : optional
-        Coefficients and conditions, as for `Problem`.
+    lam : float, callable, mapping, array or Field
+        Reaction coefficient, to be given: 0 for Poisson's problem.
+    dirichlet, neumann, robin, diffusivity : optional
+        Conditions and coefficient, as for `Problem`.
     f : callable, float, sequence of float, mapping, array or Field
         Right-hand side, as for `Problem.solve`.
     tol, preconditioner, max_iterations, c0, components, bar, precision : optional
@@ -53,7 +56,7 @@ def solve_helmholtz(
     began = perf_counter()
     problem = Problem(
         space,
-        lam,
+        checked_reaction(lam, "solve_helmholtz"),
         dirichlet,
         neumann,
         robin,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import flag, instance, integer, name_of, real, reals, shown
+from hpfem.shapes.arguments import flag, instance, integer, is_real, name_of, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
@@ -25,6 +25,7 @@ from ..operators import Helmholtz
 from ..operators.operator import Coefficient
 from ..space.arguments import MAX_COMPONENTS
 from ..space.field import Field, check_state
+from ..space.regions import ByRegion, regional
 from ..space.space import Space
 from ..support.log import warn
 from ..support.progress import progress, silent
@@ -160,8 +161,8 @@ class Problem:
     space : Space
         With the basis "modified" or "lagrange".
     lam : float, callable, mapping, array or Field
-        Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`), an array a number
-        for each cell, as those of `Mesh.cell_data`.
+        Reaction coefficient, >= 0; when left out 0, Poisson's problem. A mapping has a number or function for each
+        region (`by_region`), an array a number for each cell, as those of `Mesh.cell_data`.
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u; without any condition the flux is zero. A function without a name is for all of the boundary that
         `neumann` and `robin` do not name. If there is only one function, then up to order 2 its boundary values come
@@ -229,7 +230,7 @@ class Problem:
     def __init__(
         self,
         space: Space,
-        lam: Coefficient = 1.0,
+        lam: Coefficient = 0.0,
         dirichlet: Condition | None = None,
         neumann: Condition | None = None,
         robin: RobinCondition | None = None,
@@ -368,7 +369,10 @@ class Problem:
         self,
         f: Source = 0.0,
         dirichlet: Condition | Solution | None = None,
-        start: Solution | NDArray[Any] | None = None,
+        start: Source | NDArray[Any] | None = None,
+        *,
+        tol: float | None = None,
+        max_iterations: int | None = None,
     ) -> Solution:
         """Solve for a right-hand side.
 
@@ -380,8 +384,12 @@ class Problem:
         dirichlet : optional
             Other values on the boundaries with Dirichlet values: as for `Problem`, or the global coefficients of a
             function, as a Solution or an array like `start`. Coefficients are used directly, without an evaluation.
-        start : Solution or array, [size] or [components, size], optional
-            First guess, such as the solution of the step before; an array on the host or on the operator's device.
+        start : Field, callable, float, mapping or array, [size] or [components, size], optional
+            First guess, such as the solution of the step before: a field in state "coeff" (interpolated if it is on
+            another space, as one that was loaded) or "phys", a function, a number or values by region (projected); or
+            its global coefficients, on the host or on the operator's device.
+        tol, max_iterations : optional
+            For this solve, in place of those of the problem.
 
         Returns
         -------
@@ -406,11 +414,13 @@ class Problem:
         A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
         apply: Callable[[Any], Any] | GlobalOperator = A
         constants, n, vectors, xp = self._constants, self.components, self._vectors, self._vectors.xp
+        tol, most = self._tol if tol is None else tol, self._most if max_iterations is None else max_iterations
+        tol, most = checked_limits(tol, most, "Helmholtz")
         with self._phase("right-hand side", phases):
             values = self._values if dirichlet is None else self._other_values(dirichlet)
             data = self._functional(f)
             rhs = self._freed(data if values is None else data - self._lifted(values))
-            guess = None if start is None else self._coefficients(start, "start")
+            guess = None if start is None else self._first_guess(start)
             if guess is not None:
                 guess = self._freed(guess if values is None else guess - values).reshape(-1)
             possible, missing, function = rhs, 0.0, None
@@ -429,7 +439,7 @@ class Problem:
         def solved() -> tuple[Any, SolveInfo]:
             M = self.preconditioner if function is None else _chain(self.preconditioner or _same, function)
             options: dict[str, Any] = {"name": "Helmholtz", "bar": self._bar, "shared": vectors, "dtype": space.dtype}
-            options |= {"tol": self._tol, "max_iterations": self._most, "start": guess}
+            options |= {"tol": tol, "max_iterations": most, "start": guess}
             return CG(apply, rhs.reshape(-1), M, **options)
 
         set_up = perf_counter() - began
@@ -452,7 +462,7 @@ class Problem:
             time=perf_counter() - began,
             set_up_time=set_up,
             preconditioner=self._used,
-            residual=self._checked_residual(missed, possible, info.residual),
+            residual=self._checked_residual(missed, possible, info.residual, tol),
             incompatibility=incompatibility,
             phases=phases,
         )
@@ -460,12 +470,12 @@ class Problem:
         solution._reactions = self._fluxes, self._fluxes.reactions(residual)
         return solution
 
-    def _checked_residual(self, missed: Any, rhs: Any, iterated: float) -> float:
+    def _checked_residual(self, missed: Any, rhs: Any, iterated: float, tol: float | None) -> float:
         """The true residual's norm over that of the right-hand side; warns if constants and boundary values cost it."""
-        vectors, wanted = self._vectors, self._tol or default_tolerance(self.space.dtype)
+        vectors, wanted = self._vectors, tol or default_tolerance(self.space.dtype)
         size = vectors.norm(rhs.reshape(-1))
         residual = vectors.norm(missed.reshape(-1)) / size if size else 0.0
-        if residual > (wanted if self._tol else 100 * wanted) and residual > 2 * iterated and vectors.comm.rank == 0:
+        if residual > (wanted if tol else 100 * wanted) and residual > 2 * iterated and vectors.comm.rank == 0:
             warn(
                 f"Helmholtz: the solution stands at rounding: its residual is {residual:.1e}, wanted {wanted:.1e};"
                 " where lam and alpha are small, a large constant in u leaves the rest fewer digits"
@@ -504,6 +514,24 @@ class Problem:
             xp = self._vectors.xp
             return xp.where(self._constrained, self._coefficients(dirichlet, "dirichlet"), 0.0)
         return self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
+
+    def _first_guess(self, start: Any) -> Any:
+        """Global coefficients of a field on any space, a function, a number or values by region; see `solve`."""
+        space = self.space
+        if isinstance(start, (Mapping, ByRegion)):
+            with space.comm.together():
+                start = space.project(regional(start, space.mesh).spread(self.components))
+        if is_real(start):
+            start = np.broadcast_to(self.c0.one * real(start, "start"), self.conditions.load.shape)
+        elif isinstance(start, Field):
+            if start.state == "phys":
+                start = space.project(start)
+            check_state(start, "coeff", "start")
+            if not isinstance(start, Solution) or start.space is not space:
+                start = self.c0.average(start if start.space is space else space.interpolate(start))
+        elif callable(start):
+            start = self.c0.project(start)
+        return self._coefficients(start, "start")
 
     def _coefficients(self, given: Any, what: str) -> Any:
         """Global coefficients given by the caller, in float64 on the operator's device."""

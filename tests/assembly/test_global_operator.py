@@ -65,12 +65,12 @@ def test_the_diagonal_on_affine_blocks_of_different_orders(rng):
 def test_symmetry_is_known_from_the_form():
     c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 2))
     x = np.ones(c0.size)
-    assert hp.GlobalOperator(hp.Helmholtz(c0.space), c0).symmetric
+    assert hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0).symmetric
     advection = hp.GlobalOperator(hp.AdvectionDiffusionReaction(c0.space, velocity=[1.0, 0.0, 0.0]), c0)
     assert not advection.symmetric
     with pytest.raises(hp.StateError, match="transpose"):
         advection.rmatvec(x)
-    symmetric = hp.GlobalOperator(hp.Helmholtz(c0.space), c0)
+    symmetric = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0)
     assert np.array_equal(symmetric.rmatvec(x), symmetric.matvec(x))
 
 
@@ -143,7 +143,7 @@ def test_dirichlet_rows_are_those_of_the_identity(rng):
     c0 = hp.C0Space(hp.Space(mesh, 3))
     names = list(mesh.boundaries)
     bc = hp.BoundaryConditions(c0, dirichlet={names[0]: 1.0}, robin={names[1]: (2.0, 1.0)})
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc)
     x = rng.standard_normal(c0.size)
     assert np.array_equal((A @ x)[bc.constrained], x[bc.constrained])
     matrix = A.assemble()
@@ -154,7 +154,7 @@ def test_dirichlet_rows_are_those_of_the_identity(rng):
 
 def test_scipy_solves_with_it(rng):
     c0 = hp.C0Space(hp.Space(box("tri", (3, 3)), 4))
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0)
     b = rng.standard_normal(c0.size)
     x, failed = scipy.sparse.linalg.cg(A, b, rtol=1e-12, maxiter=2000)
     assert failed == 0
@@ -165,14 +165,14 @@ def test_float32(rng):
     mesh = ours("cube_mixed.msh")
     spaces = [hp.C0Space(hp.Space(mesh, 3, dtype=dtype)) for dtype in (np.float32, np.float64)]
     x = rng.standard_normal(spaces[0].size).astype(np.float32)
-    low, high = (hp.GlobalOperator(hp.Helmholtz(c0.space), c0) for c0 in spaces)
+    low, high = (hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0) for c0 in spaces)
     assert (low @ x).dtype == np.float32
     assert np.abs(low @ x - high @ x.astype(float)).max() < 1e-5 * np.abs(high @ x).max()
 
 
 def test_a_global_operator_pickles(rng):
     c0 = hp.C0Space(hp.Space(box("prism", (1, 1, 1)), 3))
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
     x = rng.standard_normal(c0.size)
     assert np.array_equal(pickle.loads(pickle.dumps(A)) @ x, A @ x)
 
@@ -189,7 +189,7 @@ def test_products_on_a_gpu_are_those_on_the_host(components, conditions, dtype, 
     for backend in ("cuda", "numpy"):
         c0 = hp.C0Space(hp.Space(mesh, 3, backend=backend, dtype=dtype))
         bc = hp.BoundaryConditions(c0, **conditions)
-        A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components=components)
+        A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components=components)
         x = np.random.default_rng(0).standard_normal(A.shape[0]).astype(dtype)
         found.append(A.apply(cupy.asarray(x), A.device).get() if backend == "cuda" else A @ x)
     assert np.abs(found[0] - found[1]).max() < (1e-12 if dtype == np.float64 else 1e-4) * np.abs(found[1]).max()
@@ -224,7 +224,7 @@ def test_cupyx_solves_with_it(rng):
     found = []
     for backend in ("cuda", "cpu"):
         c0 = hp.C0Space(hp.Space(mesh, 3, "lagrange", backend=backend))
-        A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, robin=(1.0, 1.0)))
+        A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, hp.BoundaryConditions(c0, robin=(1.0, 1.0)))
         b = rng.standard_normal(c0.size) if b is None else b
         if backend == "cuda":
             x, failed = cupyx.scipy.sparse.linalg.cg(A.on_device(), cupy.asarray(b), rtol=1e-12, maxiter=3000)

@@ -59,7 +59,7 @@ def streams():
 def test_products_are_those_of_the_global_operator(components, conditions, rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, backend="numpy"))
     bc = hp.BoundaryConditions(c0, **conditions)
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components=components)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components=components)
     extra = None
     if bc.matrix is not None:
         keep = np.flatnonzero(bc.free)
@@ -96,7 +96,7 @@ def test_some_of_a_product(backend, components, rng):
     """The same as of all of it, but zero where there are Dirichlet values; and not where more is to be added."""
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 3, backend=backend))
     bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 1.0})
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components=components)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components=components)
     columns = rng.permutation(c0.size)[: c0.size // 3]
     assert bc.constrained[columns].any()
     x = A.vectors.from_host(rng.standard_normal(A.shape[0]))
@@ -106,5 +106,5 @@ def test_some_of_a_product(backend, components, rng):
         wanted = whole[:, columns] * bc.free[columns]
         assert np.abs(A.vectors.to_host(some(x)) - wanted).max() < 1e-13 * np.abs(whole).max()
     robin = hp.BoundaryConditions(c0, dirichlet={"xmin": 1.0}, robin={"ymin": (2.0, 1.0)})
-    with_robin = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, robin, components=components)
+    with_robin = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, robin, components=components)
     assert with_robin.product_on(A.device).restricted(columns) is None

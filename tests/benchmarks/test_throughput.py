@@ -114,7 +114,7 @@ def test_operations_and_bytes_are_those_of_the_models():
     list(run)
     for m in run.measurements:
         space = hp.Space(problem_mesh("prism", run.cases()[0][3].counts, m.geometry), 2)
-        [choice] = hp.Helmholtz(space, strategy="stdmat", algorithm=m.algorithm).choices
+        [choice] = hp.Helmholtz(space, lam=1.0, strategy="stdmat", algorithm=m.algorithm).choices
         problem = choice.kernel.problem
         assert m.flops == m.n_cells * operator_flops(problem, "stdmat")
         assert m.nbytes == m.n_cells * operator_bytes(problem)

@@ -73,7 +73,9 @@ def multigrid(comm, backend="cuda"):
         part = hp.distribute(mesh, comm)
         for own in (mesh, part):  # the degree of the smoother is another where the device iterates alone
             space = hp.Space(own, 4, backend=backend)
-            u = hp.solve_helmholtz(space, f=1.0, dirichlet=exact, preconditioner="multigrid", tol=1e-10, bar=False)
+            u = hp.solve_helmholtz(
+                space, lam=1.0, f=1.0, dirichlet=exact, preconditioner="multigrid", tol=1e-10, bar=False
+            )
             assert u.info.iterations < 25
         both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner="jacobi", order=2, backend=backend)
     thin = hp.distribute(hp.box("hex", 3, comm=hp.ALONE).transformed(lambda x: x * [0.01, 1, 1]), comm)
@@ -89,7 +91,9 @@ def multigrid(comm, backend="cuda"):
             again = M(r)
         assert bool((again == first[0]).all()) and bool((A.vectors.agreed(again.copy()) == again).all())
         assert moved.total == 0 or not M.on_devices
-    u = hp.solve_helmholtz(c0.space, f=1.0, dirichlet={"ymin": 0.0}, preconditioner="multigrid", tol=1e-10, bar=False)
+    u = hp.solve_helmholtz(
+        c0.space, lam=1.0, f=1.0, dirichlet={"ymin": 0.0}, preconditioner="multigrid", tol=1e-10, bar=False
+    )
     assert u.info.iterations < 17
 
 
@@ -99,7 +103,7 @@ def lacking(comm, backend="cuda"):
         space = hp.Space(mesh, 3 if mesh.dim == 3 else 1, backend=backend)
         for preconditioner in ("jacobi", "none", "multigrid"):
             given = {"robin": {"xmin": (2.0, 1.0)}, "dirichlet": {"xmax": 0.0}, "preconditioner": preconditioner}
-            assert np.isfinite(hp.solve_helmholtz(space, f=1.0, bar=False, **given).norm())
+            assert np.isfinite(hp.solve_helmholtz(space, 1.0, 1.0, bar=False, **given).norm())
     names, uses = ("one", "two", "strip", "curved", "thin"), [*ITERATED, "coefficients 1 jacobi", "functions", "wave"]
     check(comm, [(names[i % 5], use) for i, use in enumerate(uses)], backend)
 

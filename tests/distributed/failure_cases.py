@@ -21,7 +21,7 @@ def solve(bad):
     comm = world()
     space = hp.Space(hp.box("hex", 4), 2, backend="numpy")
     c0 = hp.C0Space(space)
-    A = hp.GlobalOperator(hp.Helmholtz(space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
     count = iter(range(10**6))
 
     def product(x):
@@ -104,7 +104,7 @@ def phases(name, bad):
     if world().rank == rank:
         setattr(importlib.import_module(module), function, lambda *_: bad())
     space = hp.Space(hp.read_mesh("meshes/cube_mixed.msh"), 2, backend="cpu")
-    u = hp.solve_helmholtz(space, f=1.0, dirichlet=0.0, preconditioner="multigrid", bar=False)
+    u = hp.solve_helmholtz(space, lam=1.0, f=1.0, dirichlet=0.0, preconditioner="multigrid", bar=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(world().bcast(folder))
         hp.write_vtu(path / "u.vtu", u)

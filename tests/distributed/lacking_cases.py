@@ -95,7 +95,7 @@ def numbers_of(u):
 def solve(mesh, backend, preconditioner, dtype=np.float64, components=1, **given):
     """A problem, its fluxes, and the same with other data."""
     space = hp.Space(mesh, 2, backend=backend, dtype=dtype)
-    given = {"preconditioner": preconditioner, "bar": False, "components": components, **given}
+    given = {"lam": 1.0, "preconditioner": preconditioner, "bar": False, "components": components, **given}
     problem = hp.Problem(space, **given)
     u = problem.solve([1.0, 2.0][:components] if components > 1 else exact)
     fluxes = [problem.flux(u, name, 1.0) for name in mesh.boundaries]
@@ -238,15 +238,15 @@ def refused(comm):
     mesh, owners = pieces(comm.size)["strip"]
     space = hp.Space(hp.distribute(mesh, comm, owners=owners), 3, "lagrange", "collocated")
     c0 = hp.C0Space(space)
-    problem, u = hp.Problem(space, bar=False), space.project(exact)
+    problem, u = hp.Problem(space, lam=1.0, bar=False), space.project(exact)
     problem.solve(1.0)
     start = np.where(c0.coordinates[:, 0] > 0.8, np.nan, 0.0)
     for call in (
         lambda: hp.Problem(space, bad),
-        lambda: hp.Problem(space, diffusivity=negative),
-        lambda: hp.Problem(space, dirichlet={"ymin": bad, "ymax": 0.0}),
-        lambda: hp.Problem(space, neumann={"ymin": bad}),
-        lambda: hp.Problem(space, robin={"ymin": (bad, 1.0)}),
+        lambda: hp.Problem(space, lam=1.0, diffusivity=negative),
+        lambda: hp.Problem(space, lam=1.0, dirichlet={"ymin": bad, "ymax": 0.0}),
+        lambda: hp.Problem(space, lam=1.0, neumann={"ymin": bad}),
+        lambda: hp.Problem(space, lam=1.0, robin={"ymin": (bad, 1.0)}),
         lambda: hp.Problem(space, {"left": 1.0}),
         lambda: problem.solve(bad),
         lambda: problem.solve(1.0, start=start),
@@ -264,6 +264,6 @@ def refused(comm):
     # A function that is meant on the boundary only is taken there, though one process cannot project it.
     inside = hp.Space(hp.distribute(mesh, comm, owners=owners), 1)
     hole = hp.solve_helmholtz(
-        inside, dirichlet=lambda x, y: np.where((x > 0.6) & (x < 1) & (y > 0) & (y < 1), np.nan, x)
+        inside, lam=1.0, dirichlet=lambda x, y: np.where((x > 0.6) & (x < 1) & (y > 0) & (y < 1), np.nan, x)
     )
     assert np.isfinite(hole.norm())

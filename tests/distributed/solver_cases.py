@@ -35,7 +35,7 @@ def both(mesh, part, comm, close, backend="numpy", **options):
     def solved(own):
         space = hp.Space(own, order, options.get("basis", "modified"), backend=backend)
         given = {key: value for key, value in options.items() if key != "basis"}
-        u = hp.solve_helmholtz(space, **{"f": source, "bar": False, "tol": 1e-10, **given})
+        u = hp.solve_helmholtz(space, **{"lam": 1.0, "f": source, "bar": False, "tol": 1e-10, **given})
         return by_cell(u, comm), u
 
     def alone():
@@ -314,7 +314,7 @@ def failing(comm):
         return np.where(x > 0.9, np.nan, x)
 
     with pytest.raises(hp.ArgumentError, match="not finite"):
-        hp.solve_helmholtz(space, f=bad, dirichlet=0.0)
+        hp.solve_helmholtz(space, lam=1.0, f=bad, dirichlet=0.0)
     with pytest.raises(hp.MeshError, match=r"absent\.msh"):
         hp.read_mesh("absent.msh")
     with pytest.raises(hp.NotSuitable, match="not elliptic"):

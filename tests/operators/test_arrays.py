@@ -178,8 +178,8 @@ class TestGpu:
     def test_what_goes_in_comes_out(self, gpus, rng):
         for space in (one(backend="cuda"), several(backend="cuda")):
             arrays = numbers(space, "coeff", rng, 2)
-            expected = hp.Helmholtz(space, backend="numpy")(arrays)
-            helmholtz = hp.Helmholtz(space)
+            expected = hp.Helmholtz(space, lam=1.0, backend="numpy")(arrays)
+            helmholtz = hp.Helmholtz(space, lam=1.0)
             with count_transfers() as moved:
                 found = helmholtz([FakeArray(a) for a in arrays])
             assert moved.total == 0
@@ -301,7 +301,7 @@ class TestGpu:
         assert text.endswith("or for all of them in float32")
         gpus.free = 100
         with pytest.raises(DeviceError, match="Helmholtz on block 0.*about 0 of its 64 elements"):
-            hp.Helmholtz(space, backend="cuda")
+            hp.Helmholtz(space, lam=1.0, backend="cuda")
 
     def test_memory_report(self, gpus, rng):
         space = one(backend="cuda")

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_mixed_is_full_with_rounded_factors(name, order, backend, rng):
 def test_the_error_bounds_energies(name):
     """It is at least that of the worst function of every element, and not many times as large."""
     space = hp.Space(curved(name, 3), 2, backend="numpy")
-    for make in (hp.Helmholtz, hp.Mass):
+    for make in (partial(hp.Helmholtz, lam=1.0), hp.Mass):
         full, mixed = make(space), make(space, precision="mixed")
         worst = 0.0
         for A, B in zip(element_matrices(full, 0), element_matrices(mixed, 0), strict=True):
@@ -114,8 +115,8 @@ def test_where_nothing_changes(name, backend, rng):
     """Affine elements, float32, forms without factors: the same bits."""
     mesh = curved(name, 3)
     made = [
-        (hp.Helmholtz, hp.Space(skewed(straight(name)), 3, backend=backend)),
-        (hp.Helmholtz, hp.Space(mesh, 3, backend=backend, dtype="float32")),
+        (partial(hp.Helmholtz, lam=1.0), hp.Space(skewed(straight(name)), 3, backend=backend)),
+        (partial(hp.Helmholtz, lam=1.0), hp.Space(mesh, 3, backend=backend, dtype="float32")),
         (hp.BwdTrans, hp.Space(mesh, 3, backend=backend)),
     ]
     for make, space in made:
@@ -210,7 +211,7 @@ def test_bytes(name):
     block = space.blocks[0]
     d, points, modes = space.dim, block.n_points, block.n_modes
     for make, numbers, others in (
-        (hp.Helmholtz, d * (d + 1) // 2 + 1, 2 * modes),
+        (partial(hp.Helmholtz, lam=1.0), d * (d + 1) // 2 + 1, 2 * modes),
         (hp.Mass, 1, 2 * modes),
         (hp.PhysDeriv, d * d + 1, (1 + d) * points),
         (lambda s, **k: hp.WeakForm(s, lambda u, x: u * x[0], test="value", **k), 1, 2 * modes + d * points),
@@ -223,9 +224,9 @@ def test_bytes(name):
 
 def test_factors_of_half_the_size_are_held():
     space = hp.Space(curved("hex", 3), 3, backend="numpy")
-    full, geometry = hp.Helmholtz(space), space.blocks[0].geometry
+    full, geometry = hp.Helmholtz(space, lam=1.0), space.blocks[0].geometry
     both = geometry.held()["metric"]
-    mixed = hp.Helmholtz(space, precision="mixed")
+    mixed = hp.Helmholtz(space, lam=1.0, precision="mixed")
     assert geometry.held()["metric"] == 1.5 * both
     assert "in float32, relative error" in mixed.explain() and "float32" not in full.explain()
 
@@ -242,14 +243,14 @@ def test_factors_out_of_range_are_not_rounded(backend, rng):
 
 def test_a_tuned_result_serves_its_precision():
     space = hp.Space(curved("tet", 3), 3, backend="numpy")
-    full, mixed = (tuning_key(*hp.Helmholtz(space, precision=p)._asked()[0]) for p in ("full", "mixed"))
+    full, mixed = (tuning_key(*hp.Helmholtz(space, lam=1.0, precision=p)._asked()[0]) for p in ("full", "mixed"))
     assert "factors" not in full and mixed == {**full, "factors": "float32"}
 
 
 def test_recomputed_factors_take_part_in_tuning(tmp_path, monkeypatch):
     """Their results differ by the rounding of the others, which is not taken for an error."""
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
-    [found] = hp.Helmholtz(hp.Space(tapered("hex"), 2, backend="cpu"), precision="mixed").tune(5.0)
+    [found] = hp.Helmholtz(hp.Space(tapered("hex"), 2, backend="cpu"), lam=1.0, precision="mixed").tune(5.0)
     assert "factors float32" in found.block and not any("wrong" in reason for reason in found.unsuitable)
     assert {config.options for config in found.seconds} >= {None, "recomputed"}
 

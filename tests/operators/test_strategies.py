@@ -3,6 +3,7 @@
 import logging
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ class TestChoice:
 
     def test_per_block(self, space, providers):
         add_strategy(BACKENDS["numpy"], Picky("tri"))
-        operator = hp.Helmholtz(space, backend="numpy")
+        operator = hp.Helmholtz(space, lam=1.0, backend="numpy")
         chosen = [(b.shape.name, c.strategy) for b, c in zip(space.blocks, operator.choices, strict=True)]
         assert {strategy for name, strategy in chosen if name == "tri"} == {"picky"}
         assert {strategy for name, strategy in chosen if name == "quad"} <= {"stdmat", "sumfac"}
@@ -71,8 +72,8 @@ class TestChoice:
     def test_refusal_falls_back_and_is_reported_once(self, space, providers, caplog):
         add_strategy(BACKENDS["numpy"], Picky())
         with caplog.at_level(logging.WARNING, logger="hpfem"):
-            operator = hp.Helmholtz(space, backend="numpy")
-            hp.Helmholtz(space, backend="numpy")
+            operator = hp.Helmholtz(space, lam=1.0, backend="numpy")
+            hp.Helmholtz(space, lam=1.0, backend="numpy")
         said = [r.getMessage() for r in caplog.records if "picky" in r.getMessage()]
         assert len(said) == 2  # one for each shape, whatever the number of blocks and operators
         assert any("Helmholtz/quad P=3" in m and "picky: no quads today" in m for m in said)
@@ -81,21 +82,21 @@ class TestChoice:
         assert all("picky: no" in " ".join(c.unsuitable) for c in operator.choices)
         assert operator.explain().count("not picky: no") >= len(space.blocks)
         u = space.project(lambda x, y: x * y)
-        assert norm_error(operator(u).arrays[0], hp.Helmholtz(space, strategy="sumfac")(u).arrays[0]) < 1e-12
+        assert norm_error(operator(u).arrays[0], hp.Helmholtz(space, lam=1.0, strategy="sumfac")(u).arrays[0]) < 1e-12
 
     def test_refusal_of_what_was_asked_for(self, space, providers):
         add_strategy(BACKENDS["numpy"], Picky())
         with pytest.raises(NotSuitable, match="Helmholtz on quad: picky: no quads today"):
-            hp.Helmholtz(space, strategy="picky", backend="numpy")
+            hp.Helmholtz(space, lam=1.0, strategy="picky", backend="numpy")
         add_strategy(BACKENDS["numpy"], Picky("tri"))
         with pytest.raises(NotSuitable, match="Helmholtz on quad: picky: no quads today"):
-            hp.Helmholtz(space, strategy={"quad": "picky", "tri": "stdmat"}, backend="numpy")
+            hp.Helmholtz(space, lam=1.0, strategy={"quad": "picky", "tri": "stdmat"}, backend="numpy")
 
     def test_what_is_not_suitable_takes_what_auto_takes(self, space, providers):
-        auto = hp.Helmholtz(space, backend="numpy")
+        auto = hp.Helmholtz(space, lam=1.0, backend="numpy")
         add_strategy(BACKENDS["numpy"], Picky("quad"))
         with pytest.warns(hp.HpfemWarning) as given:
-            operator = hp.Helmholtz(space, strategy="picky", backend="numpy")
+            operator = hp.Helmholtz(space, lam=1.0, strategy="picky", backend="numpy")
         assert len(given) == 1 and "test_strategies" in given[0].filename
         said = str(given[0].message)
         assert said.startswith("Helmholtz: some blocks take what 'auto' takes, not what was asked for: affine tri, P=3")
@@ -116,8 +117,8 @@ class TestChoice:
 
     def test_by_shape(self, space):
         algorithm = {"tri": "noncollocated"}
-        operator = hp.Helmholtz(space, strategy={"quad": "stdmat", "hex": "sumfac"}, algorithm=algorithm)
-        auto = hp.Helmholtz(space, algorithm="noncollocated")
+        operator = hp.Helmholtz(space, lam=1.0, strategy={"quad": "stdmat", "hex": "sumfac"}, algorithm=algorithm)
+        auto = hp.Helmholtz(space, lam=1.0, algorithm="noncollocated")
         for block, choice, usual in zip(space.blocks, operator.choices, auto.choices, strict=True):
             assert choice.config == usual.config if block.shape.name == "tri" else choice.strategy == "stdmat"
         doubled = (operator + operator).volume
@@ -137,12 +138,12 @@ class TestChoice:
     def test_algorithm_that_was_asked_for(self, space, providers):
         picky = Picky("quad", "tri")
         add_strategy(BACKENDS["numpy"], picky)
-        operator = hp.Helmholtz(space, strategy="picky", algorithm="noncollocated", backend="numpy")
+        operator = hp.Helmholtz(space, lam=1.0, strategy="picky", algorithm="noncollocated", backend="numpy")
         assert {c.algorithm for c in operator.choices} == {"noncollocated"}
         assert {how for *_, how in picky.asked} == {"noncollocated"}
 
     def test_explains(self, space):
-        text = hp.Helmholtz(space, strategy="sumfac", algorithm="collocated", backend="numpy").explain()
+        text = hp.Helmholtz(space, lam=1.0, strategy="sumfac", algorithm="collocated", backend="numpy").explain()
         lines = text.splitlines()
         assert lines[0] == "Helmholtz on backend numpy"
         # Under a block of simplices stands what a symmetric rule would give.
@@ -159,7 +160,7 @@ class TestChoice:
 
     def test_cost_falls_with_factorisation_at_high_order(self):
         mesh = box("hex", (2, 1, 1))
-        operators = [hp.Helmholtz(hp.Space(mesh, order), backend="numpy") for order in (1, 10)]
+        operators = [hp.Helmholtz(hp.Space(mesh, order), lam=1.0, backend="numpy") for order in (1, 10)]
         assert [op.choices[0].strategy for op in operators] == ["stdmat", "sumfac"]
 
 
@@ -184,7 +185,7 @@ class TestNames:
             hp.WeakForm(space, lambda u: u, test="value", on="xmin", algorithm={"tri": "collocated"})
 
     def test_algorithm(self, backend, space):
-        for operator in (hp.Helmholtz, hp.Mass, hp.BwdTrans):
+        for operator in (partial(hp.Helmholtz, lam=1.0), hp.Mass, hp.BwdTrans):
             with pytest.raises(
                 ArgumentError,
                 match="algorithm 'colocated' .did you mean 'collocated'.*; valid: auto, collocated, noncollocated",
@@ -244,7 +245,7 @@ class TestBackends:
 
     def test_fields_stay_on_the_device(self, space, device, rng):
         u = random_field(space, rng)
-        expected = hp.Helmholtz(space, backend="numpy")(u)
+        expected = hp.Helmholtz(space, lam=1.0, backend="numpy")(u)
         operator = hp.Helmholtz(space, lam=lambda x, y: 1 + 0 * x, backend="stand-in")
         out = operator(u)
         with count_transfers() as count:
@@ -275,7 +276,7 @@ class TestBackends:
             return
         u = random_field(space, rng)
         with count_transfers() as count:
-            operator, out = hp.Helmholtz(space, backend=backend), space.zeros("dual")
+            operator, out = hp.Helmholtz(space, lam=1.0, backend=backend), space.zeros("dual")
             for _ in range(3):
                 operator(u, out=out)
         assert count.total == 0

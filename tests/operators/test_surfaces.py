@@ -55,7 +55,7 @@ def test_plane_in_space_is_affine_and_as_in_the_plane(backend, name, rng):
     assert [b.affine for b in tilted.blocks] == [True]
     u = rng.uniform(-1, 1, flat.zeros("coeff").arrays[0].shape)
     for way in ways(backend):
-        found = [hp.Helmholtz(s, **way)(s.field("coeff", [u.copy()])).arrays[0] for s in (flat, tilted)]
+        found = [hp.Helmholtz(s, 1.0, **way)(s.field("coeff", [u.copy()])).arrays[0] for s in (flat, tilted)]
         assert norm_error(found[1], found[0]) < 1e-12, way
 
 

@@ -195,7 +195,7 @@ def test_needs_count_every_entry():
     space = hp.Space(box("hex", (2, 2, 2)).elevated(2).transformed(lambda x: x + 0.05 * np.sin(x[:, ::-1])), 4)
     held = []
     for k in (2.0, lambda *x: 2.0, (1.0, 2.0, 3.0), varying, {"hex": varying}, hp.by_region(space, {"hex": FULL[3]})):
-        needs = hp.Problem(space, diffusivity=k, preconditioner="jacobi").needs.by_device["host"]
+        needs = hp.Problem(space, lam=1.0, diffusivity=k, preconditioner="jacobi").needs.by_device["host"]
         held.append(needs["coefficients"] / space.evaluate(lambda *x: 1).arrays[0].nbytes)
     assert held == [0, 1, 3, 6, 6, 6]
 
@@ -224,9 +224,9 @@ def test_what_is_refused():
         with pytest.raises(
             hp.ArgumentError, match=r"symmetric and positive definite everywhere, it is not at \(.*quad"
         ):
-            hp.Problem(space, diffusivity=wrong)
+            hp.Problem(space, lam=1.0, diffusivity=wrong)
     for fine in ((1.0, 1e-12), [[1.0, 1 - 1e-9], [1 - 1e-9, 1.0]], space.evaluate(lambda x, y: [2, x, x, 1])):
-        hp.Problem(space, diffusivity=fine)
+        hp.Problem(space, lam=1.0, diffusivity=fine)
 
 
 def test_waves_may_stand_still_in_a_direction():

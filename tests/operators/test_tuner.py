@@ -147,7 +147,7 @@ def test_auto_takes_what_was_tuned(world, space):
 def test_an_operator_tunes_itself_and_keeps_its_choice_in_a_pickle(world, space):
     register_strategy(Paced("a", world, {None: 1.0}, cost=0.5))
     register_strategy(Paced("b", world, {"x": 1.2, "y": 0.9}, {"z": 0.5, "w": 0.6}))
-    operator = hp.Helmholtz(space)
+    operator = hp.Helmholtz(space, lam=1.0)
     copy = pickle.loads(pickle.dumps(operator))
     [result] = operator.tune(1e9)
     assert chosen(operator) == [("b", "noncollocated", "z")]
@@ -159,7 +159,7 @@ def test_an_operator_tunes_itself_and_keeps_its_choice_in_a_pickle(world, space)
     again = pickle.loads(pickle.dumps(operator))
     assert chosen(opened) == chosen(again) == chosen(operator)
     assert again.explain() == operator.explain()
-    assert chosen(hp.Helmholtz(space)) == [("a", "collocated", None)]
+    assert chosen(hp.Helmholtz(space, lam=1.0)) == [("a", "collocated", None)]
 
 
 @pytest.mark.parametrize(("challenger", "winner"), [(0.97, "old"), (0.9, "new")])
@@ -226,7 +226,7 @@ def test_what_was_chosen_is_not_called_unsuitable(world, space):
 
     register_strategy(Partial("partial", world, {None: 0.5}, cost=0.5))
     register_strategy(Paced("other", world, {None: 20.0}))
-    operator = hp.Helmholtz(space)
+    operator = hp.Helmholtz(space, lam=1.0)
     assert chosen(operator) == [("partial", "noncollocated", None)] and "    not" not in operator.explain()
     [result] = operator.tune(1e9)
     assert result.unsuitable == ("partial: no collocation",) and result.record.runner_up is None
@@ -333,8 +333,8 @@ def test_the_key_knows_what_speed_depends_on(monkeypatch):
         "basis": key_of(mesh, options={"basis": "orthogonal"}),
         "dtype": key_of(mesh, options={"dtype": "float32"}),
         "size": key_of(box("quad", (20, 20))),
-        "operator": key_of(mesh, operator=hp.Helmholtz),
-        "coefficient": key_of(mesh, operator=hp.Helmholtz, diffusivity=2.0),
+        "operator": key_of(mesh, operator=hp.Helmholtz, lam=1.0),
+        "coefficient": key_of(mesh, operator=hp.Helmholtz, lam=1.0, diffusivity=2.0),
         "field": key_of(mesh, operator=hp.Helmholtz, lam=lambda x, y: x),
         "stage": key_of(mesh, operator=hp.BwdTrans),
         "strategy": key_of(mesh, strategy="sumfac"),
@@ -405,13 +405,13 @@ def test_a_result_that_cannot_be_built_is_reported_and_ignored(world, space, win
 def test_a_requested_strategy_is_tuned_by_itself(world, space):
     register_strategy(Paced("a", world, {"x": 1.0, "y": 0.5}))
     register_strategy(Paced("b", world, {None: 0.1}, cost=0.5))
-    operator = hp.Helmholtz(space, strategy="a", algorithm="collocated")
+    operator = hp.Helmholtz(space, lam=1.0, strategy="a", algorithm="collocated")
     [result] = operator.tune(1e9)
     assert chosen(operator) == [("a", "collocated", "y")] and set(result.seconds) == {
         ("a", "collocated", "x"),
         ("a", "collocated", "y"),
     }
-    assert chosen(hp.Helmholtz(space)) == [("b", "collocated", None)]
+    assert chosen(hp.Helmholtz(space, lam=1.0)) == [("b", "collocated", None)]
 
 
 def test_errors(world, space):
@@ -472,8 +472,8 @@ def test_on_every_backend(backend, monkeypatch, rng):
     for result in results:
         assert result.record.tried >= 1 and result.record.key["backend"] == backend
         assert result.seconds and all(seconds > 0 for seconds in result.seconds.values())
-    operator, u = hp.Helmholtz(space), random_field(space, rng)
-    expected = hp.Helmholtz(space, backend="numpy", strategy="sumfac")(u)
+    operator, u = hp.Helmholtz(space, lam=1.0), random_field(space, rng)
+    expected = hp.Helmholtz(space, lam=1.0, backend="numpy", strategy="sumfac")(u)
     tune_operators([operator], 200.0, clock=count().__next__)
     assert norm_error(operator(u).arrays[0], expected.arrays[0]) < 1e-12
 
@@ -510,7 +510,7 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
         for module in (planned, stdmat):
             monkeypatch.setattr(module, name, stub, raising=False)
     space = hp.Space(curved("tet"), 4, backend="cuda")
-    operator = hp.Helmholtz(space)
+    operator = hp.Helmholtz(space, lam=1.0)
     assert "GDoF/s on an H200)" in operator.explain() and "(shipped table: " in operator.explain()
     [result] = operator.tune(1e9)
     strategy, algorithm, options = result.record.winner
@@ -518,12 +518,12 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     assert len({source for source, _ in begun}) > 20
     assert f"sumfac-top, {algorithm}, {options} (measured here: " in operator.explain()
     assert [text for text in result.unsuitable if text.startswith("sumfac: ")]
-    assert chosen(hp.Helmholtz(space)) == chosen(operator) == [result.record.winner]
-    hp.Helmholtz(space, strategy="sumfac-top", algorithm="collocated").tune(1e9)
+    assert chosen(hp.Helmholtz(space, lam=1.0)) == chosen(operator) == [result.record.winner]
+    hp.Helmholtz(space, lam=1.0, strategy="sumfac-top", algorithm="collocated").tune(1e9)
     assert len(tuning.entries()) == 2
-    explained = hp.Helmholtz(hp.Space(tapered("hex"), 4, backend="cuda")).explain()
+    explained = hp.Helmholtz(hp.Space(tapered("hex"), 4, backend="cuda"), lam=1.0).explain()
     assert "recomputed (shipped table: " in explained and "metric, recomputed: 21 numbers per element" in explained
-    straight_sided = hp.Helmholtz(hp.Space(tapered("hex"), 7, backend="cuda"))
+    straight_sided = hp.Helmholtz(hp.Space(tapered("hex"), 7, backend="cuda"), lam=1.0)
     assert "metric: 7 numbers per point" in straight_sided.explain() and straight_sided.nbytes == 8 * 8 * (
         1024 + 7 * 729
     )

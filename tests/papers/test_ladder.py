@@ -13,8 +13,9 @@ from benchmarks.papers.variants.gpu import filled, near_bandwidth, start
 from benchmarks.papers.variants.ladder import experiments
 from benchmarks.papers.variants.ladder.plan import COLUMNS, LADDERS, POINTS, PROBLEMS, Rung
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import DeviceError, NotSuitable
-from hpfem.operators import Helmholtz, Mass
+from hpfem.operators import Mass
 from tests.guard import SIDES, Crooked, Guard, faults
 from tests.papers.host_variants import HostPrograms, run_on_host
 from tests.samples import long
@@ -209,7 +210,7 @@ def test_near_memory_of_a_gpu():
 def test_refusals():
     curved = partial(Elements, shape="hex", order=2, geometry="deformed", backend="cpu", counts=(1,))
     for problem, given in (
-        ("BP3.5", curved(Helmholtz)),
+        ("BP3.5", curved(BENCHMARKS["bk3"])),
         ("BP3.0", curved(Mass, basis="lagrange", quadrature="gauss")),
         ("BP1.0", curved(Mass, basis="lagrange", quadrature="collocated")),
     ):

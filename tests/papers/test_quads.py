@@ -12,8 +12,8 @@ from benchmarks.papers.variants.gpu import LaunchedElements
 from benchmarks.papers.variants.quads import experiments
 from benchmarks.papers.variants.quads.plan import VARIANTS, QuadPlan
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import NotSuitable
-from hpfem.operators import Helmholtz
 from tests.guard import SIDES, Guard, faults
 from tests.papers.host_variants import HostPrograms, run_on_host
 
@@ -22,13 +22,13 @@ ORDERS, GEOMETRIES = range(1, 11), ("affine", "deformed")
 
 def plan_of(name, order, geometry):
     """The plan on the points that a space takes."""
-    tables = Elements(Helmholtz, "quad", order, geometry, "cpu", (1,)).problem.tabulation.values
+    tables = Elements(BENCHMARKS["bk3"], "quad", order, geometry, "cpu", (1,)).problem.tabulation.values
     return QuadPlan(*VARIANTS[name], *tables[0].shape, geometry == "affine")
 
 
 def block_of(order, geometry, n, backend="cpu"):
     """A block whose kernels are the variants; on the host NumPy's arrays stand for the GPU's."""
-    what = Helmholtz, "quad", order, geometry, backend, (n,)
+    what = BENCHMARKS["bk3"], "quad", order, geometry, backend, (n,)
     return LaunchedElements(experiments.QuadKernel, "noncollocated", *what)
 
 
@@ -118,7 +118,7 @@ def test_variants_on_a_gpu(geometry):
 
 def test_refusals():
     for shape, options in (("tri", {}), ("hex", {}), ("quad", {"basis": "lagrange", "quadrature": "collocated"})):
-        problem = Elements(Helmholtz, shape, 2, "deformed", "cpu", (1,), **options).problem
+        problem = Elements(BENCHMARKS["bk3"], shape, 2, "deformed", "cpu", (1,), **options).problem
         with pytest.raises(NotSuitable, match="of quads with a modal basis"):
             experiments.QuadKernel(problem, "block, shared")
 

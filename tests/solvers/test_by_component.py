@@ -90,7 +90,7 @@ def test_operators_and_matrices_agree(name, basis, backend, rng):
     fixed = bc.constrained.ravel()
     assert np.array_equal((A @ x)[fixed], x[fixed])
     # Components that are not coupled.
-    B = hp.GlobalOperator(hp.Helmholtz(space), c0, bc, d)
+    B = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0, bc, d)
     matrix = B.assemble()
     assert norm_error(B @ x, matrix @ x) < 1e-11 and norm_error(B.diagonal(), matrix.diagonal()) < 1e-11
 
@@ -220,11 +220,11 @@ def test_what_does_not_fit():
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(c0, {"xmin": (0.0, None)}, components=2)
     with pytest.raises(hp.ArgumentError, match="for 2 components, not for 1"):
-        hp.GlobalOperator(hp.Helmholtz(space), c0, bc)
+        hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0, bc)
     with pytest.raises(hp.ArgumentError, match="components of|entries"):
         hp.GlobalOperator(elasticity(space), c0, bc).right_hand_side(np.zeros(3))
     with pytest.raises(hp.ArgumentError, match="names other boundaries"):
-        hp.Problem(space, dirichlet={"xmin": (0.0, None)}, components=2).solve(dirichlet={"xmin": (0.0, 0.0)})
+        hp.Problem(space, lam=1.0, dirichlet={"xmin": (0.0, None)}, components=2).solve(dirichlet={"xmin": (0.0, 0.0)})
     mixed = {"xmin": (0.0, None), "xmax": lambda x, y: x}
     with pytest.raises(hp.ArgumentError, match="have 2 components"):
         hp.BoundaryConditions(c0, mixed, components=2)

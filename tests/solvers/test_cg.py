@@ -123,7 +123,7 @@ def test_solving_on_a_gpu_is_the_same_script(basis):
 @pytest.mark.parametrize("name", ["jacobi", "multigrid"])
 def test_nothing_moves_inside_the_loop_on_a_gpu(name, rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, backend="cuda"))
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
     b = rng.standard_normal(c0.size)
     precondition, _ = make_preconditioner(name, A)
     A.apply(A.vectors.from_host(b), A.device)  # makes the index tables
@@ -231,11 +231,11 @@ def test_bad_arguments(problem):
     with pytest.raises(hp.ArgumentError, match="tolerance"):
         hp.cg(A.apply, b, tol=0)
     with pytest.raises(hp.ArgumentError, match="unknown preconditioner 'ilu'; valid: auto, none, jacobi, multigrid"):
-        hp.solve_helmholtz(space, preconditioner="ilu")
+        hp.solve_helmholtz(space, lam=1.0, preconditioner="ilu")
     with pytest.raises(hp.ArgumentError, match="another space"):
-        hp.solve_helmholtz(hp.Space(space.mesh, 3), c0=A.c0)
+        hp.solve_helmholtz(hp.Space(space.mesh, 3), lam=1.0, c0=A.c0)
     with pytest.raises(hp.ArgumentError, match="orthogonal"):
-        hp.solve_helmholtz(hp.Space(box("tet", (1, 1, 1)), 2, "orthogonal"))
+        hp.solve_helmholtz(hp.Space(box("tet", (1, 1, 1)), 2, "orthogonal"), lam=1.0)
 
 
 @pytest.fixture

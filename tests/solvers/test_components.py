@@ -122,7 +122,7 @@ def test_what_does_not_fit():
     with pytest.raises(hp.ArgumentError, match=r"give a finite vector of 2 x \d+ unknowns"):
         problem.solve(1.0, start=np.zeros(problem.c0.size))
     with pytest.raises(hp.ArgumentError, match="components"):
-        hp.Problem(space, components=0)
+        hp.Problem(space, lam=1.0, components=0)
     with pytest.raises(hp.ArgumentError, match="f has 3 components, one is wanted"):
         hp.Problem(space, 1.0, 0.0).solve(together)
 

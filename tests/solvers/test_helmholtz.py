@@ -354,7 +354,7 @@ def test_arguments_that_cannot_be(arguments, message):
 def test_a_right_hand_side_field_has_one_component():
     space = hp.Space(box("quad", (2, 2)), 2)
     with pytest.raises(hp.ArgumentError, match="f has 2 components, one is wanted"):
-        hp.solve_helmholtz(space, f=space.evaluate(lambda x, y: [x, y]))
+        hp.solve_helmholtz(space, lam=1.0, f=space.evaluate(lambda x, y: [x, y]))
 
 
 def test_reasons_of_a_singular_operator_are_reported():

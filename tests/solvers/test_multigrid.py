@@ -334,7 +334,7 @@ def test_a_residual_where_the_coarser_level_is(backend, components, rng):
     """Cycles are the same as with all of the residual."""
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 5, backend=backend))
     bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0})
-    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components)
     M = Multigrid(A, dtype=np.float64)
     r = A.vectors.from_host(rng.standard_normal(A.shape[0]) * np.tile(bc.free, components))
     own, own_levels = M.cycle(r), [level.apply_at_kept for level in M.levels]

@@ -73,17 +73,17 @@ def test_too_large_problems_are_refused_before_allocation(monkeypatch):
     mesh = mesh_of("tet", False).elevated(2).transformed(lambda x: x + 0.06 * np.sin(3 * x[:, ::-1]))
     space = hp.Space(mesh, 3)
     c0 = hp.C0Space(space)
-    needed = sum(hp.Problem(space, c0=c0, preconditioner="multigrid").needs.by_device["host"].values())
+    needed = sum(hp.Problem(space, lam=1.0, c0=c0, preconditioner="multigrid").needs.by_device["host"].values())
     monkeypatch.setattr("hpfem.memory.available_memory", lambda: 0.5 * needed)
     monkeypatch.setattr(hp.Helmholtz, "__init__", lambda *a, **k: pytest.fail("an operator was made"))
     wanted = "takes about .* GB on host, where .* GB are free: .*geometry factors .* GB.*index tables .* GB"
     with pytest.raises(OutOfMemory, match=wanted) as caught:
-        hp.Problem(space, c0=c0, preconditioner="multigrid")
+        hp.Problem(space, lam=1.0, c0=c0, preconditioner="multigrid")
     assert isinstance(caught.value, (hp.DeviceError, MemoryError)) and isinstance(caught.value, MemoryError)
     assert "preconditioner='jacobi'" in str(caught.value) and "float32" in str(caught.value)
     assert caught.value.needed == int(needed) and caught.value.free == int(0.5 * needed)
     with pytest.raises(MemoryError):
-        hp.solve_helmholtz(space)
+        hp.solve_helmholtz(space, lam=1.0)
 
 
 def test_on_a_device(monkeypatch):
@@ -96,7 +96,7 @@ def test_on_a_device(monkeypatch):
         assert needs.by_device["cuda:0"]["geometry factors"] == 8**3 * 7 * 5**3 * 8
         gpus.free = 1 << 20
         with pytest.raises(OutOfMemory, match="on cuda:0, where 0.00105 GB are free"):
-            hp.Problem(space)
+            hp.Problem(space, lam=1.0)
 
 
 def test_memory_of_coefficients_is_estimated_until_they_exist():

@@ -9,10 +9,10 @@ from hpfem.solvers import make_preconditioner
 from hpfem.solvers.multigrid import Multigrid
 
 
-def operator(mesh, order, **options):
+def operator(mesh, order, lam=1.0, **options):
     c0 = hp.C0Space(hp.Space(mesh, order))
     bc = hp.BoundaryConditions(c0, dirichlet=0.0)
-    return hp.GlobalOperator(hp.Helmholtz(c0.space, **options), c0, bc)
+    return hp.GlobalOperator(hp.Helmholtz(c0.space, lam, **options), c0, bc)
 
 
 def test_iterations_hardly_grow_with_the_order(shared_meshes, rng):

@@ -15,6 +15,7 @@ from hpfem.solvers import problem as problem_module
 from hpfem.support import progress
 from tests.samples import curved
 from tests.solvers.test_components import space_on
+from tests.space.test_by_region import halves
 from tests.support.test_reporting import Terminal
 
 
@@ -63,6 +64,68 @@ def test_values_and_guesses_are_taken_as_vectors(name, components, backend):
         with count_transfers() as moved:
             again = problem.solve(0.5, dirichlet=wanted, start=start)
         assert again.info.iterations <= 1 and moved.total <= isinstance(start, np.ndarray)
+
+
+@pytest.mark.parametrize("components", [1, 2])
+def test_whatever_means_a_function_is_a_first_guess(components, backend, tmp_path):
+    """A solution that the space holds, given in every way: nothing is left to iterate."""
+
+    def both(first, second):
+        return first if components == 1 else [first, second]
+
+    def u(x, y, z):
+        return both(x * y + z, x**2)
+
+    space, finer = hp.Space(halves("hex"), 2, backend=backend), hp.Space(box("tet", (2, 2, 2)), 3)
+    problem = hp.Problem(space, 1.0, dict.fromkeys(SIDES, u), components=components, tol=1e-7, bar=False)
+
+    def f(x, y, z):
+        return both(x * y + z, x**2 - 2)
+
+    hp.save(tmp_path / "u.h5", finer.project(u))
+    guesses = {
+        "function": u,
+        "by region": {"in": u, "out": u},
+        "coefficients": space.project(u),
+        "values": space.evaluate(u),
+        "on another space": finer.project(u),
+        "loaded": hp.load(tmp_path / "u.h5")["u"],
+        "solution of another space": hp.Problem(finer, 1.0, u, components=components, bar=False).solve(f),
+    }
+    assert problem.solve(f).info.iterations > 1
+    assert {what: problem.solve(f, start=guess).info.iterations for what, guess in guesses.items()} == dict.fromkeys(
+        guesses, 0
+    )
+    constant = hp.Problem(space, 2.0, components=components, tol=1e-7, bar=False)
+    for start in (3.0, {"in": 3.0, "out": 3}):
+        assert constant.solve(both(6.0, 6.0), start=start).info.iterations == 0
+    with pytest.raises(hp.StateError, match="start takes a 'coeff' field, got 'dual'"):
+        problem.solve(f, start=hp.Mass(space)(space.project(u)))
+    for wrong in (space.zeros("coeff", 3), lambda x, y, z: [x, y, z], np.nan, {"in": 1.0}, "u"):
+        with pytest.raises(hp.ArgumentError):
+            problem.solve(f, start=wrong)
+
+
+def test_a_solve_may_have_limits_of_its_own(backend):
+    problem = hp.Problem(space_on("hex", backend, 3), 1.0, {"xmin": 0.0}, preconditioner="jacobi", tol=1e-9, bar=False)
+    fine, rough = problem.solve(1.0), problem.solve(1.0, tol=1e-2)
+    assert rough.info.iterations < fine.info.iterations and fine.info.residual < 1e-8 < rough.info.residual < 2e-2
+    with pytest.raises(hp.SolverError, match="after 1 iteration"):
+        problem.solve(1.0, max_iterations=1)
+    for wrong in ({"tol": 2.0}, {"max_iterations": -1}):
+        with pytest.raises(hp.ArgumentError, match="of Helmholtz must be"):
+            problem.solve(1.0, **wrong)
+    assert problem.solve(1.0).info.iterations == fine.info.iterations
+
+
+def test_poissons_problem_is_the_default_or_asked_for():
+    space = hp.Space(box("quad", (2, 2)), 2, backend="numpy")
+    for make, name in ((hp.Helmholtz, "Helmholtz"), (hp.solve_helmholtz, "solve_helmholtz")):
+        with pytest.raises(hp.ArgumentError, match=f"^{name} takes the reaction coefficient lam; lam=0 for Poisson's"):
+            make(space)
+    poisson = hp.solve_helmholtz(space, 0.0, 1.0, 0.0, bar=False)
+    assert np.array_equal(hp.Problem(space, dirichlet=0.0, bar=False).solve(1.0).vector, poisson.vector)
+    assert [result.operator for result in hp.tune(space, "Helmholtz", 1e-9)] == ["Helmholtz"]
 
 
 def test_numbers_are_updated_without_compiling(backend, monkeypatch):
@@ -165,7 +228,7 @@ def test_what_does_not_fit(backend):
     with pytest.raises(hp.ArgumentError, match="a solution of this problem"):
         problem.flux(space.zeros("coeff"), "xmin")
     with pytest.raises(hp.ArgumentError, match="c0 is for another space"):
-        hp.Problem(space, c0=hp.C0Space(space_on("hex", backend, 3)))
+        hp.Problem(space, lam=1.0, c0=hp.C0Space(space_on("hex", backend, 3)))
 
 
 def test_the_record_is_a_table():

@@ -75,7 +75,7 @@ def test_whatever_takes_a_coefficient_takes_a_mapping(backend):
             made(values).arrays, made(hp.by_region(space, values)).arrays, strict=True))  # fmt: skip
 
     same(lambda c: hp.Helmholtz(space, lam=c)(u))
-    same(lambda c: hp.Helmholtz(space, diffusivity=c)(u))
+    same(lambda c: hp.Helmholtz(space, lam=1.0, diffusivity=c)(u))
     same(lambda c: hp.WeakForm(space, lambda u, du, k: (k * u**3, k * du), fields={"k": c})(u))
     same(lambda c: hp.AdvectionDiffusionReaction(space, [1, 0, 0], diffusivity=c, reaction=c)(u))
     same(lambda c: space.project(c))
@@ -184,13 +184,13 @@ def test_what_does_not_fit(values, message):
 def test_what_does_not_fit_elsewhere():
     space = hp.Space(halves("quad"), 2)
     k = hp.by_region(space, {"in": 1.0, "out": 2.0})
-    for made in (lambda: hp.C0Space(space).project(k), lambda: hp.solve_helmholtz(space, dirichlet=k)):
+    for made in (lambda: hp.C0Space(space).project(k), lambda: hp.solve_helmholtz(space, lam=1.0, dirichlet=k)):
         with pytest.raises(hp.ArgumentError, match="values by region can be"):
             made()
     with pytest.raises(hp.ArgumentError, match="diffusivity must be > 0 everywhere, it is -1"):
-        hp.Problem(space, diffusivity={"in": -1.0, "out": 1.0})
+        hp.Problem(space, lam=1.0, diffusivity={"in": -1.0, "out": 1.0})
     with pytest.raises(hp.ArgumentError, match="not a number that can be updated"):
-        hp.Problem(space, diffusivity=k).update(diffusivity=3.0)
+        hp.Problem(space, lam=1.0, diffusivity=k).update(diffusivity=3.0)
     points, cells = [[0, 0], [1, 0], [0, 1], [1, 1]], [("quad", 1, [[0, 1, 2, 3]])]
     twice = hp.Space(Mesh.from_cells(points, cells, regions={"a": [0], "b": [0]}), 1)
     with pytest.raises(hp.ArgumentError, match=r"element 1 \(quad\).* regions 'a' and 'b', which both have a value"):
@@ -204,6 +204,8 @@ def test_what_does_not_fit_elsewhere():
 def test_needs_count_the_values():
     space = hp.Space(ours("cube_mixed.msh"), 4)
     regions = dict.fromkeys(space.mesh.regions, 1.0)
-    by_region = hp.Problem(space, diffusivity=hp.by_region(space, regions, elsewhere=1.0), preconditioner="jacobi")
-    field = hp.Problem(space, diffusivity=lambda *x: 1 + 0 * x[0], preconditioner="jacobi")
+    by_region = hp.Problem(
+        space, lam=1.0, diffusivity=hp.by_region(space, regions, elsewhere=1.0), preconditioner="jacobi"
+    )
+    field = hp.Problem(space, lam=1.0, diffusivity=lambda *x: 1 + 0 * x[0], preconditioner="jacobi")
     assert by_region.needs.by_device == field.needs.by_device

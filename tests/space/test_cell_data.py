@@ -36,7 +36,7 @@ def test_whatever_takes_a_coefficient_takes_data(name, backend):
     full, vector = space.evaluate(t), space.evaluate(v)
     for made in (
         lambda k, t, v: hp.Helmholtz(space, lam=k, diffusivity=t)(u),
-        lambda k, t, v: hp.Helmholtz(space, diffusivity=k)(u),
+        lambda k, t, v: hp.Helmholtz(space, lam=1.0, diffusivity=k)(u),
         lambda k, t, v: hp.AdvectionDiffusionReaction(space, v, k)(u),
         lambda k, t, v: hp.WeakForm(space, lambda u, du, k: (k * u**3, k * du), fields={"k": k})(u),
     ):
@@ -84,9 +84,9 @@ def test_refusals():
     assert mesh.n_cells == 4
     for make in (
         lambda k: hp.Helmholtz(space, lam=k),
-        lambda k: hp.Problem(space, diffusivity=k, bar=False),
+        lambda k: hp.Problem(space, lam=1.0, diffusivity=k, bar=False),
         lambda k: space.evaluate(k),
-        lambda k: hp.Problem(space, bar=False).solve(k),
+        lambda k: hp.Problem(space, lam=1.0, bar=False).solve(k),
     ):
         make(np.ones(4))
         with pytest.raises(hp.ArgumentError):
@@ -94,10 +94,10 @@ def test_refusals():
     two = with_data("quad", 2, k=lambda x, y: 1 + x)
     space = hp.Space(two, 2, backend="numpy")
     with pytest.raises(hp.ArgumentError, match=r"shape \(2,\) may be the same in all cells, or a value for each"):
-        hp.Helmholtz(space, diffusivity=np.array([1.0, 2.0]))
-    by_cell = hp.Helmholtz(space, diffusivity=two.cell_data["k"])
+        hp.Helmholtz(space, lam=1.0, diffusivity=np.array([1.0, 2.0]))
+    by_cell = hp.Helmholtz(space, lam=1.0, diffusivity=two.cell_data["k"])
     assert by_cell.fields["diffusivity"].components == 1
-    assert hp.Helmholtz(space, diffusivity=[1.0, 2.0]).fields["diffusivity"].components == 2
+    assert hp.Helmholtz(space, lam=1.0, diffusivity=[1.0, 2.0]).fields["diffusivity"].components == 2
     bad = with_data("quad", 2, k=lambda x, y: np.where(x < 0.5, np.nan, 1.0))
     with pytest.raises(hp.ArgumentError, match="not finite"):
         hp.Helmholtz(hp.Space(bad, 2, backend="numpy"), lam=bad.cell_data["k"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpfem.operators import Helmholtz
+from hpfem.benchmarks.problems import BENCHMARKS
 
 from ..blocks import Sized
 from ..cases import grid
@@ -25,7 +25,7 @@ def _cases(backend: str, quick: bool) -> Sequence[Mapping[str, Any]]:
 
 
 def _block(case: Mapping[str, Any], backend: str) -> Sized:
-    return Sized(Helmholtz, case["shape"], case["order"], case["geometry"], backend, SIZES[backend])
+    return Sized(BENCHMARKS["bk3"], case["shape"], case["order"], case["geometry"], backend, SIZES[backend])
 
 
 THREAD, BLOCK = {"strategy": "sumfac"}, {"strategy": ("sumfac-top",)}

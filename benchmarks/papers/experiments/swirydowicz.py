@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hpfem.operators import Helmholtz, Mass
+from hpfem.benchmarks.problems import BENCHMARKS
+from hpfem.operators import Mass
 
 from ..blocks import Copies, Elements
 from ..cases import grid
@@ -138,7 +139,7 @@ _experiment(
 )
 _experiment(
     "BP3.5",
-    Helmholtz,
+    BENCHMARKS["bk3"],
     "collocated",
     "Figs 1, 7",
     "Sec. 7, Kernel 10",
@@ -147,7 +148,7 @@ _experiment(
 )
 _experiment(
     "BP3.0",
-    Helmholtz,
+    BENCHMARKS["bk3"],
     "gauss",
     "Figs 1, 9",
     "Sec. 8, 2D results (4096 hexes, N <= 12)",

@@ -10,7 +10,6 @@ from hpfem.backends.base import BACKENDS
 from hpfem.benchmarks.cases import SOLID_SHAPES
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.forms.form import BlockKernel, BlockProblem
-from hpfem.operators import Helmholtz
 
 from ..blocks import Sized, VariantElements
 from ..cases import grid
@@ -34,7 +33,7 @@ def _thread(case: Mapping[str, Any], backend: str) -> VariantElements:
 
 
 def _block(case: Mapping[str, Any], backend: str) -> Sized:
-    return Sized(Helmholtz, case["shape"], case["order"], case["geometry"], backend, (DOFS,))
+    return Sized(BENCHMARKS["bk3"], case["shape"], case["order"], case["geometry"], backend, (DOFS,))
 
 
 def _quads(backend: str, quick: bool) -> Sequence[Mapping[str, Any]]:

@@ -99,7 +99,7 @@ def test_values_that_are_not_finite_are_located(rng):
 
 def test_operators_with_and_without_conditions_share_their_tables(rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 2, backend="cpu"))
-    bc, operator = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}), hp.Helmholtz(c0.space)
+    bc, operator = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}), hp.Helmholtz(c0.space, lam=1.0)
     with_conditions, without = hp.GlobalOperator(operator, c0, bc), hp.GlobalOperator(operator, c0)
     made, init = [], product.CpuProduct.__init__
 

@@ -49,8 +49,8 @@ def pytorch():
 
     for space, shapes in spaces():
         host = [np.random.default_rng(0).standard_normal(shape) for shape in shapes]
-        expected = hp.Helmholtz(space, backend="numpy")(host)
-        helmholtz = hp.Helmholtz(space)
+        expected = hp.Helmholtz(space, lam=1.0, backend="numpy")(host)
+        helmholtz = hp.Helmholtz(space, lam=1.0)
         tensors = [torch.from_numpy(a).cuda() for a in host]
         with count_transfers() as moved:
             found = helmholtz(tensors)
@@ -60,7 +60,7 @@ def pytorch():
         assert all(type(t) is torch.Tensor and t.is_cuda for t in found)
         assert all(close(t.cpu(), e) for t, e in zip([*found, *out], expected * 2))
         # On the host.
-        mine = hp.Helmholtz(space, backend="numpy")
+        mine = hp.Helmholtz(space, lam=1.0, backend="numpy")
         there = [torch.full(shape, float("nan"), dtype=torch.float64) for shape in shapes]
         given = [torch.from_numpy(a) for a in host]
         assert mine(given, out=there) is there
@@ -112,8 +112,8 @@ def jax():
 
     for space, shapes in spaces():
         host = [np.random.default_rng(0).standard_normal(shape) for shape in shapes]
-        expected = hp.Helmholtz(space, backend="numpy")(host)
-        helmholtz = hp.Helmholtz(space)
+        expected = hp.Helmholtz(space, lam=1.0, backend="numpy")(host)
+        helmholtz = hp.Helmholtz(space, lam=1.0)
         arrays = [jax.device_put(a, jax.devices("gpu")[0]) for a in host]
         with count_transfers() as moved:
             found = helmholtz(arrays)
@@ -129,7 +129,7 @@ def jax():
         made = space.field("coeff", arrays)
         assert [p.read(helmholtz.device).data.ptr for p in made.data] == [a.unsafe_buffer_pointer() for a in arrays]
         on_host = [jax.device_put(a, jax.devices("cpu")[0]) for a in host]
-        there = hp.Helmholtz(space, backend="numpy")(on_host)
+        there = hp.Helmholtz(space, lam=1.0, backend="numpy")(on_host)
         assert all(isinstance(a, jax.Array) and close(a, e) for a, e in zip(there, expected))
     print(f"JAX {jax.__version__}: arrays in, out and as fields", flush=True)
 

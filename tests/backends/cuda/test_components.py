@@ -1,6 +1,7 @@
 """Fields of several components: CUDA kernels on the CPU, launched as on a GPU."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_on_a_gpu(name, rng):
             space = hp.Space(mesh, order, quadrature=quadrature)
             coeff, phys = (random_field(space, rng, state, 3 * space.dim) for state in ("coeff", "phys"))
             for make, field in (
-                (hp.Helmholtz, coeff),
+                (partial(hp.Helmholtz, lam=1.0), coeff),
                 (hp.Mass, coeff),
                 (lambda s, **k: hp.Helmholtz(s, lam=lambda *x: 1 + x[0], diffusivity=lambda *x: 2 - x[1], **k), coeff),
                 (hp.PhysDeriv, phys),

@@ -356,7 +356,9 @@ def test_nothing_else_is_rounded(tmp_path, rng):
     for mesh, options in ((skewed(straight("hex")), None), (tapered("hex"), SumFacTopOptions(2, source=RECOMPUTED))):
         space = hp.Space(mesh, 2)
         full, mixed = (
-            Case.of(hp.Helmholtz(space, backend="numpy", precision=p).choices[0].kernel.problem, "case", options)
+            Case.of(
+                hp.Helmholtz(space, lam=1.0, backend="numpy", precision=p).choices[0].kernel.problem, "case", options
+            )
             for p in ("full", "mixed")
         )
         assert full.source() == mixed.source()

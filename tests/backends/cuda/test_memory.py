@@ -268,7 +268,7 @@ class TestRoom:
         before = pool.used_bytes()
         space = several(4, ("quad", "tri"))
         u = space.zeros("coeff")
-        operators = [hp.Helmholtz(space, strategy=s) for s in ("sumfac-top", "stdmat")]
+        operators = [hp.Helmholtz(space, lam=1.0, strategy=s) for s in ("sumfac-top", "stdmat")]
         results = [operator(u) for operator in operators]
         rows = [row["held"]["cuda:0"] for row in space.memory_report()]
         assert all({"fields", "metric", "matrices", "scratch"} <= set(row) for row in rows)
@@ -295,7 +295,7 @@ class TestRoom:
             with pytest.raises(DeviceError) as caught:
                 operator(u)
             with pytest.raises(DeviceError, match="there is room for about"):
-                hp.Helmholtz(space)
+                hp.Helmholtz(space, lam=1.0)
         finally:
             pool.set_limit(before)
         assert "Mass on block 0, Block(1728" in str(caught.value) and "cuda:0 has no room" in str(caught.value)

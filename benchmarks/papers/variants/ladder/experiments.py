@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import NotSuitable
 from hpfem.forms.form import BlockProblem
-from hpfem.operators import Helmholtz, Mass, Operator
+from hpfem.operators import Mass, Operator
 
 from ...blocks import Copies
 from ...cases import grid
@@ -20,10 +21,10 @@ from ..gpu import LaunchedElements, LaunchedKernel, NearMemory
 from .plan import COLUMNS, LADDERS, MOST_THREADS, POINTS, Rung
 
 # Operator and points of a problem.
-OPERATORS: Mapping[str, tuple[type[Operator], str]] = {
+OPERATORS: Mapping[str, tuple[Callable[..., Operator], str]] = {
     "BP1.0": (Mass, "gauss"),
-    "BP3.5": (Helmholtz, "collocated"),
-    "BP3.0": (Helmholtz, "gauss"),
+    "BP3.5": (BENCHMARKS["bk3"], "collocated"),
+    "BP3.0": (BENCHMARKS["bk3"], "gauss"),
 }
 # Rungs whose shared memory the second roofline is of, as in Figs 5 and 10.
 BOUND = {COLUMNS: ("unrolling", "fewer barriers", "symmetry"), POINTS: ("padding", "fewer barriers")}
@@ -61,7 +62,7 @@ class LadderKernel(LaunchedKernel):
         tabulation, kind = problem.tabulation, problem.form.factor_kind
         nodes, points = tabulation.values[0].shape
         self.rung = Rung(name, threads, rung, nodes - 1)
-        wanted = "metric" if OPERATORS[name][0] is Helmholtz else "wJ"
+        wanted = "wJ" if OPERATORS[name][0] is Mass else "metric"
         nodal = problem.nodal if OPERATORS[name][1] == "collocated" else points == nodes + 1
         if problem.shape.dim != 3 or kind != wanted or not nodal or problem.geometry.affine:
             raise NotSuitable(f"the ladder of {name} is of curved hexes with its nodes and points")

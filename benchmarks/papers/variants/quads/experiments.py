@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import NotSuitable
 from hpfem.forms.form import BlockProblem
-from hpfem.operators import Helmholtz
 
 from ...blocks import Copies
 from ...cases import grid
@@ -73,7 +73,7 @@ def _cases(backend: str, quick: bool) -> Sequence[Mapping[str, Any]]:
 
 def _what(case: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
     count = math.ceil(DOFS / (case["order"] + 1) ** 2) | 1
-    return Helmholtz, case["shape"], case["order"], case["geometry"], backend, (count,)
+    return BENCHMARKS["bk3"], case["shape"], case["order"], case["geometry"], backend, (count,)
 
 
 def _block(case: Mapping[str, Any], backend: str) -> LaunchedElements:
