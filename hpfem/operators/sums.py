@@ -122,6 +122,8 @@ class OperatorSum(Summable):
         self.space = self.target = first.space
         self.backend, self.guarded = first.backend, any(own.guarded for own in self.summands)
         self.factors = Factors(self.name, self.space.dtype, [factor for factor, _ in parts])
+        if any(getattr(own, key, "auto") != "auto" for own in self.summands for key in ("strategy", "algorithm")):
+            _ = self.volume  # processes agree on what is asked for: now, where all of them are
 
     @property
     def boundary_forms(self) -> list[tuple[int, Any]]:
