@@ -63,19 +63,25 @@ def trace_mass(matrix: csr_array, modes: Array, scale: Array) -> csr_array:
     return csr_array(matrix.T @ block_diagonal(mass) @ matrix)
 
 
+def _is_linear(form: BoundaryForm) -> bool:
+    """Whether a form has a matrix at each point."""
+    try:
+        return form.form.trace is not None and bool(coefficients(form.form.trace))
+    except NotSuitable:
+        return False
+
+
 class BoundaryTerm:
     """A form on a boundary with its factor, the number `number` of a sum, on a continuous space. If it is
-    linear and of values alone, it is `assembled`: a matrix; all processes agree.
+    linear and of values alone, it is `assembled`: a matrix. Collective, unless it is told whether the form is linear.
     """
 
-    def __init__(self, form: BoundaryForm, c0: C0Space, factors: Sequence[float], number: int) -> None:
+    def __init__(
+        self, form: BoundaryForm, c0: C0Space, factors: Sequence[float], number: int, linear: bool | None = None
+    ) -> None:
         self.form, self.c0, self._factors, self._number = form, c0, factors, number
         self._made: tuple[Any, Any] = None, None
-        try:
-            linear = form.form.trace is not None and coefficients(form.form.trace) is not None
-        except NotSuitable:
-            linear = False
-        self.linear = c0.space.comm.all(linear)
+        self.linear = c0.space.comm.all(_is_linear(form)) if linear is None else linear
         self.assembled = self.linear and not form.form.gradients
 
     @property
@@ -103,11 +109,11 @@ class BoundaryTerm:
 
     def elliptic_part(self) -> BoundaryTerm:
         """The part that is symmetric and positive, for preconditioners (`hpfem.forms.linear.elliptic_part`)."""
-        return BoundaryTerm(self.form.elliptic_part(), self.c0, [abs(self.factor)], 0)
+        return BoundaryTerm(self.form.elliptic_part(), self.c0, [abs(self.factor)], 0, True)
 
     def at(self, c0: C0Space) -> BoundaryTerm:
         """The same on another space on the same cells, with the present numbers."""
-        return BoundaryTerm(self.form.at(c0.space), c0, [self.factor], 0)
+        return BoundaryTerm(self.form.at(c0.space), c0, [self.factor], 0, self.linear)
 
     @property
     def values(self) -> csr_array:

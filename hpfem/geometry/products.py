@@ -46,8 +46,8 @@ class NoCoefficients:
     reacts: bool
 
     def values(self, geometry: PointMap, elements: Elements, xp: Any) -> tuple[Any, Any]:
-        """Nothing asks for them."""
-        raise NotImplementedError
+        """A geometry without elements has none."""
+        raise AssertionError("a geometry without elements has no coefficients at points")
 
 
 def _multipliers(geometry: PointMap, given: Coefficients, kind: str, elements: Elements, xp: Any) -> list[Any]:

@@ -58,6 +58,7 @@ class BoundaryForm(Summable):
     """
 
     input_state, output_state = "coeff", "dual"
+    on: str
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class BoundaryForm(Summable):
         weighted.__signature__ = inspect.Signature([*taken.values(), own])  # type: ignore[attr-defined]
         with self.space.comm.together():
             made = make(space, weighted, given)
-        made._settle()
+        made._agree()
         return made
 
     def at(self, space: Space) -> BoundaryForm:

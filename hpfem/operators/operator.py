@@ -119,8 +119,8 @@ class Operator(Summable):
         If the backend cannot run here.
     """
 
-    # Whether it is made without communication; then `_settle` is called later.
-    _alone = False
+    # Whether all processes make it at once, and agree on the strategy and algorithm that are asked for.
+    _agrees = True
     # Whether results are checked to be finite, as for functions that users write.
     guarded = False
     # Names of the coefficients that are vectors of D components, others are scalars; None if each may be either.
@@ -169,9 +169,12 @@ class Operator(Summable):
             form = Form.weak(name, traced, components, bool(form.test))
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
-        self.rebuild()
-        if not self._alone:
-            self._settle()
+        if not self._agrees or set(self._ways().values()) == {("auto", "auto")}:
+            self.rebuild()
+            return
+        with space.comm.together():
+            self.rebuild()
+        self._agree()
 
     def _checked_target(self, space: Space, target: Space) -> Space:
         """A space whose blocks have the cells of those of another."""
@@ -363,11 +366,9 @@ class Operator(Summable):
             found.append(own)
         return {shape: (found[0].get(shape, "auto"), found[1].get(shape, "auto")) for shape in SHAPES}
 
-    def _settle(self) -> None:
+    def _agree(self) -> None:
         """Warn of blocks for which what was asked for is not suitable; refuse it if it suits none; collective."""
         own, ways = [], self._ways()
-        if set(ways.values()) == {("auto", "auto")}:
-            return
         for block, choice in zip(self.space.blocks, self.choices, strict=True):
             shape, refusal = block.shape.name, choice.refusal
             text = f"{block.geometry.kind.name} {shape}, P={block.order}: {choice.config} ({refusal})" * bool(refusal)

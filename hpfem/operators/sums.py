@@ -25,6 +25,7 @@ class Summable(FieldMap):
     __array_ufunc__ = None  # NumPy's numbers on the left leave the product to us
     form: Form
     guarded: bool
+    on: str | None = None  # the boundary, of a form on one
 
     def __add__(self, other: Summable) -> OperatorSum:
         return _sum((1.0, self), (1.0, other))
@@ -128,12 +129,12 @@ class OperatorSum(Summable):
     @property
     def boundary_forms(self) -> list[tuple[int, Any]]:
         """The forms on boundaries, each with its number in the sum."""
-        return [(number, own) for number, own in enumerate(self.summands) if hasattr(own, "on")]
+        return [(number, own) for number, own in enumerate(self.summands) if own.on is not None]
 
     @cached_property
     def volume(self) -> Any:
         """The operator of all forms in the volume; None if there is none."""
-        parts = [(number, own) for number, own in enumerate(self.summands) if not hasattr(own, "on")]
+        parts = [(number, own) for number, own in enumerate(self.summands) if own.on is None]
         if not parts:
             return None
         fields: dict[int, tuple[str, Field]] = {}

@@ -20,7 +20,7 @@ class _WeakForm(Operator):
 
 
 class _OnSides(_WeakForm):
-    _alone = True
+    _agrees = False
 
 
 def WeakForm(

@@ -63,7 +63,8 @@ def test_a_robin_condition_is_such_a_sum(kind, basis, dtype, components, backend
     for name in ("jacobi", "multigrid"):
         (u, found), (v, wanted) = (hp.solve(own, own.right_hand_side(f), preconditioner=name) for own in (A, B))
         assert norm_error(u, v) < 1e-7 if dtype == np.float64 else 1e-3
-        assert abs(found.iterations - wanted.iterations) <= (name == "jacobi") * max(2, wanted.iterations // 20)
+        apart = 2 if dtype == np.float64 else max(2, wanted.iterations // 20)
+        assert abs(found.iterations - wanted.iterations) <= (name == "jacobi") * apart
 
 
 def test_changes_count_from_the_next_product_on(backend, rng, monkeypatch):
@@ -193,6 +194,17 @@ def test_symmetry_is_that_of_the_present_numbers(rng):
         else:
             form.factors[1] = 1.0
         assert not A.symmetric and norm_error(A @ hp.solve(A, b)[0], b) < 1e-9
+
+
+def test_terms_on_other_spaces_are_made_without_communication(monkeypatch):
+    """`GlobalOperator.at` gathers the errors of processes, each of which may have ended early."""
+    space = hp.Space(mixed("plane"), 2)
+    c0, form = hp.C0Space(space), hp.WeakForm(space, lambda u, du, n: u - du.dot(n), test="value", on="xmax")
+    [term] = hp.GlobalOperator(hp.Mass(space) + form, c0).boundary_terms
+    for name in ("all", "any", "allgather", "sum"):
+        monkeypatch.delattr(f"hpfem.support.communicator.Communicator.{name}")
+    lower = space.at(order=1)
+    assert term.at(c0.at(lower)).linear and term.elliptic_part().linear
 
 
 def test_with_robin_conditions_of_any_sign(rng):

@@ -238,6 +238,10 @@ def unsuitable(comm):
         one, other = (hp.GlobalOperator(own, hp.C0Space(space)) for own in (operator, hp.Laplacian(space)))
         x = one.vectors.agreed(np.random.default_rng(0).random(one.c0.size))
         assert np.allclose(one(x), other(x), rtol=0, atol=CLOSE)
+    few = hp.Space(hp.distribute(mesh, comm, owners=tets * 1), 4, quadrature={"tet": -1})
+    with pytest.raises(hp.ArgumentError, match="Laplacian on tet: collocated derivatives of order 4"):
+        hp.Laplacian(few, algorithm="collocated")
+    assert comm.allgather(comm.rank) == list(range(comm.size))
     mesh = whole("tet")
     space = hp.Space(hp.distribute(mesh, comm, owners=np.arange(mesh.n_cells) % 2), 2, quadrature="simplex")
     with pytest.raises(hp.NotSuitable, match="Laplacian on tet: a simplex rule has no directions"):
