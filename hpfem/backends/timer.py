@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,8 @@ class Timing:
         Over the repeats.
     repeats, calls : int
         Repeats, and calls in a row in each.
+    samples : tuple of float
+        All of them, where they were kept.
     """
 
     median: float
@@ -65,6 +67,33 @@ class Timing:
     worst: float
     repeats: int
     calls: int
+    samples: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, samples: Sequence[float], calls: int) -> Timing:
+        """Make it of the seconds of one call in each repeat.
+
+        Parameters
+        ----------
+        samples : sequence of float
+        calls : int
+
+        Returns
+        -------
+        Timing
+        """
+        return cls(statistics.median(samples), min(samples), max(samples), len(samples), calls, tuple(samples))
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Lower and upper quartile of the samples; the extremes where these were not kept."""
+        return (self.best, self.worst) if not self.samples else quartiles(self.samples)[::2]
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile of one or more numbers."""
+    low, middle, high = statistics.quantiles(values if len(values) > 1 else 2 * [*values], method="inclusive")
+    return low, middle, high
 
 
 def measure(
@@ -113,5 +142,4 @@ def measure(
                 break
         return seconds / (calls * steps)
 
-    samples = [sample() for _ in range(max(repeats, 1))]
-    return Timing(statistics.median(samples), min(samples), max(samples), len(samples), calls)
+    return Timing.of([sample() for _ in range(max(repeats, 1))], calls)
