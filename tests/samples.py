@@ -134,9 +134,10 @@ def box_integral(function, dim, n=20, matrix=None, shift=None):
 
 
 def norm_error(found, expected):
-    """Largest difference over the largest value."""
+    """Largest difference over the largest value, of arrays on the host or on a GPU."""
+    found, expected = (own.get() if hasattr(own, "get") else np.asarray(own) for own in (found, expected))
     scale = max(np.abs(expected).max(), 1e-300)
-    return np.abs(np.asarray(found) - expected).max() / scale
+    return np.abs(found - expected).max() / scale
 
 
 __all__ = [

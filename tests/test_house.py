@@ -154,3 +154,9 @@ def test_examples_use_what_is_public(example):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("hpfem")
     }
     assert all(module.count(".") == 1 and module != "hpfem.support" for module in modules)
+
+
+def test_tests_are_collected_without_vtk():
+    """GPU machines lack it; see tests/lazy.py."""
+    tests = (ROOT / "tests").rglob("*.py")
+    assert [path for path in tests if re.search(r"^(import|from) (vtk|h5py)", path.read_text(), re.MULTILINE)] == []

@@ -24,6 +24,7 @@ from hpfem.shapes.arguments import as_array, flag, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
+from ..backends.exchange import placed
 from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.shared_vectors import shared_vectors
 from ..backends.vectors import VectorSpace
@@ -367,17 +368,17 @@ class C0Space(Immutable):
 
         return self._restrictions.get(device, make) if keep is None else make()
 
-    def scatter(self, vector: Any, out: Field | None = None, device: Device = HOST) -> Field:
+    def scatter(self, vector: Any, out: Field | None = None, device: Device | None = None) -> Field:
         """Element-local coefficients of a global vector.
 
         Parameters
         ----------
-        vector : ndarray, [size] or [components, size]
-            On `device`.
+        vector : array, [size] or [components, size]
+            On `device`; of any library if that is left out.
         out : Field, optional
             Overwritten and returned.
-        device : Device
-            Device of the vector and of the field.
+        device : Device, optional
+            Device of the field; that of the vector when left out.
 
         Returns
         -------
@@ -389,6 +390,7 @@ class C0Space(Immutable):
         ArgumentError
             If the vector has another size.
         """
+        vector, device = (vector, device) if device is not None else placed(vector)
         vectors = vectors_on(device)
         rows = vectors.checked(vector, "a global vector")
         shape = rows.shape

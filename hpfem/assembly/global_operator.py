@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import flag, instance, integer, shown
 
+from ..backends.exchange import is_array, placed
 from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, NotSuitable, StateError
@@ -21,6 +22,7 @@ from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device, PerDevice
 from ..operators import BoundaryForm, Operator, OperatorSum
+from ..operators.arrays import same_kind
 from ..operators.sums import Summable
 from ..space import Field
 from ..space.arguments import MAX_COMPONENTS
@@ -190,25 +192,27 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         """Vectors where the operator's kernels compute."""
         return self.c0.vectors_on(self.device)
 
-    def apply(self, vector: Any, device: Device = HOST) -> Any:
+    def apply(self, vector: Any, device: Device | None = None) -> Any:
         """Apply to a vector on a device; nothing is transferred if it is the operator's own.
 
         Parameters
         ----------
         vector : array, [components * size]
-            On `device`.
-        device : Device
+            On `device`; of any library if that is left out.
+        device : Device, optional
+            That of the vector when left out.
 
         Returns
         -------
         array, [components * size]
-            On `device`.
+            On that device.
 
         Raises
         ------
         ArgumentError
             If the vector has another size, or is not of real numbers.
         """
+        vector, device = (vector, device) if device is not None else placed(vector)
         product = self.product_on(device)
         vector = product.vectors.checked(vector, "a vector")
         if vector.size != self.shape[0]:
@@ -276,6 +280,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if self.device.name == HOST.name:
             raise ArgumentError(f"{self.operator.name} computes on the host; make its space with the backend of a GPU")
         return self.vectors.linear_operator(self.shape, lambda x: self.apply(x.ravel(), self.device), self.dtype)
+
+    def __matmul__(self, x: Any) -> Any:
+        """A x, where x is, in its library."""
+        foreign = not isinstance(x, np.ndarray) and is_array(x)
+        return same_kind(x, self.apply(x)) if foreign else super().__matmul__(x)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         x = np.asarray(x)

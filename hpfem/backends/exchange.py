@@ -76,3 +76,11 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
         f"got {where_is(array)}, which no backend uses here and now ({here}); copy it to one of these, or make its"
         " device the current one"
     )
+
+
+def placed(vector: Any) -> tuple[Any, Device]:
+    """A vector of any library, and where it is; what is no such array is for the host."""
+    if isinstance(vector, np.ndarray) or not is_array(vector):
+        return vector, HOST
+    pair = wrap(vector, copy=True)
+    return pair.read(pair.home), pair.home

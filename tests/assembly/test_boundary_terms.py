@@ -62,7 +62,7 @@ def test_a_robin_condition_is_such_a_sum(kind, basis, dtype, components, backend
     f = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda *x: [np.sin(3 * x[0]) + 1] * components)))
     for name in ("jacobi", "multigrid"):
         (u, found), (v, wanted) = (hp.solve(own, own.right_hand_side(f), preconditioner=name) for own in (A, B))
-        assert norm_error(u, v) < 1e-7 if dtype == np.float64 else 1e-3
+        assert norm_error(u, v) < (1e-7 if dtype == np.float64 else 1e-3)
         apart = 2 if dtype == np.float64 else max(2, wanted.iterations // 20)
         assert abs(found.iterations - wanted.iterations) <= (name == "jacobi") * apart
 
@@ -177,7 +177,8 @@ def test_flow_through_a_boundary(backend):
     assert used == "multigrid" and len(M.A.boundary_terms) == 2
     for again in (pickle.loads(pickle.dumps(elliptic)), copy(elliptic), deepcopy(elliptic)):
         assert norm_error(again @ x, elliptic @ x) == 0 and repr(again) == repr(elliptic)
-    assert norm_error(pickle.loads(pickle.dumps(M))(x), M(x)) == 0 and "on 'ymin'" in repr(elliptic)
+    r = M.vectors.from_host(x)
+    assert norm_error(pickle.loads(pickle.dumps(M))(r), M(r)) < 1e-5 and "on 'ymin'" in repr(elliptic)
 
 
 def test_symmetry_is_that_of_the_present_numbers(rng):

@@ -9,6 +9,7 @@ import scipy.sparse.linalg
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
 from tests.assembly.meshes import OURS, THEIRS, ours, rotated
+from tests.samples import norm_error
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
@@ -233,6 +234,30 @@ def test_cupyx_solves_with_it(rng):
         else:
             found.append(hp.cg(A.apply, b, tol=1e-12)[0])
     assert np.abs(found[0] - found[1]).max() < 1e-9 * np.abs(found[1]).max()
+
+
+def test_vectors_are_taken_where_they_are(backend, rng):
+    """A solution that `solve` leaves on a GPU is applied to, and scattered, as one on the host."""
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2, backend=backend))
+    A = hp.GlobalOperator(hp.Mass(c0.space), c0, components=2)
+    x = rng.standard_normal(A.shape[0])
+    u, _ = hp.solve(A, A.right_hand_side(A @ x), tol=1e-12)
+    assert A.vectors.has(u) and A.vectors.has(A @ u) and norm_error(A @ u, A @ x) < 1e-9
+    assert norm_error(A @ Foreign(x), A @ x) == 0
+    field, wanted = c0.scatter(u.reshape(2, -1)), c0.scatter(Foreign(x.reshape(2, -1)))
+    assert field.home == A.device
+    for own, other in zip(field.arrays, wanted.arrays, strict=True):
+        assert norm_error(own, other) < 1e-7
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __array__(self, *arguments, **options):
+        return np.array(self.inside)
 
 
 def test_refusals():

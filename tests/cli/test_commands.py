@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vtkmodules.util.numpy_support import vtk_to_numpy
-from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridReader
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
@@ -20,6 +18,7 @@ from hpfem.cli import main
 from hpfem.operators import InverseMass
 from hpfem.support.cache import Cache
 from hpfem.support.threads import thread_count
+from tests.lazy import Lazy, numpy_support
 from tests.standin import StandInBackend
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -64,12 +63,14 @@ def refused(capsys, *arguments):
 
 def read_vtu(path):
     """Points and point data of a file, read by VTK."""
-    reader = vtkXMLUnstructuredGridReader()
+    reader = Lazy("vtkmodules.vtkIOXML").vtkXMLUnstructuredGridReader()
     reader.SetFileName(str(path))
     reader.Update()
     data = reader.GetOutput().GetPointData()
-    arrays = {data.GetArrayName(i): vtk_to_numpy(data.GetArray(i)) for i in range(data.GetNumberOfArrays())}
-    return vtk_to_numpy(reader.GetOutput().GetPoints().GetData()), arrays
+    arrays = {
+        data.GetArrayName(i): numpy_support.vtk_to_numpy(data.GetArray(i)) for i in range(data.GetNumberOfArrays())
+    }
+    return numpy_support.vtk_to_numpy(reader.GetOutput().GetPoints().GetData()), arrays
 
 
 def test_info(capsys):

@@ -58,11 +58,13 @@ def iterations(comm, backend="cuda", order=3):
                 rows = A.vectors.to_host(x).reshape(components, -1)
                 with pytest.raises(hp.SolverError, match="operator is not positive definite .* after 0"):
                     hp.cg(lambda w: -A.apply(w, A.device), A.vectors.from_host(b), shared=A.vectors, bar=False)
-                return info, [by_cell(c0.scatter(row), comm) for row in rows]
+                return info, [by_cell(c0.scatter(row), comm) for row in rows], A.vectors.iteration is None
 
-            (one, u), (other, v) = by_first(comm, partial(solved, mesh)), solved(part)
+            (one, u, first), (other, v, second) = by_first(comm, partial(solved, mesh)), solved(part)
             assert as_many(one, other), (one.iterations, other.iterations)
-            assert np.allclose(one.residuals[:8], other.residuals[:8], rtol=1e-9)
+            # A device that iterates keeps the inverse of the diagonal in float32, a host that iterates does not.
+            close = 1e-9 if first == second or make is not jacobi else 1e-6
+            assert np.allclose(one.residuals[:8], other.residuals[:8], close, 0), (one.residuals, other.residuals)
             assert all(difference(*pair) < 1e-6 for pair in zip(u, v, strict=True))
 
 

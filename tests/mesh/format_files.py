@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import h5py
 import meshio
 import numpy as np
-import vtk
 from scipy.io import netcdf_file
-from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
 from hpfem.mesh import Mesh, box
 from hpfem.mesh.node_order import gmsh_nodes, permutation, vtk_nodes
 from hpfem.shapes import SHAPES, equispaced_nodes
 from meshes import generate
+from tests.lazy import h5py, numpy_support, vtk
 from tests.mesh import decks
 from tests.mesh.examples import bent, corners_of
 from tests.mesh.test_mfem import mfem_text
@@ -259,7 +257,7 @@ def grid_of(case, kind, named):
     """The case as VTK's unstructured grid, the sides being cells too; "material" has the regions."""
     grid, points = vtk.vtkUnstructuredGrid(), vtk.vtkPoints()
     points.SetDataTypeToDouble()
-    points.SetData(numpy_to_vtk(case.points, deep=True))
+    points.SetData(numpy_support.numpy_to_vtk(case.points, deep=True))
     grid.SetPoints(points)
     for row in case.rows() if isinstance(kind, int) else case.rows()[:, np.arange(kind[1]) % case.rows().shape[1]]:
         grid.InsertNextCell(kind if isinstance(kind, int) else kind[0], len(row), row.tolist())
@@ -270,7 +268,7 @@ def grid_of(case, kind, named):
             material.append(3 + list(SIDES).index(name))
             grade.append(0)
     for name, values in {"material": material, DATA_NAME: grade}.items() if named else ():
-        array = numpy_to_vtkIdTypeArray(np.array(values, dtype=np.int64), deep=True)
+        array = numpy_support.numpy_to_vtkIdTypeArray(np.array(values, dtype=np.int64), deep=True)
         array.SetName(name)
         grid.GetCellData().AddArray(array)
     return grid
@@ -280,7 +278,7 @@ def vtk_file(writer):
     """By a writer of VTK."""
 
     def write(path, case, kind, named):
-        own = writer()
+        own = getattr(vtk, writer)()
         own.SetInputData(grid_of(case, kind, named) if isinstance(kind, int | tuple) else kind(case, named))
         own.SetFileName(str(path))
         if hasattr(own, "SetFileTypeToBinary"):
@@ -291,7 +289,7 @@ def vtk_file(writer):
 
 
 def pvtu(path, case, kind, named):
-    vtk_file(vtk.vtkXMLUnstructuredGridWriter)(path.with_suffix(".vtu"), case, kind, named)
+    vtk_file("vtkXMLUnstructuredGridWriter")(path.with_suffix(".vtu"), case, kind, named)
     piece = f'<PUnstructuredGrid><Piece Source="{path.stem}.vtu"/></PUnstructuredGrid>'
     path.write_text(f'<?xml version="1.0"?>\n<VTKFile type="PUnstructuredGrid" version="0.1">{piece}</VTKFile>\n')
 
@@ -309,13 +307,15 @@ def structured(case, named):
     grid, points = vtk.vtkStructuredGrid(), vtk.vtkPoints()
     straight = box(case.shape, COUNTS[case.shape]).points
     points.SetDataTypeToDouble()
-    points.SetData(numpy_to_vtk(case.points[np.lexsort(np.round(straight, 9).T)], deep=True))
+    points.SetData(numpy_support.numpy_to_vtk(case.points[np.lexsort(np.round(straight, 9).T)], deep=True))
     grid.SetDimensions(*(count + 1 for count in (*COUNTS[case.shape], 0)[:3]))
     grid.SetPoints(points)
     for name, values in {"material": case.tags, DATA_NAME: case.grade}.items() if named else ():
         middles = box(case.shape, COUNTS[case.shape])
         middles = middles.points[middles.cells[0].corners].mean(axis=1)
-        array = numpy_to_vtkIdTypeArray(values[np.lexsort(np.round(middles, 9).T)].astype(np.int64), deep=True)
+        array = numpy_support.numpy_to_vtkIdTypeArray(
+            values[np.lexsort(np.round(middles, 9).T)].astype(np.int64), deep=True
+        )
         array.SetName(name)
         grid.GetCellData().AddArray(array)
     return grid

@@ -9,8 +9,6 @@ from pathlib import Path
 import meshio
 import numpy as np
 import pytest
-import vtk
-from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
 import hpfem as hp
 from hpfem.mesh import vtk_nodes
@@ -18,6 +16,7 @@ from hpfem.mesh.io.formats import format_of
 from hpfem.mesh.io.vtk_cells import cell_blocks
 from hpfem.mesh.node_order import permutation
 from hpfem.shapes import SHAPES, equispaced_nodes
+from tests.lazy import numpy_support, vtk
 from tests.mesh.examples import BOXES, sample
 from tests.mesh.test_vtk import LINEAR, QUADRATIC
 
@@ -49,19 +48,21 @@ def write_vtk(path: Path, points, cells, sides=(), of_cells=(), of_points=()) ->
     """A grid with an integer array "material", the number of the cell by three, and (name, values), written by VTK."""
     own = vtk.vtkPoints()
     own.SetDataTypeToDouble()
-    own.SetData(numpy_to_vtk(np.column_stack([points, np.zeros((len(points), 3 - points.shape[1]))]), deep=True))
+    own.SetData(
+        numpy_support.numpy_to_vtk(np.column_stack([points, np.zeros((len(points), 3 - points.shape[1]))]), deep=True)
+    )
     grid = vtk.vtkUnstructuredGrid()
     grid.SetPoints(own)
     for name, order, nodes in [*cells, *sides]:
         kinds = {"point": 1, "segment": 3, **LINEAR} if order == 1 else {"serendipity quad": 23, **QUADRATIC}
         for row in nodes:
             grid.InsertNextCell(kinds[name], len(row), row.tolist())
-    material = numpy_to_vtkIdTypeArray(np.arange(grid.GetNumberOfCells(), dtype=np.int64) % 3, deep=True)
+    material = numpy_support.numpy_to_vtkIdTypeArray(np.arange(grid.GetNumberOfCells(), dtype=np.int64) % 3, deep=True)
     material.SetName("material")
     grid.GetCellData().AddArray(material)
     for data, arrays in ((grid.GetCellData(), of_cells), (grid.GetPointData(), of_points)):
         for array_name, values in arrays:
-            array = numpy_to_vtk(values, deep=True)
+            array = numpy_support.numpy_to_vtk(values, deep=True)
             array.SetName(array_name)
             data.AddArray(array)
     writer = vtk.vtkXMLUnstructuredGridWriter() if path.suffix == ".vtu" else vtk.vtkUnstructuredGridWriter()

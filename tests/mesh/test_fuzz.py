@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import vtk
 
 from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import read_mesh
+from tests.lazy import vtk
 from tests.mesh import decks
 from tests.mesh.examples import flux, sample
 from tests.mesh.test_vtk import LAGRANGE, LINEAR, grid_of

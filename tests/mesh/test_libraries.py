@@ -6,13 +6,13 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import vtk
 
 import hpfem as hp
 from hpfem.errors import MeshError
 from hpfem.mesh import read_mesh
 from hpfem.mesh.io import other_formats
 from meshes import generate
+from tests.lazy import vtk
 
 DATA = Path(__file__).with_name("data")
 GMSH = generate.import_gmsh()

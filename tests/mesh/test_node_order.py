@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import vtk
 
 from hpfem.errors import ArgumentError
 from hpfem.mesh.node_order import (
@@ -19,6 +18,7 @@ from hpfem.mesh.node_order import (
     vtk_nodes,
 )
 from hpfem.shapes import SHAPES, equispaced_nodes
+from tests.lazy import vtk
 
 RECORDED = json.loads(Path(__file__).with_name("gmsh_nodes.json").read_text())["cells"]
 

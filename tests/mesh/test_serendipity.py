@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import vtk
 from scipy.io import netcdf_file
-from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
 from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import Mesh, read_mesh
 from hpfem.mesh.cells import CellArray
 from hpfem.mesh.symmetry import entity_nodes
 from hpfem.shapes import SHAPES, equispaced_nodes, make_basis
+from tests.lazy import numpy_support, vtk
 from tests.mesh.examples import flux, sample
 
 # Nodes of serendipity cells in our coordinates, as VTK and gmsh list them: corners, then edges by their corners.
@@ -111,17 +110,17 @@ def written_by_vtk(
 ) -> None:
     grid, own = vtk.vtkUnstructuredGrid(), vtk.vtkPoints()
     own.SetDataTypeToDouble()
-    own.SetData(numpy_to_vtk(np.pad(points, ((0, 0), (0, 3 - points.shape[1]))), deep=True))
+    own.SetData(numpy_support.numpy_to_vtk(np.pad(points, ((0, 0), (0, 3 - points.shape[1]))), deep=True))
     grid.SetPoints(own)
     for shape, nodes in rows.items():
         for row in nodes.tolist():
             grid.InsertNextCell(VTK_TYPES[shape], len(row), row)
     kinds = np.repeat(np.arange(len(rows)), [len(nodes) for nodes in rows.values()])
-    material = numpy_to_vtkIdTypeArray(kinds.astype(np.int64), deep=True)
+    material = numpy_support.numpy_to_vtkIdTypeArray(kinds.astype(np.int64), deep=True)
     material.SetName("material")
     grid.GetCellData().AddArray(material)
     if numbers is not None:
-        grid.GetPointData().AddArray(known := numpy_to_vtkIdTypeArray(numbers, deep=True))
+        grid.GetPointData().AddArray(known := numpy_support.numpy_to_vtkIdTypeArray(numbers, deep=True))
         known.SetName("GlobalNodeIds")
     writer = vtk.vtkXMLUnstructuredGridWriter() if path.suffix == ".vtu" else vtk.vtkUnstructuredGridWriter()
     if path.suffix == ".vtk":

@@ -6,17 +6,17 @@ import base64
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import meshio
 import numpy as np
 import pytest
-import vtk
-from vtk.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 
 from hpfem.errors import MeshError
 from hpfem.mesh import Mesh, read_mesh, vtk_nodes
 from hpfem.mesh.node_order import permutation
 from hpfem.shapes import SHAPES, equispaced_nodes
+from tests.lazy import numpy_support, vtk
 from tests.mesh.examples import BOXES, flux, sample
 
 LINEAR = {"quad": 9, "tri": 5, "hex": 12, "prism": 13, "pyramid": 14, "tet": 10}
@@ -31,23 +31,23 @@ XML_WAYS = [
 ]
 
 
-def grid_of(mesh: Mesh, types: dict[str, int]) -> vtk.vtkUnstructuredGrid:
+def grid_of(mesh: Mesh, types: dict[str, int]) -> Any:
     """The mesh as VTK holds it, with an integer array "material"."""
     points = vtk.vtkPoints()
     points.SetDataTypeToDouble()
     coordinates = np.zeros((len(mesh.points), 3))
     coordinates[:, : mesh.dim] = mesh.points
-    points.SetData(numpy_to_vtk(coordinates, deep=True))
+    points.SetData(numpy_support.numpy_to_vtk(coordinates, deep=True))
     grid = vtk.vtkUnstructuredGrid()
     grid.SetPoints(points)
     for group in mesh.cells:
         ours, theirs = equispaced_nodes(group.shape, group.order), vtk_nodes(group.shape, group.order)
         for row in group.nodes[:, permutation(ours, theirs, group.order)]:
             grid.InsertNextCell(types[group.shape.name], len(row), row.tolist())
-    material = numpy_to_vtkIdTypeArray(np.arange(mesh.n_cells, dtype=np.int64) % 3, deep=True)
+    material = numpy_support.numpy_to_vtkIdTypeArray(np.arange(mesh.n_cells, dtype=np.int64) % 3, deep=True)
     material.SetName("material")
     grid.GetCellData().AddArray(material)
-    temperature = numpy_to_vtk(np.linspace(0, 1, len(mesh.points)), deep=True)
+    temperature = numpy_support.numpy_to_vtk(np.linspace(0, 1, len(mesh.points)), deep=True)
     temperature.SetName("temperature of the points")
     grid.GetPointData().SetScalars(temperature)
     return grid

@@ -7,6 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.runtime.device import current_device
+from hpfem.backends.exchange import placed
 from hpfem.errors import ArgumentError, StateError
 from hpfem.memory import HOST, PairArray, count_transfers
 from hpfem.mesh import box
@@ -137,6 +138,14 @@ def test_fields_are_made_of_any_library_s_arrays(field, gpu):
         space.field("coeff", [3])
     with pytest.raises(StateError, match="has dtype float32"):
         space.field("coeff", [FakeArray(array.astype(np.float32))])
+
+
+def test_vectors_are_where_their_library_has_them(gpu):
+    array = np.arange(3.0)
+    for made in (FakeArray(array), ForeignTensor(array)):
+        found, device = placed(made)
+        assert device is gpu and np.shares_memory(found.inside, array)
+    assert placed(array) == (array, HOST) and placed([1.0]) == ([1.0], HOST)
 
 
 def test_overlaps_on_the_device(gpu):

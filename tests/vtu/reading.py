@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import vtk
-from vtk.util.numpy_support import vtk_to_numpy
+
+from tests.lazy import numpy_support, vtk
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Grid:
     point_data, cell_data, field_data : dict of str to ndarray
     """
 
-    data: vtk.vtkUnstructuredGrid
+    data: object
     point_data: dict
     cell_data: dict
     field_data: dict
@@ -35,13 +35,13 @@ class Grid:
     @property
     def points(self):
         """Coordinates of all points, [n, 3]."""
-        return vtk_to_numpy(self.data.GetPoints().GetData())
+        return numpy_support.vtk_to_numpy(self.data.GetPoints().GetData())
 
 
 def arrays(attributes):
     """Arrays of a vtkFieldData by name."""
     found = [attributes.GetArray(i) for i in range(attributes.GetNumberOfArrays())]
-    return {array.GetName(): vtk_to_numpy(array) for array in found}
+    return {array.GetName(): numpy_support.vtk_to_numpy(array) for array in found}
 
 
 def read(path):
