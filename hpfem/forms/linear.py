@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..errors import NotSuitable
@@ -37,13 +39,29 @@ def is_linear(node: Expression, *variables: str) -> bool | None:
 
 def is_symmetric(trace: Trace | None) -> bool:
     """Whether a form is known to be symmetric: by its structure, or by its matrix at points with random data."""
-    if trace is None:
+    return trace is not None and _known_equal(trace, lambda row, column: (column, row))
+
+
+def ignores_rotations(trace: Trace | None) -> bool:
+    """Whether a form of as many components as dimensions is known to see the symmetric part of gradients alone."""
+    if trace is None or not trace.uses_gradient or trace.components != trace.dim:
         return False
+    n = 1 + trace.dim
+
+    def swapped(row: int, column: int) -> tuple[int, int]:
+        component, i = divmod(column, n)
+        return row, (i - 1) * n + component + 1 if i else column
+
+    return _known_equal(trace, swapped)
+
+
+def _known_equal(trace: Trace, other_place: Callable[[int, int], tuple[int, int]]) -> bool:
+    """Whether entries of the matrix K of a linear form are equal to those at other places."""
     try:
         graph, K = coefficients(trace)
     except NotSuitable:
         return False
-    pairs = [(node, K.get((column, row), graph.constant(0.0))) for (row, column), node in K.items()]
+    pairs = [(node, K.get(other_place(*place), graph.constant(0.0))) for place, node in K.items()]
     pairs = [(node, other) for node, other in pairs if node is not other]
     entries = Trace(graph, trace.dim, len(K), tuple(K.values()))
     if not pairs or any(node.op in _NOT_ANALYTIC for node in entries.live):

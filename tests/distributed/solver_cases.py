@@ -15,6 +15,7 @@ from tests.assembly.test_interfaces import CONDITIONS, bar, heated
 from tests.assembly.test_points_and_edges import with_sets
 from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import as_many
+from tests.solvers.test_rigid_motions import elastic
 
 
 def source(x, *y):
@@ -64,6 +65,24 @@ def one_sum(comm):
             hp.cg(lambda x: -x, c0.project(exact), shared=c0.vectors_on(), bar=False)
 
 
+def on_beams(comm):
+    """Rigid motions in the vertices: as many iterations on a slender beam, wherever it is cut."""
+    mesh = hp.box("hex", (20, 2, 2), upper=(10.0, 1.0, 1.0), comm=hp.ALONE)
+
+    def count(own):
+        c0 = hp.C0Space(hp.Space(own, 2, backend="numpy"))
+        bc = hp.BoundaryConditions(c0, {"xmin": 0.0, "xmax": (None, 0.0, None)}, components=3)
+        form = hp.WeakForm(c0.space, elastic(3), trial="grad", test="grad", components=3)
+        A, one = hp.GlobalOperator(form, c0, bc), c0.gather(hp.IProductWRTBase(c0.space)(c0.space.evaluate(exact)))
+        b = A.right_hand_side(np.stack([0 * one, one, one]))
+        return hp.cg(A, b, make_preconditioner("multigrid", A)[0], tol=1e-8, bar=False)[1].iterations
+
+    wanted = by_first(comm, lambda: count(mesh))
+    for owners in (None, random_owners(mesh, comm, 3)):
+        found = count(hp.distribute(mesh, comm, owners=owners))
+        assert abs(found - wanted) <= 1 and wanted <= 20, (found, wanted)
+
+
 def multigrid(comm):
     """Multigrid takes as many iterations, on all shapes."""
     for name in BOXES:
@@ -71,6 +90,7 @@ def multigrid(comm):
         for order, owners in ((3, None), (2, random_owners(mesh, comm)))[: 2 if name == "mixed" else 1]:
             part = hp.distribute(mesh, comm, owners=owners)
             both(mesh, part, comm, 1e-6, f=1.0, dirichlet=0.0, preconditioner="multigrid", order=order)
+    on_beams(comm)
 
 
 def stretched(comm):

@@ -41,10 +41,10 @@ def random_coefficient(rng, dim, tensors):
     return kinds[rng.integers(len(kinds))]
 
 
-def random_problem(rng):
-    """A Problem and its right-hand side."""
+def random_problem(rng, preconditioner=None, backend="numpy"):
+    """A Problem and its right-hand side; any preconditioner where none is given."""
     mesh = random_mesh(rng)
-    space = hp.Space(mesh, int(rng.integers(1, 3)), ("modified", "lagrange")[rng.integers(2)], backend="numpy")
+    space = hp.Space(mesh, int(rng.integers(1, 3)), ("modified", "lagrange")[rng.integers(2)], backend=backend)
     lam = (0.0, 10 ** rng.uniform(-14, -4), random_coefficient(rng, mesh.dim, False))[rng.integers(3)]
     conditions = {"dirichlet": {}, "neumann": {}, "robin": {}}
     for name in NAMES[: 2 * mesh.dim]:
@@ -55,6 +55,7 @@ def random_problem(rng):
             conditions[given[0]][name] = given[1]
     k = random_coefficient(rng, mesh.dim, True)
     how = ("jacobi", "multigrid", "none", "auto")[rng.integers(4)]
+    how = how if preconditioner is None else preconditioner
     f = (1.0, lambda *x: 1.0 + x[0], {"a": 1.0, "b": -2.0})[rng.integers(3)]
     kept = {name: given for name, given in conditions.items() if given}
     return hp.Problem(space, lam, **kept, diffusivity=k, preconditioner=how, bar=False), f

@@ -7,11 +7,12 @@ sparse matrices, on the vectors' own device.
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import VectorSpace
 from ...support.communicator import ALONE, Communicator
@@ -51,16 +52,24 @@ class Hierarchy(NamedTuple):
     inverse: NDArray[np.float64]  # of the last matrix, where its eigenvalues are not zero
 
     @classmethod
-    def of(cls, A: csr_array, near: NDArray[np.floating[Any]]) -> Hierarchy:
-        """Aggregate, by pyamg; A [n, n], near [n, k]."""
+    def of(cls, A: csr_array, component: NDArray[np.integer[Any]], points: NDArray[np.float64] | None) -> Hierarchy:
+        """Aggregate, by pyamg; A [n, n] with unknowns vertex by vertex, component [n]. With points [n, D] rotations are
+        in the near-null space beside constants, and each vertex has all components.
+        """
         from pyamg import smoothed_aggregation_solver
 
+        count = int(component.max(initial=-1)) + 1
+        given, near = csr_matrix(A), (component[:, None] == np.arange(count)).astype(np.float64)
+        if points is not None:
+            near = np.hstack([near, _rotations(component, points)])
+            near[A.diagonal() == 0] = 0  # where values are given
+            given = bsr_matrix(given, blocksize=(count, count))
         # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.
         state = np.random.get_state()  # noqa: NPY002
         np.random.seed(0)  # noqa: NPY002
         try:
-            strength = "evolution" if near.shape[1] == 1 else "symmetric"
-            made = smoothed_aggregation_solver(csr_matrix(A), near, strength=strength, max_coarse=_SMALLEST).levels
+            strength = "symmetric" if count > 1 else "evolution"
+            made = smoothed_aggregation_solver(given, near, strength=strength, max_coarse=_SMALLEST).levels
         finally:
             np.random.set_state(state)  # noqa: NPY002
         values, V = np.linalg.eigh(made[-1].A.toarray())
@@ -72,6 +81,16 @@ class Hierarchy(NamedTuple):
     def sizes(self) -> list[int]:
         """Rows of each matrix."""
         return [*(int(A.shape[0]) for A in self.matrices), len(self.inverse)]
+
+
+def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rotations of every D components about the middle; component [n], points [n, D] -> [n, k]."""
+    x, d = points - points.mean(axis=0), points.shape[1]
+    found = []
+    for first in range(0, int(component.max(initial=-1)) + 1, d):
+        for i, j in combinations(range(d), 2):
+            found.append(np.where(component == first + i, -x[:, j], np.where(component == first + j, x[:, i], 0.0)))
+    return np.array(found).reshape(-1, len(x)).T
 
 
 class AlgebraicMultigrid:

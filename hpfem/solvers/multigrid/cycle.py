@@ -13,12 +13,13 @@ from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike
-from scipy.sparse import csr_array, eye_array, kron
+from scipy.sparse import csr_array, diags_array, eye_array, kron
 
-from hpfem.shapes.arguments import instance, integer
+from hpfem.shapes.arguments import instance, integer, name_of
 
 from ...assembly import GlobalOperator
 from ...errors import ArgumentError, MeshError, NotSuitable
+from ...forms.linear import ignores_rotations
 from ...space import Space
 from ...space.block import Block
 from .algebraic import AlgebraicMultigrid, Hierarchy
@@ -31,6 +32,8 @@ from .smoother import LowEnergySmoother
 
 # Steps of the smoother on the host, and on a device that iterates without the host, where more do not pay.
 DEGREE, DEVICE_DEGREE = 2, 1
+# What the vertices interpolate exactly.
+NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 5.0
 # Largest deviation of Jacobians from their cell's mean that is neglected inside the cycle.
@@ -108,12 +111,17 @@ class Multigrid:
         Steps of the smoother: 1, 2 or 3. The default was measured to be fastest: 2, or 1 on a GPU.
     dtype : dtype
         Type inside the cycle; float64 is used if numbers leave the range of float32.
+    near_null : str
+        What the vertices interpolate exactly: "constants" of each component, "rigid" motions, or "auto", which takes
+        rigid motions for a form that is zero for them.
 
     Attributes
     ----------
     levels : list of Level
         Finest first; the last is of order 1, which `vertices` solves.
     vertices : AlgebraicMultigrid, SharedVertices or None
+    rigid : bool
+        Whether the near-null space has rigid motions.
     phases : {str: float}
         Seconds of each part of the set-up.
     costly : bool
@@ -128,8 +136,15 @@ class Multigrid:
     name = "multigrid"
     costly = True
 
-    def __init__(self, A: GlobalOperator, degree: int | None = None, dtype: DTypeLike = np.float32) -> None:
+    def __init__(
+        self,
+        A: GlobalOperator,
+        degree: int | None = None,
+        dtype: DTypeLike = np.float32,
+        near_null: str = "auto",
+    ) -> None:
         instance(A, GlobalOperator, "the operator of a preconditioner")
+        self._near = name_of(near_null, NEAR_NULL, "near-null space")
         if degree is None:
             degree = DEGREE if A.vectors.iteration is None else DEVICE_DEGREE
         degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
@@ -144,7 +159,7 @@ class Multigrid:
             self._make(np.dtype(np.float64))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Multigrid, (self.A, self.degree, self.dtype)
+        return Multigrid, (self.A, self.degree, self.dtype, self._near)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -185,20 +200,30 @@ class Multigrid:
             for level in self.levels[:-1]:
                 level.make_smoothers(energies, self.degree, numbers)
         with self._phase("vertices"):
-            n, size = _together(last.A), last.A.c0.size
-            A = last.A
-            single = A if A.components == n else A.of_parts(A.operator, A.c0, A.bc, A.boundary_terms, n)
-            inside = np.flatnonzero(last.free[:n])
-            self._inside: Any = None
-            self.vertices: AlgebraicMultigrid | SharedVertices | None = None
-            if vectors.comm.any(len(inside) > 0):
-                near = np.kron(np.eye(n), np.ones((size, 1)))[inside]
-                matrix = csr_array(single.assemble().astype(np.float64)[inside][:, inside])
-                self._inside = vectors.xp.asarray(inside)
-                if vectors.comm.size == 1:
-                    self.vertices = AlgebraicMultigrid(Hierarchy.of(matrix, near), vectors, dtype)
-                else:
-                    self.vertices = SharedVertices(matrix, near, last.A.c0, inside, vectors, dtype)
+            self._make_vertices()
+
+    def _make_vertices(self) -> None:
+        last, vectors = self.levels[-1], self.vectors
+        n, c0, A = _together(last.A), last.A.c0, last.A
+        single = A if A.components == n else A.of_parts(A.operator, c0, A.bc, A.boundary_terms, n)
+        found = ignores_rotations(A.operator.form.trace) if self._near == "auto" else self._near == "rigid"
+        self.rigid = vectors.comm.all(found)
+        free = last.free[:n]
+        # By blocks, vertices with free unknowns have all, and those with given values are taken out.
+        chosen = np.broadcast_to(free.any(axis=0), free.shape) if self.rigid else free
+        vertices, component = np.nonzero(chosen.T)
+        inside, self._inside = component * c0.size + vertices, None
+        self.vertices: AlgebraicMultigrid | SharedVertices | None = None
+        if not vectors.comm.any(len(inside) > 0):
+            return
+        keep = diags_array(free.ravel()[inside].astype(np.float64))
+        matrix = csr_array(keep @ single.assemble().astype(np.float64)[inside][:, inside] @ keep)
+        points = c0.coordinates[vertices] if self.rigid else None
+        self._inside = vectors.xp.asarray(inside)
+        if vectors.comm.size == 1:
+            self.vertices = AlgebraicMultigrid(Hierarchy.of(matrix, component, points), vectors, self.dtype)
+        else:
+            self.vertices = SharedVertices(matrix, vertices, component, points, c0, vectors, self.dtype)
 
     @property
     def on_devices(self) -> bool:

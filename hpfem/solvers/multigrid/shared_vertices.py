@@ -29,9 +29,10 @@ class SharedVertices:
     def __init__(
         self,
         A: csr_array,
-        near: NDArray[np.floating[Any]],
+        vertices: Indices,
+        component: Indices,
+        points: NDArray[np.float64] | None,
         c0: C0Space,
-        inside: Indices,
         vectors: VectorSpace,
         dtype: DTypeLike,
     ) -> None:
@@ -40,10 +41,9 @@ class SharedVertices:
         # Unknowns by the ids of their vertices in the whole mesh: the order on one process.
         vertex = np.empty(c0.size, dtype=np.int64)
         vertex[c0.numbering.offsets[0]] = part.vertices
-        most = int(vectors.comm.max(float(part.vertices.max(initial=0)))) + 1
-        keys = inside // max(1, c0.size) * most + vertex[inside % max(1, c0.size)]
-        entries = A.tocoo()
-        given = vectors.comm.gather((keys, keys[entries.row], keys[entries.col], entries.data, near))
+        count = int(vectors.comm.max(float(component.max(initial=0)))) + 1
+        keys, entries = vertex[vertices] * count + component, A.tocoo()
+        given = vectors.comm.gather((keys, keys[entries.row], keys[entries.col], entries.data, points))
         self._all: list[Indices] = []  # on the first process, which rows each process has
         made: Hierarchy | None = None
         if given is not None:
@@ -51,10 +51,11 @@ class SharedVertices:
             self._all = [np.searchsorted(known, own) for own, *_ in given]
             rows, columns = (np.searchsorted(known, np.concatenate([part[i] for part in given])) for i in (1, 2))
             matrix = coo_array((np.concatenate([own[3] for own in given]), (rows, columns)), (len(known),) * 2)
-            whole = np.empty((len(known), near.shape[1]))
+            whole = None if points is None else np.empty((len(known), points.shape[1]))
             for places, (*_, own) in zip(self._all, given, strict=True):
-                whole[places] = own
-            made = Hierarchy.of(csr_array(matrix), whole)
+                if whole is not None:
+                    whole[places] = own
+            made = Hierarchy.of(csr_array(matrix), known % count, whole)
         self.everywhere = solved_everywhere(vectors)
         self._solver: AlgebraicMultigrid | None = None
         on = vectors_on(vectors.device)
