@@ -181,7 +181,8 @@ def _newton(given: argparse.Namespace, dtype: str, how: str) -> Iterator[Record]
     J = hp.GlobalOperator(hp.WeakForm(space, _tangent, trial="grad", test="grad", fields=fields), c0, bc)
     load = np.asarray(c0.gather(hp.IProductWRTBase(space)(one))) * bc.free
     u, info = hp.solve(hp.GlobalOperator(hp.Laplacian(space), c0, bc), load, tol=1e-4, bar=False)
-    M, seconds, tol = None, 0.0, 1e-8 if dtype == "float64" else 1e-4
+    M: Any = None
+    seconds, tol = 0.0, 1e-8 if dtype == "float64" else 1e-4
     for step in range(12):
         r = (F @ u - load) * bc.free
         if np.linalg.norm(r) < tol * np.linalg.norm(load):
