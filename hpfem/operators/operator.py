@@ -34,7 +34,7 @@ from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled
 from ..support.log import warn
 from ..tuning import Tuning
-from ..tuning.select import cell_times, choose_else_auto
+from ..tuning.select import cell_times, choose_else_auto, expected_gain
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .parameters import Parameters, in_range
@@ -466,17 +466,19 @@ class Operator(Summable):
     def explain(self) -> str:
         """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.
 
-        Reasons are: measured here (`tune`), with the speed-up over the second; the shipped table of measured speeds;
-        the least time by a model; or asked for. For curved simplices there is a line about quadrature="simplex",
-        which is never chosen automatically: results depend on it.
+        Reasons are: measured here (`tune`), with the speed-up over the second; the shipped table of measured speeds or
+        the least time by a model, with the expected speed-up over the next best; or asked for. For curved simplices
+        there is a line about quadrature="simplex", which is never chosen automatically: results depend on it.
 
         Returns
         -------
         str
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
-        for choice, block in zip(self.choices, self.space.blocks, strict=True):
+        for number, (choice, block) in enumerate(zip(self.choices, self.space.blocks, strict=True)):
             line = f"  {block!r}: {choice.config} ({choice.reason})"
+            if gain := expected_gain(choice, self.problem(number), self.backend):
+                line += f", {gain}"
             if self.form.factor_kind is not None:
                 line += f"; {_factors_read(choice.kernel.problem)}"
                 if error := self._rounding_error(choice.kernel.problem):

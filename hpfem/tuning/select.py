@@ -5,13 +5,15 @@ A measured time is taken where the shipped table has one, the strategy's model e
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hpfem.shapes.arguments import name_of
 
 from ..backends.base import Backend
 from ..backends.strategy import Strategy
-from ..errors import ArgumentError, NotSuitable
+from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem
 from ..support.log import report_once
 from .key import tuning_key
@@ -169,3 +171,20 @@ def choose_else_auto(
         choice = choose(problem, "auto", "auto", backend, known)
         choice.refusal = str(refusal)
     return choice
+
+
+def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> str:
+    """How much faster than the next best way a choice is expected to be; "" if it was measured, or is the only way."""
+    suited = candidates(problem, *choice.asked, backend)
+    own = suited.pop(choice.config._replace(options=None), None)
+    if own is None or choice.reason.startswith("measured here"):
+        return ""
+    least = own[0].cost(own[1])
+    for config, (provider, candidate) in suited.items():
+        if 0 < least <= (cost := provider.cost(candidate)) < math.inf:
+            with suppress(NotSuitable, DeviceError):
+                options = provider.default(candidate)
+                if provider.special:  # it may refuse only now
+                    provider.build(candidate, options)
+                return f"expected {cost / least:.2f} times as fast as {config}"
+    return ""

@@ -131,7 +131,7 @@ def test_auto_takes_what_was_tuned(world, space):
     register_strategy(Paced("fast", world, {None: 0.5}, cost=1.0))
     before = hp.Mass(space)
     assert chosen(before) == [("slow", None, None)]
-    assert "slow (least expected time by the model)" in before.explain()
+    assert "slow (least expected time by the model), expected 2.00 times as fast as fast" in before.explain()
     [result] = hp.tune(space, "Mass", seconds=np.float32(1e9))
     assert result.changed and result.operator == "Mass" and "6 affine quad, P=2" in result.block
     after = hp.Mass(space)
