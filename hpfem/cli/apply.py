@@ -31,6 +31,7 @@ from ..mesh import read_mesh
 from ..operators import OPERATORS, InverseMass, Operator, PhysDeriv
 from ..space import Field, Space
 from ..support.progress import progress
+from ..tuning.select import expected_gain
 from ..vtu import write_vtu
 from . import options, output
 from .field_expression import FieldExpression, parse_field
@@ -156,9 +157,10 @@ def _report(mesh: str, operator: Any, expression: str, field: Field, result: Fie
             "cells": block.n_elements,
             "points": list(block.rule.counts),
             **{name: getattr(choice, name) for name in ("backend", "strategy", "algorithm", "reason")},
+            "gain": expected_gain(choice, operator.problem(number), operator.backend),
             "unsuitable": list(choice.unsuitable),
         }
-        for block, choice in zip(space.blocks, choices, strict=bool(choices))
+        for number, (block, choice) in enumerate(zip(space.blocks, choices, strict=bool(choices)))
     ]
     return report
 

@@ -174,7 +174,7 @@ def choose_else_auto(
 
 
 def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> str:
-    """How much faster than the next best way a choice is expected to be; "" if it was measured, or is the only way."""
+    """How much faster than the next best way a choice is expected to be; "" if it was measured, or nothing else serves."""
     suited = candidates(problem, *choice.asked, backend)
     own = suited.pop(choice.config._replace(options=None), None)
     if own is None or choice.reason.startswith("measured here"):
@@ -183,8 +183,6 @@ def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> st
     for config, (provider, candidate) in suited.items():
         if 0 < least <= (cost := provider.cost(candidate)) < math.inf:
             with suppress(NotSuitable, DeviceError):
-                options = provider.default(candidate)
-                if provider.special:  # it may refuse only now
-                    provider.build(candidate, options)
+                provider.default(candidate)  # a kernel is not built: that compiles it
                 return f"expected {cost / least:.2f} times as fast as {config}"
     return ""

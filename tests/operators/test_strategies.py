@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import re
 import warnings
 from functools import partial
 
@@ -157,6 +158,15 @@ class TestChoice:
         assert "jacobian: 5 numbers per point" in general
         assert "wJ: 1 numbers per" in hp.Mass(space, backend="numpy").explain()
         assert "numbers" not in hp.BwdTrans(space, backend="numpy").explain()
+
+    def test_the_expected_gain_is_over_what_serves_and_builds_no_kernel(self, space, monkeypatch):
+        operator = hp.Mass(space, backend="cpu")
+        for strategy in operator.backend.strategies:
+            monkeypatch.setattr(type(strategy), "build", lambda *_: pytest.fail("a kernel is built"))
+        lines = [line for line in operator.explain().splitlines()[1:] if "Block" in line]
+        for line, block in zip(lines, space.blocks, strict=True):
+            other = "(orthogonal|sumfac|dense)" if block.affine else "stdmat"  # 'dense' refuses deformed cells
+            assert re.search(rf"by the model\), expected [1-9]\d*\.\d\d times as fast as {other};", line), line
 
     def test_cost_falls_with_factorisation_at_high_order(self):
         mesh = box("hex", (2, 1, 1))

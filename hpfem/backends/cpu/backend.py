@@ -88,12 +88,15 @@ class CpuPlain(Strategy):
 
     name, special, tensor = "numpy", True, True
 
-    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
-        """Build the kernel, unless compiled sum factorisation is possible; see `Strategy.build`."""
-        problem = with_source(self, problem, options)
+    def default(self, problem: BlockProblem) -> Options:
+        """Refuse where compiled sum factorisation is possible; see `Strategy.default`."""
         if max(problem.tabulation.rule.counts) <= _LONGEST_FIBER:
             raise NotSuitable("the compiled sumfac is used instead")
-        return BACKENDS["numpy"].strategy("sumfac").build(problem)
+        return None
+
+    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
+        """Build the kernel; see `Strategy.build`."""
+        return BACKENDS["numpy"].strategy("sumfac").build(with_source(self, problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations, slower than compiled ones; see `Strategy.cost`."""
@@ -108,6 +111,11 @@ class CpuCompiled(Strategy):
     def __init__(self, name: str) -> None:
         self.name, self._row = name, COMPILED[name]
         self.tensor = self._row.tensor
+
+    def default(self, problem: BlockProblem) -> Options:
+        """Refuse what the row does not serve; see `Strategy.default`."""
+        self._row.check(problem)
+        return None
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if the row's writer serves the problem; see `Strategy.build`."""

@@ -6,16 +6,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ....forms.form import BlockProblem
+from ....forms.kronecker import check_kronecker
+from ....forms.linear import check_linear
+from ....forms.orthogonal import check_orthogonal
 from .dense import dense_cost, write_dense
-from .fused import fused_cost, write_fused
+from .fused import check_fused, fused_cost, write_fused
 from .ir import Program
 from .kronecker import kronecker_cost, write_kronecker
 from .orthogonal import orthogonal_cost, write_orthogonal
 
 
 class Compiled(NamedTuple):
-    """A row: `write` takes a problem, lanes, and whether it prefetches and is indexed; both refuse what they cannot."""
+    """A row: `check` refuses problems; `write` takes a problem, lanes, and whether it prefetches and is indexed."""
 
+    check: Callable[[BlockProblem], None]
     write: Callable[[BlockProblem, int, bool, bool], Program]
     cost: Callable[[BlockProblem], float]  # operations, relative to those of collocated sum factorisation
     tensor: bool = False  # needs rules of one direction
@@ -23,8 +27,8 @@ class Compiled(NamedTuple):
 
 
 COMPILED = {
-    "dense": Compiled(write_dense, dense_cost),
-    "kronecker": Compiled(write_kronecker, kronecker_cost, tensor=True),
-    "orthogonal": Compiled(write_orthogonal, orthogonal_cost),
-    "fused": Compiled(write_fused, fused_cost, merges=True),
+    "dense": Compiled(check_linear, write_dense, dense_cost),
+    "kronecker": Compiled(check_kronecker, write_kronecker, kronecker_cost, tensor=True),
+    "orthogonal": Compiled(check_orthogonal, write_orthogonal, orthogonal_cost),
+    "fused": Compiled(check_fused, write_fused, fused_cost, merges=True),
 }

@@ -70,6 +70,7 @@ class CudaSumFac(CudaStrategy):
 
     def default(self, problem: BlockProblem) -> Options:
         """Where factors from another source were measured to be faster, that; see `Strategy.default`."""
+        check_sumfac(problem, Levels.plain(problem.tabulation))
         row = known_row(problem, self.name)
         source = nearest_source(problem, source_in("" if row is None else row[1]))
         return None if source is FactorSource.STORED else source.value
