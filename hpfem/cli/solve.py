@@ -124,6 +124,7 @@ def run(arguments: argparse.Namespace) -> None:
         **{name: getattr(u.info, name) for name in ("preconditioner", "iterations", "residuals", "residual")},
         "seconds": u.info.time,
         "set_up_seconds": u.info.set_up_time,
+        "compile_seconds": u.info.compile_time,
     }
     if exact is not None:
         report["error"] = l2_error(u, exact)
@@ -146,7 +147,9 @@ def _print(report: dict[str, Any]) -> None:
     if "error" in report:
         rows.append(("error", f"{report['error']:.3e} in L2, relative"))
     set_up = output.engineering(report["set_up_seconds"], "s")
-    rows.append(("time", f"{output.engineering(report['seconds'], 's')}, of which {set_up} before the iterations"))
+    compiled = output.engineering(report["compile_seconds"], "s")
+    time = f"{output.engineering(report['seconds'], 's')}, of which {set_up} before the iterations"
+    rows.append(("time", f"{time} and {compiled} in compilers"))
     if "output" in report:
         rows.append(("written", report["output"]))
     output.print_pairs(rows)

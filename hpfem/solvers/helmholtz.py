@@ -12,6 +12,7 @@ from ..assembly.boundary import Condition, RobinCondition
 from ..operators.operator import Coefficient
 from ..operators.standard import checked_reaction
 from ..space.space import Space
+from ..support.compiling import compile_seconds
 from .norms import Source
 from .problem import Problem, Solution
 
@@ -53,7 +54,7 @@ def solve_helmholtz(
         Field in state "coeff" with `info` (iterations, residuals, time), `vector` and `c0`; see `Problem.solve`, also
         for errors and warnings.
     """
-    began = perf_counter()
+    began, compiled = perf_counter(), compile_seconds()
     problem = Problem(
         space,
         checked_reaction(lam, "solve_helmholtz"),
@@ -73,5 +74,6 @@ def solve_helmholtz(
     u = problem.solve(f)
     info = u.info
     phases = {**problem.phases, **info.phases}
-    u.info = replace(info, time=perf_counter() - began, set_up_time=ready + info.set_up_time, phases=phases)
+    times = {"set_up_time": ready + info.set_up_time, "compile_time": compile_seconds() - compiled}
+    u.info = replace(info, time=perf_counter() - began, phases=phases, **times)
     return u

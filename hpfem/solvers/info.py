@@ -24,6 +24,8 @@ class SolveInfo(Printed):
         start them, without those in a graph.
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
+    compile_time : float
+        Seconds of `time` in which compilers were waited for: machine code of new kernels, which is then kept on disk.
     preconditioner : str
         Its name: "none", "jacobi", "multigrid", or "user" for any other function.
     method : str
@@ -45,6 +47,7 @@ class SolveInfo(Printed):
     operator_time: float = 0.0
     preconditioner_time: float = 0.0
     set_up_time: float = 0.0
+    compile_time: float = 0.0
     preconditioner: str = "none"
     method: str = "cg"
     size: int = 0
@@ -60,6 +63,8 @@ class SolveInfo(Printed):
         ]
         lines += [f"  {name:<18}{seconds:9.3f} s" for name, seconds in self.phases.items()]
         lines.append(f"  {'iterations':<18}{iterating:9.3f} s   {self.iterations}{per}")
+        if self.compile_time:
+            lines.append(f"  {'of all, compiling':<18}{self.compile_time:9.3f} s   not again: kernels are kept on disk")
         return "\n".join(lines)
 
     __repr__ = __str__

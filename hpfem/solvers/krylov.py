@@ -28,6 +28,7 @@ from ..backends import vectors_of
 from ..backends.vectors import HOST_VECTORS, VectorSpace, scaled
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST
+from ..support.compiling import compile_seconds
 from ..support.progress import progress
 from .breakdown import ROUNDING, OutOfIterations, limited_by_rounding, mixed_signs, not_symmetric, untrue_residual
 from .constants import check_solvable
@@ -194,7 +195,7 @@ class Method(NamedTuple):
         **options: Any,
     ) -> tuple[Any, SolveInfo]:
         """Solve A x = b, see `hpfem.cg`, by iterations on vectors of `dtype`; -> x [n] of b's type."""
-        began = perf_counter()
+        began, compiled = perf_counter(), compile_seconds()
         name, bar = instance(self.name.upper() if name is None else name, str, "name"), flag(bar, "bar")
         tol, max_iterations = checked_limits(tol, max_iterations, name)
         if shared is not None:
@@ -244,6 +245,7 @@ class Method(NamedTuple):
                 perf_counter() - began,
                 A.time,
                 0.0 if M is None else M.time,
+                compile_time=compile_seconds() - compiled,
                 preconditioner=name_of_preconditioner(precondition),
                 method=self.name,
                 size=size,

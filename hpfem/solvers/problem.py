@@ -27,6 +27,7 @@ from ..space.arguments import MAX_COMPONENTS
 from ..space.field import Field, check_state
 from ..space.regions import ByRegion, regional
 from ..space.space import Space
+from ..support.compiling import compile_seconds
 from ..support.log import warn
 from ..support.progress import progress, silent
 from .cg import CG
@@ -410,7 +411,7 @@ class Problem:
         HpfemWarning
             If a constant is undetermined and the data do not sum to zero, or rounding keeps the residual above `tol`.
         """
-        began = perf_counter()
+        began, compiled = perf_counter(), compile_seconds()
         A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
         apply: Callable[[Any], Any] | GlobalOperator = A
         constants, n, vectors, xp = self._constants, self.components, self._vectors, self._vectors.xp
@@ -461,6 +462,7 @@ class Problem:
             info,
             time=perf_counter() - began,
             set_up_time=set_up,
+            compile_time=compile_seconds() - compiled,
             preconditioner=self._used,
             residual=self._checked_residual(missed, possible, info.residual, tol),
             incompatibility=incompatibility,

@@ -21,6 +21,7 @@ from ..errors import ArgumentError, NotSuitable, SolverError, StateError
 from ..memory import HOST, Device, PairArray
 from ..operators.arrays import same_kind
 from ..space.field import Field, check_state
+from ..support.compiling import compile_seconds
 from .cg import CG
 from .constants import check_solvable
 from .gmres import RESTART, gmres
@@ -122,7 +123,7 @@ def solve(
     >>> info.method, info.preconditioner  # doctest: +SKIP
     ('gmres', 'multigrid')
     """
-    began = perf_counter()
+    began, compiled = perf_counter(), compile_seconds()
     for what, known in (("symmetric", symmetric), ("definite", definite)):
         if known is not None:
             flag(known, what)
@@ -167,7 +168,8 @@ def solve(
     x, info = instead_of_multigrid(
         lambda: method(apply, rhs, precondition, **options), "user" if user else used, make, vectors.comm
     )
-    info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used, phases=phases)
+    times = {"time": perf_counter() - began, "set_up_time": set_up, "compile_time": compile_seconds() - compiled}
+    info = replace(info, **times, preconditioner=used, phases=phases)
     return side.back(x, info), info
 
 

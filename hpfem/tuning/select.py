@@ -174,7 +174,7 @@ def choose_else_auto(
 
 
 def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> str:
-    """How much faster than the next best way a choice is expected to be; "" if it was measured, or nothing else serves."""
+    """How much faster than the next best way a choice is expected to be; "" if measured, or nothing else serves."""
     suited = candidates(problem, *choice.asked, backend)
     own = suited.pop(choice.config._replace(options=None), None)
     if own is None or choice.reason.startswith("measured here"):

@@ -3,16 +3,22 @@
 import re
 import sys
 import warnings
+from concurrent.futures import Future
+from threading import Timer
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.cpu.runtime import cache
+from hpfem.backends.cpu.runtime.kernel import _specialised
+from hpfem.backends.cuda.runtime.kernel import _waited
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import problem as problem_module
 from hpfem.support import progress
+from hpfem.support.compiling import compile_seconds
 from tests.samples import curved
 from tests.solvers.test_components import space_on
 from tests.space.test_by_region import halves
@@ -239,6 +245,24 @@ def test_the_record_is_a_table():
     assert f"{u.info.iterations}, " in text and u.info.set_up_time == pytest.approx(
         sum(u.info.phases.values()), rel=0.2
     )
+
+
+def test_the_record_has_the_time_of_compilation(monkeypatch, tmp_path):
+    def solved():
+        return hp.solve_helmholtz(space_on("hex", "cpu", 2), 1.0, source, exact).info
+
+    solved()
+    again = solved()
+    assert again.compile_time == 0 and "compiling" not in str(again)
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "_LOADED", {})
+    _specialised.cache_clear()
+    first = solved()
+    assert 0 < first.compile_time < first.time
+    assert f"of all, compiling {first.compile_time:9.3f} s" in str(first)
+    cubin, before = Future(), compile_seconds()  # of NVRTC's, which compiles in a thread of its own
+    Timer(0.03, cubin.set_result, ["path"]).start()
+    assert _waited(cubin) == "path" and compile_seconds() - before > 0.02
 
 
 @pytest.mark.parametrize("bar", [True, False])

@@ -13,11 +13,16 @@ def toy_cost(problem):
     return 0.0
 
 
-def write_toy(problem, lanes, prefetch=False, indexed=False):
-    """The mass matrix of affine elements, entry by entry."""
+def check_toy(problem):
+    """A mass matrix of affine elements."""
     check_linear(problem)
     if problem.form.gradients:
         raise NotSuitable("the toy has a mass matrix only")
+
+
+def write_toy(problem, lanes, prefetch=False, indexed=False):
+    """The mass matrix, entry by entry."""
+    check_toy(problem)
     values = problem.tabulation.dense
     mass = (values * expansion(problem.geometry, "wJ")[0, :, 0]) @ values.T
 
@@ -30,4 +35,4 @@ def write_toy(problem, lanes, prefetch=False, indexed=False):
     return write_affine(problem, lanes, prefetch, indexed, 0, product_of)
 
 
-ROW = {"toy": Compiled(write_toy, toy_cost)}
+ROW = {"toy": Compiled(write_toy, toy_cost, check_toy)}

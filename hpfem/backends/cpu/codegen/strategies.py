@@ -17,18 +17,18 @@ from .orthogonal import orthogonal_cost, write_orthogonal
 
 
 class Compiled(NamedTuple):
-    """A row: `check` refuses problems; `write` takes a problem, lanes, and whether it prefetches and is indexed."""
+    """A row: `write` takes a problem, lanes, and whether it prefetches and is indexed."""
 
-    check: Callable[[BlockProblem], None]
     write: Callable[[BlockProblem, int, bool, bool], Program]
     cost: Callable[[BlockProblem], float]  # operations, relative to those of collocated sum factorisation
+    check: Callable[[BlockProblem], None]  # refuses what `write` cannot
     tensor: bool = False  # needs rules of one direction
     merges: bool = False  # reads merged factors, where these are possible
 
 
 COMPILED = {
-    "dense": Compiled(check_linear, write_dense, dense_cost),
-    "kronecker": Compiled(check_kronecker, write_kronecker, kronecker_cost, tensor=True),
-    "orthogonal": Compiled(check_orthogonal, write_orthogonal, orthogonal_cost),
-    "fused": Compiled(check_fused, write_fused, fused_cost, merges=True),
+    "dense": Compiled(write_dense, dense_cost, check_linear),
+    "kronecker": Compiled(write_kronecker, kronecker_cost, check_kronecker, tensor=True),
+    "orthogonal": Compiled(write_orthogonal, orthogonal_cost, check_orthogonal),
+    "fused": Compiled(write_fused, fused_cost, check_fused, merges=True),
 }

@@ -13,8 +13,8 @@ import hashlib
 import sys
 
 from ....support.cache import Cache, seal, whole_elf
+from ....support.compiling import compiling
 from ....support.files import cache_folder
-from ....support.progress import progress_if_long
 from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
@@ -42,11 +42,10 @@ def compiled(text: str, target: Target) -> Code:
 
 def _made(name: str, text: str, target: Target) -> bytes:
     """Object code of a module that was missing: another process may have compiled it in the meantime."""
-    with kernel_cache().alone(name):
+    with compiling("compiling a kernel"), kernel_cache().alone(name):
         code = _read(name)
         if code is None:
-            with progress_if_long("compiling a kernel"):
-                code = compile_object(text, target)
+            code = compile_object(text, target)
             if kernel_cache().keep(name, seal(name, code) + code):
                 kernel_cache().grown()
         return code

@@ -18,7 +18,7 @@ from ....errors import DeviceError
 from ....forms.cost import operator_flops
 from ....forms.form import BlockKernel, BlockProblem, ProductKernel
 from ....geometry.block_geometry import BlockGeometry
-from ....support.progress import progress_if_long
+from ....support.compiling import compiling
 from ..codegen.layout import stored_factors, stored_kinds
 from ..codegen.prelude import arguments, program
 from ..codegen.tables import Levels
@@ -94,14 +94,14 @@ def loaded(cubin: Path, name: str, shared_bytes: int) -> Any:
 @cache
 def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> tuple[Any, ...]:
     """Compile kernels that belong to no form and load them onto the current device, once for each."""
-    cubin = start(program(source), architecture()).result()
+    cubin = _waited(start(program(source), architecture()))
     return tuple(loaded(cubin, name, shared_bytes) for name in names)
 
 
 def _waited(cubin: Future[Path]) -> Path:
     """A compiled kernel, with a word if that takes long."""
     if not cubin.done():
-        with progress_if_long("compiling kernels"):
+        with compiling("compiling kernels"):
             cubin.result()
     return cubin.result()
 
