@@ -90,12 +90,15 @@ class Backend(Immutable, ABC):
         Kind of its devices, known even if it cannot run.
     solve_sizes : SolveSizes
         Which preconditioner "auto" takes (`benchmarks/SOLUTION.md`); measured on one core by default.
+    costs_of : str or None
+        The device whose nanoseconds `Strategy.cost` gives; None if it counts operations.
     """
 
     name: str
     strategies: tuple[Strategy, ...]
     device_type: type[Device] = Host
     solve_sizes: SolveSizes = SolveSizes(solid=20_000, flat=40_000)
+    costs_of: str | None = None
 
     @property
     def strategy_names(self) -> tuple[str, ...]:

@@ -130,6 +130,7 @@ class ElementMap:
         if xp is not np:
             self._copies.get(home_of(coefficients), lambda: coefficients)
         self._fetched = 0  # elements of which the host was given coefficients
+        self.departure = 0.0  # by which part of their size nodes may be elsewhere for a kind
         self.dim, self.space_dim = shape.dim, int(coefficients.shape[1])
 
     def __reduce__(self) -> tuple[type[ElementMap], tuple[Any, ...]]:
@@ -244,7 +245,7 @@ class ElementMap:
 
         Departures are combinations of coefficients with the rows of `rest`, [n, n_modes].
         """
-        size, place = self._size_and_place
+        (size, place), tolerance = self._size_and_place, max(tolerance, self.departure)
         largest = self.xp.empty(self.n_elements)
         for part in chunks(self.n_elements, self.space_dim * len(rest), most=at_once(self.xp)):
             largest[part] = abs(self._combined(rest, part)).max(axis=1).max(axis=0)

@@ -128,7 +128,7 @@ def _kind_named(name: str) -> GeometryKind:
 def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
     """Sort cells by the kind of their geometry; points [n, D] -> chosen [n]."""
     elements = ElementMap.of(cells, points, xp=xp)
-    first = _first_kinds(elements)
+    first = first_kinds(elements)
     for number, kind in enumerate(GEOMETRY_KINDS):
         if kind.order is not None and np.count_nonzero(first == number) < FEW and (first > number).any():
             first[first == number] = first[first > number].min()
@@ -142,11 +142,12 @@ def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryK
             yield kind, chosen, ElementMap.of(cells, points, chosen, xp)
 
 
-def _first_kinds(elements: ElementMap) -> NDArray[np.int64]:
-    """Number of the first kind that includes each element."""
+def first_kinds(elements: ElementMap, departure: float = 0.0) -> NDArray[np.int64]:
+    """Number of the first kind that includes each element, or would if nodes moved by this part of its size; [E]."""
     xp = elements.xp
     first = np.empty(elements.n_elements, dtype=np.int64)
     for rows in chunks(len(first), elements.given[:1].size, most=at_once(xp)):
         own = ElementMap(elements.shape, elements.order, elements.given[rows], xp)
+        own.departure = departure
         first[rows] = as_numpy(xp.stack([kind.includes(own) for kind in GEOMETRY_KINDS]).argmax(axis=0))
     return first

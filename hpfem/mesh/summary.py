@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..geometry.element_map import ElementMap
+from ..geometry.kinds import AFFINE, GEOMETRY_KINDS, first_kinds
 from ..support.notebook import Printed
 from .cells import Array
 from .symmetry import Indices
@@ -27,6 +29,12 @@ def lines_of_sets(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
 
 
+def percent(part: float, whole: float) -> str:
+    """Write a share; 0% and 100% are none and all."""
+    share = part / whole
+    return "<1%" if 0 < share < 0.005 else ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
+
+
 @dataclass(frozen=True, repr=False)
 class MeshSummary(Printed):
     """Counts and quality of a mesh."""
@@ -40,7 +48,7 @@ class MeshSummary(Printed):
     n_points: int
     counts: Mapping[str, int]  # cells per shape
     orders: Mapping[str, tuple[int, ...]]  # geometry orders per shape
-    affine: Mapping[str, int]  # affine cells per shape
+    kinds: Mapping[str, Mapping[str, int]]  # cells per shape and kind of their geometry
     volume: float  # sum over the cells (areas in 2-D)
     worst_scaled_jacobian: float  # least min det J / max det J of a cell; 1 when all are affine
     worst_cell: int  # the cell that has it
@@ -60,6 +68,11 @@ class MeshSummary(Printed):
     unnamed: tuple[float, ...]  # the least, then the largest of each coordinate of their corners
 
     @property
+    def affine(self) -> dict[str, int]:
+        """Affine cells per shape."""
+        return {shape: own[AFFINE.name] for shape, own in self.kinds.items()}
+
+    @property
     def affine_share(self) -> float:
         """Affine cells over all cells."""
         return sum(self.affine.values()) / self.n_cells
@@ -73,7 +86,8 @@ class MeshSummary(Printed):
         ]
         for shape, count in self.counts.items():
             orders = ", ".join(map(str, self.orders[shape]))
-            lines.append(f"  {shape:8}{count:>12,}  geometry order {orders}, {self.affine[shape] / count:.0%} affine")
+            kinds = [f"{percent(own, count)} {kind}" for kind, own in self.kinds[shape].items() if own]
+            lines.append(f"  {shape:8}{count:>12,}  geometry order {orders}, {', '.join(kinds)}")
         lines.append(
             f"  {'volume' if self.dim == 3 else 'area'} {self.volume:.12g}, affine share {self.affine_share:.1%}"
         )
@@ -112,7 +126,12 @@ def together(parts: Sequence[MeshSummary]) -> MeshSummary:
     lower, upper = np.split(boxes, 2, axis=1) if len(boxes) else (boxes, boxes)
     numbers = ("n_cells", "n_vertices", "n_points", "volume", "n_unnamed")
     changes: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in numbers}
-    changes |= {name: total(name) for name in ("counts", "affine", *SETS)}
+    changes |= {name: total(name) for name in ("counts", *SETS)}
+    kinds = {shape: Counter[str]() for shape in first.kinds}
+    for part in parts:
+        for shape, own in part.kinds.items():
+            kinds[shape].update(own)
+    changes["kinds"] = kinds
     changes |= {name: getattr(worst, name) for name in ("worst_scaled_jacobian", "worst_cell", "worst_label")}
     changes["unnamed"] = (*lower.min(axis=0).tolist(), *upper.max(axis=0).tolist()) if len(boxes) else ()
     return replace(first, **changes)
@@ -122,14 +141,15 @@ def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
     """Look at every cell of a mesh; points [n, D]."""
     counts: dict[str, int] = {}
     orders: dict[str, set[int]] = {}
-    affine: dict[str, int] = {}
+    kinds: dict[str, Counter[str]] = {}
     volume, worst, worst_cell = 0.0, np.inf, -1
     for group in topology.cells:
         name = group.shape.name
         counts[name] = counts.get(name, 0) + len(group)
         orders.setdefault(name, set()).add(group.order)
         elements = ElementMap.of(group, points)
-        affine[name] = affine.get(name, 0) + int(elements.affine_elements.sum())
+        found = np.bincount(first_kinds(elements), minlength=len(GEOMETRY_KINDS)).tolist()
+        kinds.setdefault(name, Counter()).update(dict(zip((kind.name for kind in GEOMETRY_KINDS), found, strict=True)))
         volume += float(elements.volumes().sum())
         ratio = elements.quality().ratio
         if ratio.min(initial=np.inf) < worst:
@@ -137,7 +157,7 @@ def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
     return {
         "counts": counts,
         "orders": {name: tuple(sorted(own)) for name, own in orders.items()},
-        "affine": affine,
+        "kinds": kinds,
         "volume": volume,
         "worst_scaled_jacobian": worst,
         "worst_cell": worst_cell,

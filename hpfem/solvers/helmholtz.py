@@ -72,8 +72,6 @@ def solve_helmholtz(
     )
     ready = perf_counter() - began
     u = problem.solve(f)
-    info = u.info
-    phases = {**problem.phases, **info.phases}
-    times = {"set_up_time": ready + info.set_up_time, "compile_time": compile_seconds() - compiled}
-    u.info = replace(info, time=perf_counter() - began, phases=phases, **times)
+    info = replace(u.info, phases={**problem.phases, **u.info.phases}, compile_time=compile_seconds() - compiled)
+    u.info = replace(info, time=perf_counter() - began, set_up_time=ready + info.set_up_time)
     return u

@@ -168,8 +168,8 @@ def solve(
     x, info = instead_of_multigrid(
         lambda: method(apply, rhs, precondition, **options), "user" if user else used, make, vectors.comm
     )
-    times = {"time": perf_counter() - began, "set_up_time": set_up, "compile_time": compile_seconds() - compiled}
-    info = replace(info, **times, preconditioner=used, phases=phases)
+    info = replace(info, set_up_time=set_up, compile_time=compile_seconds() - compiled, phases=phases)
+    info = replace(info, time=perf_counter() - began, preconditioner=used)
     return side.back(x, info), info
 
 

@@ -6,6 +6,7 @@ A measured time is taken where the shipped table has one, the strategy's model e
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -91,6 +92,19 @@ def candidates(
     return {Config(provider.name, p.algorithm if gradients else None): (provider, p) for provider, p in found}
 
 
+def suited(
+    problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
+) -> Iterator[tuple[Config, Strategy, BlockProblem]]:
+    """Candidates that serve a block, the least expected time first, as far as is known without building kernels."""
+    for config, (provider, candidate) in candidates(problem, strategy, algorithm, backend).items():
+        with suppress(DeviceError, ImportError):  # the device, or its library, may not be here
+            try:
+                provider.default(candidate)
+            except NotSuitable:
+                continue
+        yield config, provider, candidate
+
+
 def _tuned_reason(record: TuningRecord) -> str:
     rate = record.about.get("dofs_per_second")
     words = "measured here" + (f": {rate * 1e-9:.3g} GDoF/s" if isinstance(rate, (int, float)) else "")
@@ -115,7 +129,7 @@ def cell_times(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
     record = find(tuning_key(problem, strategy, algorithm, backend))
     rate = None if record is None else record.about.get("dofs_per_second")
     measured = problem.n_modes * problem.coupled / rate if isinstance(rate, (int, float)) and rate > 0 else None
-    provider, candidate = next(iter(candidates(problem, strategy, algorithm, backend).values()))
+    _, provider, candidate = next(suited(problem, strategy, algorithm, backend))
     return measured, provider.cost(candidate)
 
 
@@ -175,14 +189,9 @@ def choose_else_auto(
 
 def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> str:
     """How much faster than the next best way a choice is expected to be; "" if measured, or nothing else serves."""
-    suited = candidates(problem, *choice.asked, backend)
-    own = suited.pop(choice.config._replace(options=None), None)
-    if own is None or choice.reason.startswith("measured here"):
+    costs = {config: provider.cost(own) for config, provider, own in suited(problem, *choice.asked, backend)}
+    least = costs.pop(choice.config._replace(options=None), 0.0)
+    if choice.reason.startswith("measured here"):
         return ""
-    least = own[0].cost(own[1])
-    for config, (provider, candidate) in suited.items():
-        if 0 < least <= (cost := provider.cost(candidate)) < math.inf:
-            with suppress(NotSuitable, DeviceError):
-                provider.default(candidate)  # a kernel is not built: that compiles it
-                return f"expected {cost / least:.2f} times as fast as {config}"
-    return ""
+    others = (config for config, cost in costs.items() if 0 < least <= cost < math.inf)
+    return next((f"expected {costs[config] / least:.2f} times as fast as {config}" for config in others), "")

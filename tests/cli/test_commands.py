@@ -81,6 +81,19 @@ def test_info(capsys):
     assert summary["volume"] == pytest.approx(1) and summary["affine_share"] == 1
 
 
+def test_info_expects_throughput(capsys):
+    command = ("info", CURVED, "--order", 4, "--backend", "cuda")
+    lines = run(capsys, *command).splitlines()
+    shares = sum(int(line.split()[2].rstrip("%")) for line in lines if re.search(r"\d% +\d+% ", line))
+    assert 98 <= shares <= 102 and "on an H200" in lines[-3]
+    found = json.loads(run(capsys, *command, "--json"))["expected"]
+    now, then = found["dofs_per_second"]
+    assert now < then and f"{1e-9 * now:.3g} GDoF/s; {1e-9 * then:.3g}, {then / now:.2f} times" in lines[-2]
+    assert "no curved cell is within 1%" in run(capsys, "info", MIXED, "--order", 2, "--backend", "cuda")
+    assert "order has no value for prism" in refused(capsys, "info", MIXED, "--order", "hex=2,tet=2,pyramid=2")
+    assert "unknown backend 'gpu'" in refused(capsys, "info", MIXED, "--order", 2, "--backend", "gpu")
+
+
 def test_apply_helmholtz(capsys):
     out = run(capsys, "apply", MIXED, "--order", 3, "--field", "x*y + z", "--json")
     report = json.loads(out)

@@ -18,7 +18,7 @@ def said(capsys, *given):
 
 @needs_mpi
 def test_info(capsys):
-    one, other = said(capsys, "info", "meshes/curved_mixed.msh")
+    one, other = said(capsys, "info", "meshes/curved_mixed.msh", "--order", "3", "--backend", "cuda")
     assert one == other
 
 

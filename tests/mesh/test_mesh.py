@@ -11,6 +11,7 @@ import pytest
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.mesh import Mesh, box, gmsh_nodes, vtk_nodes
 from hpfem.mesh.node_order import vertex_positions
+from hpfem.mesh.summary import percent
 from hpfem.mesh.symmetry import mirror
 from hpfem.shapes import equispaced_nodes
 from tests.mesh.examples import BOXES, bent, corners_of, flux, sample, scrambled
@@ -227,7 +228,7 @@ def test_summary() -> None:
     assert summary.regions == {"hex": 8, "prism": 16, "pyramid": 48, "tet": 52}
     assert 0.5 < summary.worst_scaled_jacobian < 1
     text = str(summary)
-    for part in ("124 cells", "hex", "geometry order 2", "0% affine", "worst scaled Jacobian", "xmin (4)", "volume"):
+    for part in ("124 cells", "hex", "geometry order 2, 100% quadratic", "worst scaled Jacobian", "xmin (4)", "volume"):
         assert part in text
     assert str(two_triangles().summary()).splitlines()[2].startswith("  area 1, affine share 100.0%")
     assert repr(two_triangles()) == "<Mesh mesh: 2 tri of order 1>"
@@ -261,6 +262,9 @@ def test_worst_cell_of_the_summary() -> None:
     assert summary.worst_cell == 2
     assert summary.worst_label == "element 3 (quad)"
     assert summary.affine == {"quad": 2}
+    assert summary.kinds == {"quad": {"affine": 2, "multilinear": 1, "quadratic": 0, "deformed": 0}}
+    assert "geometry order 1, 67% affine, 33% multilinear" in str(summary)
+    assert [percent(n, 1000) for n in (0, 1, 500, 999, 1000)] == ["0%", "<1%", "50%", ">99%", "100%"]
 
 
 ORDERS = {"quad": 3, "tri": 3, "hex": 2, "prism": 3, "pyramid": 1, "tet": 4}

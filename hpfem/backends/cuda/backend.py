@@ -43,6 +43,7 @@ class CudaBackend(Backend):
     # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size
     # a thousand of them take less than a second.
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)
+    costs_of = "an H200, by the shipped table of measured speeds, or a model of them"
 
     def missing(self) -> str | None:
         """Say what keeps CUDA from working here; see `Backend.missing`."""

@@ -1,0 +1,73 @@
+"""Throughput that is expected of the Helmholtz operator on a mesh, by shape and kind of geometry; nothing is built.
+
+Choices and times of an element are those of `hpfem.tuning.select`. It also says what straightening would give: cells
+whose nodes are nearly those of a straight cell then count as such, which [Eichstaedt] would have meshes optimised for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes import SHAPES, Tabulation, make_basis
+
+from ..backends.base import BACKENDS, checked_name, choose_backend
+from ..backends.strategy import with_source
+from ..forms import Pointwise
+from ..forms.cost import operator_bytes
+from ..forms.form import BlockProblem, Form
+from ..forms.trace import trace
+from ..geometry import BlockGeometry
+from ..geometry.element_map import ElementMap
+from ..geometry.kinds import GEOMETRY_KINDS, QUADRATIC, first_kinds
+from ..mesh import Mesh
+from ..operators.standard import helmholtz
+from ..space.arguments import checked_orders, chosen_rule
+from ..tuning.select import suited
+
+# Nodes may move by this part of the size of their cell, where cells are straightened.
+DEPARTURE = 0.01
+# Number of the first kind that is curved.
+_CURVED = GEOMETRY_KINDS.index(QUADRATIC)
+
+
+def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str) -> dict[str, Any]:
+    """Expect the throughput on large blocks of each kind of cells that a mesh has, and of the mesh; collective.
+
+    A backend that is missing here is fine if the times that it ships are those of a certain device.
+    """
+    orders, names = checked_orders(order, mesh), list(SHAPES)
+    shipped = None if checked_name(backend) == "auto" else BACKENDS[backend].costs_of
+    own = BACKENDS[backend] if shipped else choose_backend(backend)
+    limits = own.roofline(quick=True) if shipped is None else None
+    traced = trace(Pointwise(helmholtz, ("value", "grad")), mesh.points.shape[1], parameters=("lam",))
+    form, counts = Form.weak("Helmholtz", traced), np.zeros((len(SHAPES), len(GEOMETRY_KINDS), 2))
+    expected: dict[tuple[int, int], tuple[str, int, float]] = {}
+    for group in mesh.cells:
+        shape, row, P = group.shape, names.index(group.shape.name), orders[group.shape.name]
+        elements = ElementMap.of(group, mesh.points)
+        now, moved = first_kinds(elements), first_kinds(elements, DEPARTURE)
+        for after, kinds in enumerate((now, np.where(moved < _CURVED, moved, now))):
+            counts[row, :, after] += np.bincount(kinds, minlength=len(GEOMETRY_KINDS))
+        tabulation = Tabulation(make_basis("modified", shape, P), chosen_rule(shape, P, None))
+        for number, kind in enumerate(GEOMETRY_KINDS):
+            geometry = BlockGeometry(shape, group.order, elements.given, tabulation.rule, kind)
+            problem = BlockProblem(form, tabulation, geometry, np.dtype(np.float64), parameters={"lam": 1.0})
+            config, strategy, candidate = next(suited(problem, "auto", "auto", own))
+            seconds = strategy.cost(candidate) * (1e-9 if shipped else 1.0)
+            if limits is not None:
+                read = with_source(strategy, candidate, None) if strategy.sources else candidate
+                seconds = max(seconds / limits.flops, operator_bytes(read) / limits.bandwidth)
+            expected[row, number] = str(config), problem.n_modes, seconds
+    rows, dofs, time, whole = [], np.zeros(2), np.zeros(2), mesh.comm.sum(counts)
+    for (row, number), (choice, modes, seconds) in expected.items():
+        cells = whole[row, number]
+        dofs, time = dofs + cells * modes, time + cells * seconds
+        if cells.any():
+            shares = dict(zip(("cells", "straightened"), map(int, cells), strict=True))
+            about = {"shape": names[row], "geometry": GEOMETRY_KINDS[number].name, "choice": choice}
+            rows.append({**about, **shares, "dofs_per_second": modes / seconds})
+    source = shipped or f"{own.processor()}, at most, by the limits of memory and arithmetic"
+    return {"source": source, "rows": rows, "dofs_per_second": (dofs / time).tolist()}
