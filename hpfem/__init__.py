@@ -27,7 +27,7 @@ from .errors import (
 )
 from .forms import Gradient, Pointwise, Vector
 from .memory import OutOfMemory
-from .mesh import Mesh, box, distribute, from_meshio, read_mesh
+from .mesh import Mesh, box, distribute, from_gmsh, from_meshio, read_mesh
 from .operators import OPERATORS as _OPERATORS
 from .operators import AtPoints, OperatorSum, WeakForm, tune
 from .operators.table import *  # noqa: F403
@@ -75,6 +75,7 @@ __all__ = [
     "cg",
     "choose_backend",
     "distribute",
+    "from_gmsh",
     "from_meshio",
     "h1_error",
     "l2_error",

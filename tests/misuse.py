@@ -16,6 +16,7 @@ from hpfem.operators import OPERATORS
 from hpfem.shapes.arguments import is_real
 from hpfem.shapes.refinement import refinements
 from hpfem.space.locate import Locator
+from tests.mesh.recorded_model import RecordedModel
 from tests.wrong_values import FIXED
 
 
@@ -231,6 +232,11 @@ class World:
             Call("choose_backend", hp.choose_backend, {"name": "numpy"}),
             Call("progress", _shown, {"description": "work", "total": 3}),
             Call("read_mesh", partial(hp.read_mesh, "meshes/square_mixed.msh"), {"periodic": False, "comm": hp.ALONE}),
+            Call(
+                "from_gmsh",
+                hp.from_gmsh,
+                {"model": RecordedModel("model_cube_order2"), "periodic": True, "comm": hp.ALONE},
+            ),
             Call(
                 "from_meshio",
                 hp.from_meshio,

@@ -12,6 +12,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.view.solid import missing_opengl
+from meshes.generate import import_gmsh
 from tests.pages import DOCS, PICTURES, ROOT, blocks, check, same
 
 PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md"))}
@@ -25,6 +26,8 @@ def test_pages_print_what_they_say(name, tmp_path):
         pytest.importorskip("pyvista", reason="pyvista is absent")
         if missing_opengl():
             pytest.skip("OpenGL is absent")
+    if "import gmsh" in page and import_gmsh() is None:
+        pytest.skip("gmsh is absent")
     check(PAGES[name], tmp_path)
     shown = set(re.findall(r"pictures/([\w.]+)\)", page))
     assert {path.name for path in tmp_path.glob("*.png")} <= shown and all((PICTURES / file).exists() for file in shown)

@@ -8,7 +8,7 @@ unusable meshes; `named_sets` finds its regions and boundaries. `Mesh.from_cells
 from .box import box
 from .cells import CellArray
 from .distribute import distribute
-from .io.reader import from_meshio, read_mesh
+from .io.reader import from_gmsh, from_meshio, read_mesh
 from .mesh import CellGroup, Mesh
 from .node_order import gmsh_nodes, vtk_nodes
 from .summary import MeshSummary
@@ -17,5 +17,5 @@ from .topology import Entities, Facets, Topology
 
 __all__ = [
     "CellArray", "CellGroup", "Entities", "Facets", "Mesh", "MeshSummary", "Topology", "box", "distribute",
-    "from_meshio", "gmsh_nodes", "read_mesh", "symmetries", "vtk_nodes",
+    "from_gmsh", "from_meshio", "gmsh_nodes", "read_mesh", "symmetries", "vtk_nodes",
 ]  # fmt: skip

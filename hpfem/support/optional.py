@@ -12,6 +12,7 @@ def needed(module: str, what: str, install: str) -> Any:
     """Import a package where it is used."""
     try:
         return import_module(module)
-    except ImportError:
+    except (ImportError, OSError) as error:  # the latter of a library of the system
         name = module.partition(".")[0]
-        raise ArgumentError(f"{what} takes {name}, which is not installed: pip install '{install}'") from None
+        why = "is not installed" if isinstance(error, ImportError) else f"cannot be imported ({error})"
+        raise ArgumentError(f"{what} takes {name}, which {why}: pip install '{install}'") from None

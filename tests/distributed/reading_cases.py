@@ -13,6 +13,7 @@ from tests.distributed.meshes import BOXES, bent, exact, random_owners, whole
 from tests.distributed.operator_cases import check
 from tests.distributed.output_cases import folder
 from tests.mesh.examples import partitioned
+from tests.mesh.recorded_model import RecordedModel
 from tests.mesh.test_coincident import in_vtk, index_of_pieces, write_pieces, write_vtk
 from tests.mesh.test_msh import with_data
 
@@ -77,6 +78,11 @@ def partitions(comm):
         assert part.cell_data["k"].tolist() == (part.numbers**2.0).tolist()
         with pytest.raises(hp.MeshError, match="regions='k' of partitioned files are not read"):
             hp.read_mesh(place / "data.msh", comm=comm, regions="k")
+    # gmsh's model of the first process.
+    part = hp.from_gmsh(RecordedModel("model_cube_order2") if comm.rank == 0 else None, comm=comm)
+    assert 0 <= part.n_cells < comm.sum(part.n_cells) and abs(part.summary().volume - 1) < 1e-12
+    with pytest.raises(hp.ArgumentError, match=r"from_gmsh takes gmsh\.model, got 1"):
+        hp.from_gmsh(1 if comm.rank == 0 else None, comm=comm)
     # This file has periodic sides too.
     part, alone = (hp.read_mesh(DATA / f"cube_serendipity{end}.msh", comm=comm) for end in ("_partitioned", ""))
     assert part.summary().orders == alone.summary().orders == {"hex": (2,), "prism": (2,)}

@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 
 import gmsh
 
+from hpfem.mesh import from_gmsh
 from tests.mesh.examples import PARTITIONED, partitioned
+from tests.mesh.recorded_model import RecordedModel
 
 FOLDER = Path(__file__).with_name("data")
 
@@ -83,6 +85,13 @@ def save(name: str, **options: float) -> None:
     gmsh.write(str(FOLDER / f"{name}.msh"))
 
 
+def record(name: str) -> None:
+    """What the model answers where it is read without a file."""
+    model = RecordedModel(name, gmsh.model)
+    from_gmsh(model)
+    model.save()
+
+
 def main() -> None:
     """Write all files."""
     gmsh.initialize(interruptible=False)
@@ -98,6 +107,7 @@ def main() -> None:
     cube(2)
     save("cube_41_binary_order2", Binary=1)
     save("cube_22_binary_order2", MshFileVersion=2.2, Binary=1)
+    record("model_cube_order2")
     cube(3)
     save("cube_41_binary_order3", Binary=1, SaveAll=1)
     gmsh.option.setNumber("Mesh.SecondOrderIncomplete", 1)
@@ -113,6 +123,7 @@ def main() -> None:
     save("cube_22_partitioned", MshFileVersion=2.2)
     pyramids(3)
     save("pyramids_41_text_order3", SaveAll=1)
+    record("model_pyramids_order3")
     pyramids(4)
     save("pyramids_41_binary_order4", Binary=1, SaveAll=1)
     save("pyramids_22_binary_order4", MshFileVersion=2.2, Binary=1, SaveAll=1)

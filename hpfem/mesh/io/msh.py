@@ -161,7 +161,7 @@ class _Lines(_Stream):
 
 
 @dataclass
-class _Content:
+class Content:
     """What has been read so far, of all partitions or of those in `chosen`; the nodes of the elements by their ids."""
 
     names: dict[int, dict[int, str]] = field(default_factory=lambda: {dim: {} for dim in range(4)})
@@ -185,6 +185,11 @@ class _Content:
             raise MeshError("there is no $Elements section")
         return self.ids, self.points, self.elements
 
+    def sets(self, dim: int, entity: int, count: int) -> dict[str, Indices]:
+        """Names of all of so many elements on an entity: of its physical groups, or their numbers."""
+        names, groups = self.names[dim], self.groups.get((dim, entity), [])
+        return {names.get(tag, str(tag)): np.arange(count) for tag in groups if tag}
+
     def wants(self, dim: int, entity: int) -> bool:
         """Whether elements on an entity are to be read."""
         return self.chosen is None or bool(self.chosen & self.partitions.get((dim, entity), frozenset()))
@@ -192,7 +197,11 @@ class _Content:
 
 def read_msh(data: bytes) -> MeshFile:
     """Read the content of a gmsh file."""
-    content = _read(data)
+    return mesh_file(_read(data))
+
+
+def mesh_file(content: Content) -> MeshFile:
+    """The mesh of what was read, its nodes by rows; names of no elements are told."""
     ids, points, elements = content.whole()
     row = positions(ids, "node")
     elements = [replace(own, nodes=row(own.nodes)) for own in elements]
@@ -214,9 +223,9 @@ def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, M
     return ids, MeshFile(points[first], elements, warnings=content.warnings)
 
 
-def _read(data: Bytes, chosen: frozenset[int] | None = None) -> _Content:
+def _read(data: Bytes, chosen: frozenset[int] | None = None) -> Content:
     """What a file has; of some partitions, the nodes of their cells."""
-    content, nodes = _Content(chosen=chosen), None
+    content, nodes = Content(chosen=chosen), None
     version, binary, order, size, start = _header(data)
     for name, begin, end in _sections(data, start, version, binary):
         stream: _Stream | _Lines
@@ -267,7 +276,7 @@ def partitions_of_msh(data: Bytes) -> int:
     return int(as_integers(parsed_numbers(data[begin : data.find(b"\n", begin)])[0])[0])
 
 
-def _text(content: _Content, data: bytes) -> str:
+def _text(content: Content, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -318,7 +327,7 @@ def _sections(data: Bytes, start: int, version: str, binary: bool) -> Iterator[t
         start = end + len(mark)
 
 
-def _read_names(content: _Content, lines: list[str]) -> None:
+def _read_names(content: Content, lines: list[str]) -> None:
     for line in lines[1:]:
         found = re.fullmatch(r'([0-3])\s+(-?[0-9]{1,18})\s+"(.*)"', line)
         if not found:
@@ -326,7 +335,7 @@ def _read_names(content: _Content, lines: list[str]) -> None:
         content.names[int(found[1])][int(found[2])] = found[3]
 
 
-def _read_data(content: _Content, data: bytes, order: str) -> None:
+def _read_data(content: Content, data: bytes, order: str) -> None:
     """Values of elements: lines of texts, reals and integers; then a table, a binary one in this order of bytes."""
     file, tags = BytesIO(data), []
     for _ in range(3):
@@ -352,7 +361,7 @@ def _read_data(content: _Content, data: bytes, order: str) -> None:
         content.data[name] = ids, values[:, 0] if columns == 1 else values
 
 
-def _read_nodes_2(content: _Content, stream: _Stream) -> None:
+def _read_nodes_2(content: Content, stream: _Stream) -> None:
     count = _announced(stream)
     if stream.text is None:
         if count > stream.left("node"):
@@ -378,7 +387,7 @@ def _announced(stream: _Stream) -> int:
     return count
 
 
-def _element_type(number: int, element: float) -> tuple[Shape, int, Array]:
+def element_type(number: int, element: float) -> tuple[Shape, int, Array]:
     """Shape, order and reference coordinates of the nodes of an element type."""
     if number in _SERENDIPITY:
         shape = SHAPES[_SERENDIPITY[number]]
@@ -392,24 +401,24 @@ def _element_type(number: int, element: float) -> tuple[Shape, int, Array]:
     return get_shape(name), order, gmsh_nodes(name, order)
 
 
-def _read_elements_2(content: _Content, stream: _Stream) -> None:
+def _read_elements_2(content: Content, stream: _Stream) -> None:
     count = _announced(stream)
     content.elements = []
     while count > 0:
         if stream.text is None:
             number, rows, n_tags = (int(n) for n in stream.integers("int", 3))
-            element_type = _element_type(number, stream.peek("int"))
+            kind = element_type(number, stream.peek("int"))
             if rows < 1 or rows > count or n_tags < 0:
                 raise MeshError(f"section $Elements has a block of {rows} elements with {n_tags} tags")
-            table = stream.table("int", rows, 1 + n_tags + len(element_type[2]))
+            table = stream.table("int", rows, 1 + n_tags + len(kind[2]))
             rest = table[:, 1:]
         else:
             element, number, n_tags = (int(n) for n in stream.integers("int", 3))
-            element_type = _element_type(number, element)
-            table = _run_of_elements(stream, number, n_tags, len(element_type[2]), count)
+            kind = element_type(number, element)
+            table = _run_of_elements(stream, number, n_tags, len(kind[2]), count)
             rest = table[:, 3:]
-        groups = tagged(np.abs(rest[:, 0]), content.names[element_type[0].dim]) if n_tags else {}
-        content.elements.append(canonical(*element_type, rest[:, n_tags:], table[:, 0].copy(), groups))
+        groups = tagged(np.abs(rest[:, 0]), content.names[kind[0].dim]) if n_tags else {}
+        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0].copy(), groups))
         count -= len(table)
 
 
@@ -435,7 +444,7 @@ def _run_of_elements(stream: _Stream, number: int, n_tags: int, n_nodes: int, mo
     return stream.table("int", same, width)
 
 
-def _read_periodic_2(content: _Content, lines: list[str]) -> None:
+def _read_periodic_2(content: Content, lines: list[str]) -> None:
     text = "\n".join(line for line in lines if not line.startswith("Affine"))
     stream = _Stream("Periodic", parsed_numbers(text.encode())[0])
     for _ in range(stream.integer("int")):
@@ -443,7 +452,7 @@ def _read_periodic_2(content: _Content, lines: list[str]) -> None:
         content.periodic.append(stream.table("int", stream.integer("int"), 2))
 
 
-def _read_entities(content: _Content, stream: _Stream) -> None:
+def _read_entities(content: Content, stream: _Stream) -> None:
     partitioned = stream.section == "PartitionedEntities"
     if partitioned:
         content.n_partitions = stream.integer("size")
@@ -462,7 +471,7 @@ def _read_entities(content: _Content, stream: _Stream) -> None:
                 stream.integers("int", stream.integer("size"))
 
 
-def _read_nodes_4(content: _Content, stream: _Stream) -> None:
+def _read_nodes_4(content: Content, stream: _Stream) -> None:
     stream.ahead(1)
     n_blocks = stream.integers("size", 4)[0]
     ids, points = [np.empty(0, dtype=np.int64)], [np.empty((0, 3))]
@@ -482,7 +491,7 @@ def _read_nodes_4(content: _Content, stream: _Stream) -> None:
     content.ids, content.points = np.concatenate(ids), np.concatenate(points)
 
 
-def _read_elements_4(content: _Content, stream: _Stream) -> None:
+def _read_elements_4(content: Content, stream: _Stream) -> None:
     stream.ahead(1)
     n_blocks = stream.integers("size", 4)[0]
     content.elements = []
@@ -491,19 +500,18 @@ def _read_elements_4(content: _Content, stream: _Stream) -> None:
         dim, entity, number = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
         if not content.wants(dim, entity):
-            stream.skip("size", count, 1 + len(_element_type(number, -1)[2]))
+            stream.skip("size", count, 1 + len(element_type(number, -1)[2]))
             continue
         stream.ahead(count)
-        shape, order, reference = _element_type(number, stream.peek("size"))
+        shape, order, reference = element_type(number, stream.peek("size"))
         if shape.dim != dim:
             raise MeshError(f"section $Elements has a block of {shape.name}s on an entity of dimension {dim}")
         table = stream.table("size", count, 1 + len(reference))
-        names = content.names[dim]
-        groups = {names.get(tag, str(tag)): np.arange(count) for tag in content.groups.get((dim, entity), []) if tag}
-        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0].copy(), groups))
+        sets = content.sets(dim, entity, count)
+        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0].copy(), sets))
 
 
-def _read_periodic_4(content: _Content, stream: _Stream) -> None:
+def _read_periodic_4(content: Content, stream: _Stream) -> None:
     for _ in range(stream.integer("size")):
         stream.integers("int", 3)
         stream.take("double", stream.integer("size"))
@@ -511,11 +519,11 @@ def _read_periodic_4(content: _Content, stream: _Stream) -> None:
 
 
 # Also of version 4.1: gmsh 4.15 writes what it has read from older versions as it was.
-_LINE_READERS: dict[str, Callable[[_Content, list[str]], None]] = {
+_LINE_READERS: dict[str, Callable[[Content, list[str]], None]] = {
     "PhysicalNames": _read_names,
     "Periodic": _read_periodic_2,
 }
-_READERS: dict[str, dict[str, Callable[[_Content, _Stream], None]]] = {
+_READERS: dict[str, dict[str, Callable[[Content, _Stream], None]]] = {
     "2.2": {"Nodes": _read_nodes_2, "Elements": _read_elements_2},
     "4.1": {
         "Entities": _read_entities,

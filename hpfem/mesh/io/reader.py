@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
-from hpfem.shapes.arguments import flag
+from hpfem.shapes.arguments import flag, shown
 
 from ...support.communicator import ALONE, Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
 from ...support.log import warn
+from ...support.optional import needed
 from ..cells import Array, CellArray, Labels, merged, ordered, used_points
 from ..coincident import JOINED, first_points
 from ..distribute import distribute, made_on_first
@@ -32,6 +33,7 @@ from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
 from .element_data import regions_by_number
+from .gmsh_model import content_of_model
 from .mesh_file import Elements, ForLibrary, MeshFile, joined
 from .msh import Bytes, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_by_library, read_other
@@ -323,6 +325,51 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
     content = regions_by_number(converted(mesh), regions)
     _tell("from_meshio", content.warnings)
     return _mesh(content, "", periodic=False)
+
+
+def from_gmsh(model: Any = None, *, periodic: bool = False, comm: Any = None) -> Mesh:
+    """Make a mesh from a model that gmsh has meshed in this program, without a file, with the checks of `read_mesh`.
+
+    The dimension of the cells is the largest one that was meshed. Physical groups become regions and boundaries, as for
+    files. If some cells are in a physical group, those in none are left out.
+
+    Parameters
+    ----------
+    model : gmsh.model, optional
+        gmsh's current model when left out.
+    periodic : bool
+        Whether to identify the vertices that the model pairs (`gmsh.model.mesh.setPeriodic`).
+    comm : Communicator or mpi4py.MPI.Comm, optional
+        Processes that get a part each, as for `read_mesh`; the model is that of the first one.
+
+    Returns
+    -------
+    Mesh
+
+    Raises
+    ------
+    ArgumentError
+        If it is no model, or there is no gmsh, or it is not initialized.
+    MeshError
+        If there is no mesh, or it is unusable; the message names the element and the reason.
+    """
+
+    def make() -> Mesh:
+        pairs, own = flag(periodic, "periodic"), model
+        if own is None:
+            gmsh = needed("gmsh", "from_gmsh", "gmsh")
+            if not gmsh.isInitialized():
+                raise ArgumentError("from_gmsh: gmsh has no model; make one after gmsh.initialize()")
+            own = gmsh.model
+        if not hasattr(own, "getPhysicalGroups"):
+            raise ArgumentError(f"from_gmsh takes gmsh.model, got {shown(own)}; files go to read_mesh")
+        content = content_of_model(own)
+        if not content.elements:
+            raise MeshError("from_gmsh: the model has no elements; call gmsh.model.mesh.generate(3) first")
+        _tell("from_gmsh", content.warnings)
+        return _mesh(content, "gmsh's model", pairs)
+
+    return made_on_first(comm, make, periodic, "from_gmsh")
 
 
 def _content(file: Path) -> MeshFile:
