@@ -381,7 +381,7 @@ EXPERIMENTS.add(
     Experiment(
         "xing-collocation",
         "Xing",
-        "SumFac of Helmholtz on a CPU, collocated and not",
+        "SumFac of Helmholtz, collocated and not",
         "Fig. 9",
         f"Sec. 4.4: regular elements, P = 1..7. {TURNS}",
         (

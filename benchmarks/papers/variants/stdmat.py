@@ -79,7 +79,7 @@ EXPERIMENTS.add(
     Experiment(
         "xing-stdmat",
         "Xing",
-        "StdMat beside SumFac on a CPU, both compiled",
+        "StdMat beside SumFac, both compiled",
         "Alg. 1, 2, Figs 5b, 6b",
         "Sec. 4 on CPUs. StdMat is measured as products of BLAS for many elements (stdmat, Alg. 1), and as compiled"
         " products for 8 elements, a register, that stay in the cache (stdmat-compiled; Alg. 2, whose products are"
