@@ -86,7 +86,7 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
         assert all(path.exists() for path in written_by(command)), command
     assert {command[1] for command in done} >= {"info", "apply", "compare", "bench", "plot"}
     # In the end there are pictures of a bench.
-    assert {"bk3_deformed.png", "bk3_affine.png"} <= {path.name for path in tmp_path.rglob("*.png")}
+    assert {"bk3_best.png", "bk3_deformed.png"} <= {path.name for path in tmp_path.rglob("*.png")}
 
 
 def test_an_unknown_command_is_noticed(monkeypatch):

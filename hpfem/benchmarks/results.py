@@ -71,9 +71,10 @@ class Measurement:
         largest entry.
     chosen : bool, optional
         Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
+    factors : str, optional
+        Where the kernel has geometric factors from, in `hpfem.geometry.FactorSource`.
     variant, source : str, optional
-        Of the strategy's kernels; of geometric factors, in `hpfem.geometry.FactorSource`, where another source than
-        the strategy's default was asked for.
+        Of the strategy's kernels; the factors, where another source than the strategy's default was asked for.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
         Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
     """
@@ -108,6 +109,7 @@ class Measurement:
     residual: float | None = None
     error: float | None = None
     chosen: bool | None = None
+    factors: str | None = None
     variant: str | None = None
     source: str | None = None
     sustained_seconds: float | None = None

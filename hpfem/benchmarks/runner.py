@@ -191,6 +191,7 @@ class Runner:
             **{name: getattr(timing, name) for name in ("best", "worst", "repeats", "calls")},
             **{name: getattr(application, name) for name in ("phase", "iterations", "residual")},
             operator=problem.form.name,
+            factors=problem.source,
             variant=choice.options if case.size is None else None,
             basis=problem.tabulation.basis.name,
             n_cells=n_elements,

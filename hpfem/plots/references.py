@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
+
+from .style import DPI
 
 _INK = "#444444"
 _DASHES = ((0, (1, 1.5)), (0, (5, 2)), (0, (6, 2, 1, 2)))
@@ -26,14 +28,19 @@ GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
 def draw_references(axis: Axes, benchmark: str, shape: str) -> None:
     """Draw the peaks of other codes on a shape as lines, with names above all lines."""
     peaks = GPU_REFERENCES.get((benchmark, shape), {})
+    draw_levels(axis, [(f"{label}: {rate / 1e9:g}", rate, _INK) for label, rate in peaks.items()])
+
+
+def draw_levels(axis: Axes, levels: Sequence[tuple[str, float, str]]) -> None:
+    """Draw values as lines across a panel, with names and colours; the names are above all that is drawn there."""
     lines = [
-        axis.axhline(rate, color=_INK, linewidth=1, linestyle=dash, label=f"{label}: {rate / 1e9:g}")
-        for (label, rate), dash in zip(peaks.items(), _DASHES, strict=False)
+        axis.axhline(value, color=colour, linewidth=1, linestyle=dash, label=label)
+        for (label, value, colour), dash in zip(levels, cycle(_DASHES), strict=False)
     ]
     if lines:
-        # The names are above all that is drawn.
-        every = [np.asarray(line.get_ydata(), float) for own in axis.figure.axes for line in own.get_lines()]
-        most = max(float(heights.max()) for heights in every if heights.size)
-        axis.set_ylim(top=max(axis.get_ylim()[1], (1.08 + 0.055 * len(lines)) * most))
+        row = axis.get_shared_y_axes().get_siblings(axis)
+        most = max(float(own.dataLim.y1) for own in row)
+        share = (8.5 * len(lines) + 6) / (72 * axis.bbox.height / DPI)
+        axis.set_ylim(top=max(axis.get_ylim()[1], most / (1 - share)))
         look: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 2.8, "borderaxespad": 0.2}
-        axis.legend(handles=lines[::-1], loc="upper right", fontsize=6.5, **look)
+        axis.legend(handles=lines[::-1], loc="upper right", fontsize=6.5, labelspacing=0.2, **look)

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation, LogLocator, NullFormatter
 
 from hpfem.shapes import SHAPES
 
@@ -32,6 +32,8 @@ _FURTHER_COLOURS = ("#8c5aa8", "#4d4d4d", "#7f5539", "#d6569b")
 MARKERS = "osD^vPX*<>hp"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
 DPI = 150
+# By the place of a shape among all.
+_SHAPE_COLOURS = ("#4d4d4d", "#b8860b", "#1f5fa8", "#c2410c", "#15803d", "#9d3c8f")
 # A row of a legend, and the inches that each of its entries takes.
 Row = Sequence[Artist]
 ENTRY_WIDTH = 0.92
@@ -69,6 +71,11 @@ def in_order(shapes: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(shapes), key=lambda name: place.get(name, len(place)))
 
 
+def shape_colour(shape: str) -> str:
+    """Choose a colour for a shape: always the same."""
+    return _SHAPE_COLOURS[[*SHAPES, shape].index(shape) % len(_SHAPE_COLOURS)]
+
+
 def processor(results: Mapping[str, Any], backend: str | None) -> str | None:
     """Name of the processor that results of a backend were measured on."""
     machine = results.get("machine") or {}
@@ -77,14 +84,21 @@ def processor(results: Mapping[str, Any], backend: str | None) -> str | None:
 
 
 def heading(figure: Figure, text: str) -> None:
-    """Give a whole figure a title."""
-    figure.suptitle(text, fontsize=10, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
+    """Give a whole figure a title: in two lines, and smaller, where it is wider than the figure."""
+    title = figure.suptitle(text, fontsize=10, y=1 - 0.1 / figure.get_size_inches()[1], va="top")
+    if title.get_window_extent().width > 0.96 * figure.bbox.width:
+        title.set_text(text.replace(" — ", "\n", 1))
+        title.set_fontsize(min(9.0, 9.6 * figure.bbox.width / title.get_window_extent().width))
 
 
 def panels(
-    counts: tuple[int, int], size: tuple[float, float], margins: tuple[float, float, float], gaps: tuple[float, float]
+    counts: tuple[int, int],
+    size: tuple[float, float],
+    margins: tuple[float, float, float],
+    gaps: tuple[float, float],
+    heights: Sequence[float] | None = None,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Panels that share the vertical axis along a row and the horizontal one along a column."""
+    """Panels that share the vertical axis along a row and the horizontal one along a column; heights of rows."""
     (width, height), (left, top, bottom) = size, margins
     figure = Figure(figsize=size, dpi=DPI)
     FigureCanvasAgg(figure)
@@ -96,7 +110,7 @@ def panels(
         wspace=gaps[0],
         hspace=gaps[1],
     )
-    axes = figure.subplots(*counts, sharex="col", sharey="row", squeeze=False)
+    axes = figure.subplots(*counts, sharex="col", sharey="row", squeeze=False, height_ratios=heights)
     for axis in axes.flat:
         axis.grid(color="#dddddd", linewidth=0.6)
         axis.set_axisbelow(True)
@@ -105,25 +119,46 @@ def panels(
     return figure, [list(row) for row in axes]
 
 
-def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -> tuple[Figure, list[Axes]]:
-    """Panels beside each other that share the vertical axis, with a legend below."""
-    width = max(2.9 * len(titles) + 0.9, 6.4)
-    room = 0.2 * len(broken(legend, width))
-    figure, [axes] = panels((1, len(titles)), (width, height + 0.7 + room), (0.75, 0.62, 0.62 + room), (0.07, 0.0))
-    for axis, title in zip(axes, titles, strict=True):
+def grid(
+    rows: int,
+    titles: Sequence[str],
+    legend: Sequence[Row],
+    heights: float | Sequence[float] = 2.1,
+    *,
+    gap: float = 0.28,
+    width: float | None = None,
+    note: str = "",
+) -> tuple[Figure, list[list[Axes]]]:
+    """Panels of these heights in rows, a column for each title; a legend below, and a note below that."""
+    width = width or max(2.9 * len(titles) + 0.9, 6.4)
+    heights = [heights] * rows if isinstance(heights, float) else heights
+    below, whole = 0.17 * len(note.splitlines()), sum(heights)
+    room = 0.2 * len(broken(legend, width)) + below
+    size = (width, whole + gap * (rows - 1) + 1.24 + room)
+    figure, axes = panels((rows, len(titles)), size, (0.75, 0.62, 0.62 + room), (0.07, gap * rows / whole), heights)
+    for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=10)
-    legend_below(figure, legend)
+    figure.text(0.5, 0.06 / size[1], note, ha="center", va="bottom", fontsize=8)
+    legend_below(figure, legend, below / size[1])
     return figure, axes
 
 
-def log_dofs(axes: Iterable[Axes]) -> None:
-    """Make the horizontal axis one of degrees of freedom: logarithmic, one label per decade."""
-    axes = list(axes)
-    sizes = [float(x) for axis in axes for line in axis.get_lines() for x in np.asarray(line.get_xdata())]
+def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 2.86) -> tuple[Figure, list[Axes]]:
+    """Panels beside each other that share the vertical axis, with a legend below."""
+    figure, [axes] = grid(1, titles, legend, height)
+    return figure, axes
+
+
+def log_dofs(axes: Sequence[Axes]) -> None:
+    """Make the horizontal axis of the last row one of degrees of freedom: logarithmic, a label per decade or three."""
+    every = [own for axis in axes for own in axis.get_shared_x_axes().get_siblings(axis)]
+    sizes = [float(x) for axis in every for line in axis.get_lines() for x in np.asarray(line.get_xdata())]
+    subs = (1.0,) if max(sizes) > 30 * min(sizes) else (1.0, 2.0, 5.0)
     for axis in axes:
         axis.set_xscale("log")
         axis.set_xlim(min(sizes) / 1.3, max(sizes) * 1.3)
-        axis.xaxis.set_major_locator(LogLocator(10, numticks=12))
+        axis.xaxis.set_major_locator(LogLocator(10, subs, numticks=12))
+        axis.xaxis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9.0, 9.0)))
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("Degrees of freedom", fontsize=9)
 
@@ -137,14 +172,13 @@ def bars_axis(axis: Axes, orders: Sequence[int]) -> None:
 
 def throughput_axis(axis: Axes) -> None:
     """Make the vertical axis one of throughput: from zero, in engineers' units."""
-    lines = [line for own in axis.get_shared_y_axes().get_siblings(axis) for line in own.get_lines()]
-    top = max((float(np.max(line.get_ydata())) for line in lines), default=1.0)
+    top = max(float(own.dataLim.y1) for own in axis.get_shared_y_axes().get_siblings(axis))
     units = {1e9: "GDoF/s", 1e6: "MDoF/s", 1e3: "kDoF/s"}
     unit = next((unit for unit in units if top >= unit), 1.0)
     name = units.get(unit, "DoF/s")
     axis.set_ylim(0, 1.06 * top)
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}"))
-    axis.set_ylabel(f"Throughput ({name})", fontsize=9)
+    axis.set_ylabel("\n".join(filter(None, (axis.get_ylabel(), f"Throughput ({name})"))), fontsize=9)
 
 
 def handle(label: str, **style: Any) -> Line2D:
@@ -152,7 +186,7 @@ def handle(label: str, **style: Any) -> Line2D:
     return Line2D([], [], label=label, **style)
 
 
-def legend_below(figure: Figure, rows: Sequence[Row]) -> None:
+def legend_below(figure: Figure, rows: Sequence[Row], bottom: float = 0.0) -> None:
     """A legend under the panels, with these rows."""
     lines = broken(rows, figure.get_size_inches()[0])
     width = max(len(line) for line in lines)
@@ -162,6 +196,7 @@ def legend_below(figure: Figure, rows: Sequence[Row]) -> None:
     figure.legend(
         handles=by_column,
         loc="lower center",
+        bbox_to_anchor=(0.5, bottom),
         ncols=width,
         fontsize=8,
         frameon=False,
