@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hpfem.benchmarks.bake_off import GlobalSize, unknowns
 from hpfem.benchmarks.global_phases import MeasuredOperator
 from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh, random_field
 from hpfem.benchmarks.tiled import TiledProblem, few_elements
+from hpfem.benchmarks.turns import time_in_turns
 from hpfem.errors import NotSuitable
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.form import BlockKernel, BlockProblem
@@ -166,6 +168,65 @@ class VariantElements(Elements):
         """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`."""
         kernel = self._build(self.tiled(n_elements, "collocated" if algorithm == "auto" else algorithm))
         return Choice(Config(self.name, None), self.backend.name, kernel, "asked for", ())
+
+
+class InTurns(Sized):
+    """Elements whose kernels are timed in turns, so that their times can be compared on a loaded machine.
+
+    Parameters
+    ----------
+    strategies, algorithms : sequence of str
+        What is compared.
+    builds : mapping
+        Strategy -> problem -> kernel, of those that only an experiment builds.
+    *what, **options
+        See `Sized`.
+    """
+
+    def __init__(
+        self,
+        strategies: Sequence[str],
+        algorithms: Sequence[str],
+        builds: Mapping[str, Build],
+        *what: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__(*what, **options)
+        self._ways, self._builds = [*product(strategies, algorithms)], builds
+        self._timings: dict[int, dict[tuple[str, str], Timing]] = {}
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Build one of the kernels; see `TiledProblem.choose`."""
+        if strategy not in self._builds:
+            return super().choose(strategy, algorithm, n_elements)
+        kernel = self._builds[strategy](self.tiled(n_elements))
+        return Choice(Config(strategy, kernel.problem.algorithm), self.backend.name, kernel, "asked for", ())
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build the operator, which is timed with the others; see `TiledProblem.build`."""
+        return _InTurns(super().build(strategy, algorithm, n_elements), self._timed)
+
+    def _timed(self, n_elements: int) -> Mapping[tuple[str, str], Timing]:
+        if n_elements not in self._timings:
+            calls: dict[tuple[str, str], Callable[[], object]] = {}
+            for way in self._ways:
+                with suppress(NotSuitable):
+                    built = super().build(*way, n_elements)
+                    calls[built.choice.strategy, built.choice.algorithm] = built.on(n_elements).call
+            self._timings[n_elements] = time_in_turns(calls, self.backend.timer())
+        return self._timings[n_elements]
+
+
+class _InTurns(BuiltOperator):
+    def __init__(self, built: BuiltOperator, timed: Callable[[int], Mapping[tuple[str, str], Timing]]) -> None:
+        self.choice, self._built, self._timed = built.choice, built, timed
+
+    def error(self) -> float | None:
+        return self._built.error()
+
+    def on(self, n_elements: int) -> Application:
+        timing = self._timed(n_elements)[self.choice.strategy, self.choice.algorithm]
+        return replace(self._built.on(n_elements), timing=timing)
 
 
 class Unbuilt(Elements):

@@ -85,7 +85,7 @@ def _measured(
     earlier: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Measure the cases that are asked for and missing; returns all results."""
-    began, machine = time.monotonic(), machine_description()
+    began, machine, load = time.monotonic(), machine_description(), os.getloadavg()[0]
     budget = math.inf if arguments.budget is None else arguments.budget
     done = set() if earlier is None else done_of(earlier)
     with thread_limit(arguments.threads) as threads:
@@ -99,6 +99,7 @@ def _measured(
                 "command": f"hpfem reproduce {' '.join(arguments.names)}{' --quick' if arguments.quick else ''}",
                 "rooflines": {name: limits.as_dict() for name, limits in reproduction.rooflines.items()},
                 "threads": threads,
+                "load": round(load, 1),
                 "seconds": round(time.monotonic() - began, 1),
             }
             records = [{**record, "run": 0} for record in reproduction.records]
@@ -145,7 +146,8 @@ def _print(result: Mapping[str, Any]) -> None:
             continue
         own = [record for record in result["results"] if record["experiment"] == experiment.name]
         rows = [row(experiment, published, result) for published in experiment.published]
-        output.print_table(f"{experiment.name}: {experiment.title}", HEADINGS, rows)
+        title = f"{experiment.name}: {experiment.title}"
+        output.print_table(title, HEADINGS, rows) if rows else output.say(title)
         for statement in experiment.statements:
             verdict, text = seen(statement, own)
             output.say(f"{DEVICES[statement.backend]}: {statement.says}\n    {verdict}{f'; {text}' if text else ''}")

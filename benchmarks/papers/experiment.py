@@ -108,8 +108,6 @@ class Statement:
         Whether operations a degree of freedom are compared, and not rates.
     over : str
         What the paper's ratio is over, where `below` holds something else.
-    unequal : str
-        Why ours above and below are not on equal terms: there is no verdict then.
     """
 
     says: str
@@ -124,7 +122,6 @@ class Statement:
     largest_above: bool = False
     operations: bool = False
     over: str = ""
-    unequal: str = ""
 
 
 @dataclass(frozen=True)

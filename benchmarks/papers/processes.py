@@ -1,19 +1,23 @@
-"""Iterations of conjugate gradients by several processes, each with a GPU or a core of its own: one case of a series.
+"""Iterations of conjugate gradients by several processes, each with a GPU or a core of its own: cases of a series.
 
-    mpiexec -n 2 python -m benchmarks.papers.processes '{"series": ..., "case": ..., "backend": "cuda"}'
+    mpiexec -n 2 python -m benchmarks.papers.processes
 
-prints seconds and error as JSON. `InProcesses` starts that for a case and takes the numbers over.
+reads cases, {"series": ..., "case": ..., "backend": "cuda"} a line, and prints seconds and error of each as JSON.
+`InProcesses` starts that once for all cases, since starting takes longer than a case, and takes the numbers over.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from time import perf_counter
 from typing import Any
 
@@ -77,15 +81,59 @@ class InProcesses(OneMesh):
         mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
         if mpiexec is None:
             raise NotSuitable("mpiexec is not found; it comes with pip install 'hpfem[mpi]'")
-        command = [mpiexec, "-n", str(self.processes), sys.executable, "-m", __name__, json.dumps(self._given)]
+        command = mpiexec, "-n", str(self.processes), sys.executable, "-m", __name__
+        if command not in _TEAMS:
+            _TEAMS[command] = Team(command)
         try:
-            run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=LIMIT, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise NotSuitable(f"{self.processes} processes were not ready after {LIMIT:g} s") from error
-        if run.returncode:
-            said = [line for line in run.stderr.splitlines() if "Error" in line or "NotSuitable" in line]
-            raise NotSuitable(f"{self.processes} processes failed: {said[0] if said else run.stderr.strip()[-200:]}")
-        return _Found(self, json.loads(run.stdout.splitlines()[-1]))
+            return _Found(self, _TEAMS[command].measured(self._given))
+        except NotSuitable:
+            _TEAMS.pop(command).end()
+            raise
+
+
+class Team:
+    """Processes that measure one case after the other."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._count, self._errors = command[2], tempfile.TemporaryFile("w+")
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        self._run = subprocess.Popen(command, cwd=CHECKOUT, text=True, **pipes)
+
+    def measured(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Have a case measured; without a result the processes have ended."""
+        assert self._run.stdin is not None and self._run.stdout is not None
+        late = Timer(LIMIT, self._run.kill)
+        late.start()
+        with suppress(BrokenPipeError):  # they have ended: what they have said tells why
+            print(json.dumps(given), file=self._run.stdin, flush=True)
+        line = next((line for line in self._run.stdout if line.startswith("{")), None)
+        if line is None and not late.is_alive():
+            raise NotSuitable(f"{self._count} processes were not ready after {LIMIT:g} s")
+        late.cancel()
+        if line is None:
+            self._run.wait()
+            self._errors.seek(0)
+            text = self._errors.read()
+            said = [line for line in text.splitlines() if "Error" in line or "NotSuitable" in line]
+            raise NotSuitable(f"{self._count} processes failed: {said[0] if said else text.strip()[-200:]}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def end(self) -> None:
+        """Let them end."""
+        with suppress(BrokenPipeError):
+            self._run.communicate()
+        self._errors.close()
+
+
+# Those that are at work, by their command.
+_TEAMS: dict[tuple[str, ...], Team] = {}
+
+
+@atexit.register
+def _end() -> None:
+    for team in _TEAMS.values():
+        team.end()
 
 
 class _Found(BuiltOperator):
@@ -146,9 +194,16 @@ def measured(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    from benchmarks.papers.processes import measured as imported
+def serve() -> None:
+    """Measure what the first process reads, a case a line; collective."""
+    comm = world()
+    while given := comm.bcast(sys.stdin.readline() if comm.rank == 0 else ""):
+        found = measured(json.loads(given))
+        if comm.rank == 0:
+            print(json.dumps(found), flush=True)
 
-    found = imported(json.loads(sys.argv[1]))
-    if world().rank == 0:
-        print(json.dumps(found))
+
+if __name__ == "__main__":
+    from benchmarks.papers import processes
+
+    processes.serve()

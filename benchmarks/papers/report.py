@@ -12,7 +12,9 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
+from hpfem.backends.timer import Timing
 from hpfem.benchmarks.results import markdown_table
+from hpfem.benchmarks.turns import MARGIN, gain
 from hpfem.plots import style
 
 from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
@@ -46,7 +48,8 @@ only, each with its place; without such a number a field is empty.
 - What a paper says in words is judged by ratios of our own rates: *numerator / denominator* names both, and what they
   have in common; of several that fit the fastest counts, by shape and order or whatever it names. Where the paper's
   ratio is over something else, it says so. A ratio that two standard errors of its median timings (5/n of the range of
-  n timings) move across a bound is *within the spread* and decides nothing. Bounds in brackets ("we take") are ours."""
+  n timings) move across a bound is *within the spread* and decides nothing; of kernels that are timed in turns, the
+  quartiles of the ratio over the turns, and 2 % beside, count instead. Bounds in brackets ("we take") are ours."""
 
 
 def measured(records: Iterable[Record], **where: Any) -> list[Record]:
@@ -126,6 +129,9 @@ def _ratio(statement: Statement, above: Record, below: Record) -> Ratio:
     value = above["value"] / below["value"]
     if above is below:
         return Ratio(value, value, value)
+    if "samples" in above and "samples" in below and above["case"] == below["case"]:
+        found = gain(*(Timing.of(record["samples"], 1) for record in (above, below)))
+        return Ratio(found.median, found.low / (1 + MARGIN), found.high * (1 + MARGIN))
     (least, most), (least_below, most_below) = _rates(above), _rates(below)
     return Ratio(value, least / most_below, most / least_below)
 
@@ -142,7 +148,7 @@ def seen(statement: Statement, records: Sequence[Record]) -> tuple[str, str]:
     found = ratios(statement, records)
     if not found:
         return "not measured", ""
-    verdict = f"no verdict: {statement.unequal}" if statement.unequal else _verdict(statement, [*found.values()])
+    verdict = _verdict(statement, [*found.values()])
     if statement.by == ("order",):
         orders = _named({"order": tuple(order for (order,) in sorted(found))})
         return verdict, f"{orders}: {' '.join(number(found[group].value) for group in sorted(found))}"
@@ -335,7 +341,8 @@ def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
         machine, threads = run["machine"], (run.get("threads") or {}).get("limit", "?")
         device = ", ".join([*(machine.get("gpu") or []), str(machine.get("cpu"))])
         commit = str(machine.get("commit"))[:12]
-        what = f"- `{run.get('command', 'hpfem reproduce')}` on {device}, {threads} thread(s), commit {commit}"
+        load = f", load {run['load']:g}" if "load" in run else ""
+        what = f"- `{run.get('command', 'hpfem reproduce')}` on {device}, {threads} thread(s){load}, commit {commit}"
         alike.setdefault(what, []).append(run.get("rooflines", {}))
         for name, limit in run.get("rooflines", {}).items():
             bandwidths.setdefault(f"{DEVICES[name]} ({device})", []).append(limit["bandwidth"] / 1e9)

@@ -11,7 +11,8 @@ from typing import Any
 from hpfem.backends.base import BACKENDS, Backend
 from hpfem.backends.roofline import Roofline
 from hpfem.benchmarks.cases import Case, Settings, SuiteSettings
-from hpfem.benchmarks.problems import ProblemSize
+from hpfem.benchmarks.problems import Application, BuiltOperator, ProblemSize
+from hpfem.benchmarks.results import Measurement
 from hpfem.benchmarks.runner import TOGETHER, Runner
 from hpfem.errors import HpfemError
 from hpfem.memory import HOST
@@ -72,6 +73,21 @@ class SeriesSettings(SuiteSettings):
     def cases(self) -> list[Case]:
         """List what is measured; see `SuiteSettings.cases`."""
         return list(self.listed)
+
+
+@dataclass
+class SamplingRunner(Runner):
+    """The engine, which keeps the samples of timings in turns: by the number of the measurement's object."""
+
+    samples: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+    def _time(
+        self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **about: Any
+    ) -> Measurement:
+        made = super()._time(case, built, n_elements, application, **about)
+        if application.timing is not None and application.timing.samples:
+            self.samples[id(made)] = application.timing.samples
+        return made
 
 
 def text_of(case: Mapping[str, Any]) -> str:
@@ -190,7 +206,9 @@ class Reproduction:
             sustained=0.0,
         )
         for number, case in enumerate(cases):  # one at a time, so that one that fails keeps no others from running
-            runner = Runner(settings, {"float64": self.rooflines[backend.name]}, budget=self._end - time.monotonic())
+            runner = SamplingRunner(
+                settings, {"float64": self.rooflines[backend.name]}, budget=self._end - time.monotonic()
+            )
             if number % TOGETHER == 0 and backend.device().name != HOST.name:
                 runner.cases = list(cases[number : number + TOGETHER])
                 runner.prepare(step)  # compilers for devices take long, and run beside each other
@@ -207,7 +225,7 @@ class Reproduction:
             step(1, str(case))
             yield case
 
-    def _keep(self, series: Series, case: PaperCase, runner: Runner) -> None:
+    def _keep(self, series: Series, case: PaperCase, runner: SamplingRunner) -> None:
         about = self._about(case)
         applied = next((m.seconds for m in runner.measurements if m.phase == "application"), None)
         for measured in runner.measurements:
@@ -216,6 +234,8 @@ class Reproduction:
             if applied is not None and measured.phase == "iteration":
                 about["share"] = applied / measured.seconds
             record = {**measured.as_dict(), **about, "unit": series.unit, "status": series.status}
+            if samples := runner.samples.get(id(measured)):
+                record["samples"] = [float(f"{seconds:.4g}") for seconds in samples]
             self.records.append({**record, "value": series.value(record)})
         for entry in (*runner.skipped, *runner.wrong):
             if entry.get("phase") in (None, series.phase):

@@ -20,10 +20,22 @@ def block():
     return cao._two("Nekbone, Helmholtz, recomputed", {**CASE, "processes": 2, "box": CASE["counts"]}, "cpu")
 
 
+@pytest.fixture(autouse=True)
+def teams(monkeypatch):
+    """Those that a test starts end with it."""
+    monkeypatch.setattr(processes, "_TEAMS", {})
+    yield processes._TEAMS
+    for team in processes._TEAMS.values():
+        team.end()
+
+
 @needs_mpi
-def test_two_processes():
+def test_two_processes(teams):
+    first = block().build("auto", "auto", 16)
+    [team] = teams.values()
     built = block().build("auto", "auto", 16)
-    assert built.error() < 1e-12
+    assert [*teams.values()] == [team]  # one after the other, without a new start
+    assert first.error() == built.error() < 1e-12
     application = built.on(16)
     assert application.n_dofs == 3 * 7 * 7 * 13  # with those of the boundary
     assert application.timing.calls == 20

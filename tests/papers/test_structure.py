@@ -91,5 +91,5 @@ def test_without_a_folder_its_experiments_are_gone(folder, tmp_path):
     )
     assert listed.returncode == 0, listed.stderr
     gone = set(EXPERIMENTS) - {entry["id"] for entry in json.loads(listed.stdout)}
-    alone = {"xing-grouped", "xing-thread", "eichstaedt-thread"}
+    alone = {"xing-stdmat", "xing-thread", "eichstaedt-thread"}
     assert gone == (OF_FOLDERS[folder] if folder in OF_FOLDERS else alone.union(*OF_FOLDERS.values()))

@@ -177,7 +177,7 @@ class _Writer:
             parts = []
             for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):
                 own = modes[:, self.columns(self.test, paired)[number], first : first + count]
-                parts.append(own.transpose(0, 2, 1).reshape(len(modes), -1))
+                parts.append(own.transpose(0, 2, 1).reshape(len(own), own.shape[1] * own.shape[2]))
             if len(modes):
                 multiply(self.ctx, np.concatenate(parts, axis=1), source, self.b.at(halves, (at, 1)), _SUMS)
 
