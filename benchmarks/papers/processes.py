@@ -138,11 +138,10 @@ def _end() -> None:
 
 class _Found(BuiltOperator):
     def __init__(self, block: InProcesses, found: Mapping[str, Any]) -> None:
-        self._block, self._found = block, found
+        self._block, self._found, self.about = block, found, {"share": found["share"]}
         kernel = BlockKernel()
         kernel.problem = block.problem
-        about = f"{block.processes} processes; axhelm {100 * found['share']:.0f} % of an iteration"
-        config = Config(found["strategy"], None, about)
+        config = Config(found["strategy"], None, f"{block.processes} processes")
         self.choice = Choice(config, block.backend.name, kernel, "chosen by each process", ())
 
     def error(self) -> float:

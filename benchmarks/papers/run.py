@@ -76,17 +76,18 @@ class SeriesSettings(SuiteSettings):
 
 
 @dataclass
-class SamplingRunner(Runner):
-    """The engine, which keeps the samples of timings in turns: by the number of the measurement's object."""
+class PaperRunner(Runner):
+    """The engine, which keeps what else is known of a measurement, by the number of its object."""
 
-    samples: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    known: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def _time(
         self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **about: Any
     ) -> Measurement:
         made = super()._time(case, built, n_elements, application, **about)
+        known = self.known[id(made)] = {**getattr(built, "about", {})}
         if application.timing is not None and application.timing.samples:
-            self.samples[id(made)] = application.timing.samples
+            known["samples"] = [float(f"{seconds:.4g}") for seconds in application.timing.samples]
         return made
 
 
@@ -206,7 +207,7 @@ class Reproduction:
             sustained=0.0,
         )
         for number, case in enumerate(cases):  # one at a time, so that one that fails keeps no others from running
-            runner = SamplingRunner(
+            runner = PaperRunner(
                 settings, {"float64": self.rooflines[backend.name]}, budget=self._end - time.monotonic()
             )
             if number % TOGETHER == 0 and backend.device().name != HOST.name:
@@ -225,7 +226,7 @@ class Reproduction:
             step(1, str(case))
             yield case
 
-    def _keep(self, series: Series, case: PaperCase, runner: SamplingRunner) -> None:
+    def _keep(self, series: Series, case: PaperCase, runner: PaperRunner) -> None:
         about = self._about(case)
         applied = next((m.seconds for m in runner.measurements if m.phase == "application"), None)
         for measured in runner.measurements:
@@ -233,9 +234,8 @@ class Reproduction:
                 continue
             if applied is not None and measured.phase == "iteration":
                 about["share"] = applied / measured.seconds
-            record = {**measured.as_dict(), **about, "unit": series.unit, "status": series.status}
-            if samples := runner.samples.get(id(measured)):
-                record["samples"] = [float(f"{seconds:.4g}") for seconds in samples]
+            record = {**measured.as_dict(), **about, **runner.known[id(measured)]}
+            record |= {"unit": series.unit, "status": series.status}
             self.records.append({**record, "value": series.value(record)})
         for entry in (*runner.skipped, *runner.wrong):
             if entry.get("phase") in (None, series.phase):

@@ -348,6 +348,30 @@ def test_a_ratio_is_of_results_of_one_kind(experiment, statement):
         assert statement.over, "the paper divides by its original kernel"
 
 
+# What a statement says -> what its ratio divides by.
+BASELINES = {
+    r"roofline|copying|streaming|bound by": r"roofline|copying|near memory",
+    r"reference": r"^global scratch|^shared memory",
+    r"thread an element wins|block an element wins above": r"^sumfac|^block|^thread",
+    r"straight-sided|^regular|constant factors of affine": r"^deformed|^Poisson|^affine|size$",
+    r"collocation gains": r"^noncollocated$",
+    r"(better|superior|outperforms|excels|competitive).*StdMat|SumFac(TOP)? (is better|outperforms)": r"stdmat|^sumfac",
+    r"faces are slower than hexes": r"^prism, pyramid or tet$",
+    r"tets (are|take) .* hexes": r"^hex$|^tet$",
+    r"over the peak": r"^the fastest size$",
+    r"the best is": r"scratch|shared memory|copying",
+    r"Nekbone gains|axhelm is": r"^deformed$",
+    r"as the original: our plain": r"^stored, plain$",
+}
+
+
+@pytest.mark.parametrize("says", BASELINES)
+def test_a_ratio_divides_by_what_the_statement_names(says):
+    own = [statement for _, statement in STATEMENTS if re.search(says, statement.says)]
+    found = [compared(statement).split("; ")[0].split(" / ")[1] for statement in own]
+    assert found and all(re.search(BASELINES[says], one) for one in found), found
+
+
 def test_rows_of_the_page_name_their_ratios():
     text = (ROOT / "benchmarks" / "REPRODUCTION.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if "|" in line[:1]]

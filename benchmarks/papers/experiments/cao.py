@@ -307,8 +307,8 @@ EXPERIMENTS.add(
         "Nekbone on two GPUs, a process each",
         "Table 6, A100 server",
         "As cao-nekbone, with twice as many elements, in two processes that mpiexec starts "
-        "(benchmarks/papers/processes.py), on a GPU each; a measurement names the share of axhelm in an"
-        " iteration, by the operator alone, 10 times in a row (the paper's, by nsys, is 10 % to 35 % on two A100).",
+        "(benchmarks/papers/processes.py), on a GPU each; the product's share of an iteration is that of the"
+        " operator alone, 10 times in a row (the paper's, by nsys, is 10 % to 35 % on two A100).",
         tuple(_two_series(equation, geometries) for geometries in (STORED, AGAIN) for equation in EQUATIONS),
         _table_6(3, A100),
         GAINS,
