@@ -10,7 +10,8 @@ from hpfem.backends.cuda.vectors.cellwise import bfloat16
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import eigenbasis, low_energy_factors, reference_energies
-from hpfem.solvers.multigrid import Multigrid, lines
+from hpfem.solvers.multigrid import Multigrid, cycle, lines
+from hpfem.solvers.multigrid.chebyshev import largest_eigenvalue
 from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.multigrid.lines import inverse_of_groups
 from tests.assembly.meshes import ours, rotated
@@ -56,6 +57,25 @@ def test_mean_energies_of_constant_coefficients(shape):
     at_all = cell_energies(hp.Helmholtz(space, lambda *x: 3.0 + 0 * x[0], lambda *x: 2.0 + 0 * x[0]), 0, np)
     for own, other in zip(found, at_all, strict=True):
         assert norm_error(own.means, other.means) < 1e-13
+
+
+@pytest.mark.parametrize("shape", SOLIDS)
+def test_bounds_of_eigenvalues(shape, rng, monkeypatch):
+    """Where coefficients jump at random, which takes Lanczos' method the most steps: within what the smoother allows."""
+    space = hp.Space(box(shape, (2, 2, 2)), 3)
+    k = space.field("phys", [np.where(rng.random((1, b.n_elements, 1)) < 0.5, 1.0, 1e6) * np.ones((1, 1, b.n_points))
+                             for b in space.blocks])  # fmt: skip
+    found = []
+
+    def more(A, B, vectors, start):
+        found.append([largest_eigenvalue(A, B, vectors, start, *steps) for steps in ((), (100,))])
+        return found[-1][0]
+
+    monkeypatch.setattr(cycle, "largest_eigenvalue", more)
+    c0 = hp.C0Space(space)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 0.0, k), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    Multigrid(A, dtype=np.float64)
+    assert found and all(0.93 * exact <= bound <= 1.01 * exact for bound, exact in found), found
 
 
 def test_iterations_do_not_grow_with_the_mesh(rng):

@@ -95,3 +95,22 @@ def test_they_are_right(part):
             wanted = problem.c0.project(1.0) @ ((A - robin) @ x - load)
             found = sum(u.flux(name) for name in problem.space.mesh.boundaries)
             assert abs(found - wanted) <= 1e-10 * np.abs(b).sum() + np.sqrt(len(x)) * (missed + 20 * lost), number
+
+
+@pytest.mark.filterwarnings("ignore:dirichlet:hpfem.HpfemWarning")
+@pytest.mark.parametrize("part", [7, *(pytest.param(n, marks=pytest.mark.long) for n in (*range(7), 8, 9))])
+def test_multigrid_refuses_none(part):
+    for number in range(50 * part, 50 * part + 50):
+        problem, f = random_problem(np.random.default_rng(number), "multigrid")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", hp.HpfemWarning)
+            assert problem.solve(f).info.iterations <= 150, number
+        assert not [own for own in said if "multigrid" in str(own.message)], number
+
+
+def test_a_constant_of_little_energy():
+    """Rounding of the vertices' matrix to float32 would hide it."""
+    space = hp.Space(hp.box("quad", (4, 2)), 1)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 1e-3, [1e3, 1.0]), hp.C0Space(space))
+    x, info = hp.solve(A, np.random.default_rng(0).standard_normal(A.shape[0]), "multigrid", tol=1e-8, bar=False)
+    assert info.preconditioner == "multigrid" and info.iterations <= 3

@@ -1,7 +1,7 @@
 """The vertices alone: smoothed aggregation by pyamg, set up on the host [Vanek].
 
 A V-cycle with Chebyshev's smoother on every level and the inverse of the smallest matrix: nothing but products with
-sparse matrices, on the vectors' own device.
+matrices, on the vectors' own device.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .chebyshev import chebyshev, first_step, largest_eigenvalue, rest
 _SMALLEST = 300
 # Steps of the smoother.
 _DEGREE = 2
-# An eigenvalue that counts as zero, as for constants, relative to the largest one.
-_ZERO = 1e-8
+# An eigenvalue that counts as zero, as for constants, of a matrix with a unit diagonal.
+_ZERO = 1e-14
 
 
 class _Level:
@@ -49,7 +49,8 @@ class Hierarchy(NamedTuple):
 
     matrices: list[csr_array]  # all but the last one
     interpolations: list[csr_array]  # from the next matrix' unknowns
-    inverse: NDArray[np.float64]  # of the last matrix, where its eigenvalues are not zero
+    root: NDArray[np.float64]  # R; R R^T is the inverse of the last matrix, where its eigenvalues are not zero
+    least: float  # its smallest eigenvalue that is not zero, with a unit diagonal
 
     @classmethod
     def of(cls, A: csr_array, component: NDArray[np.integer[Any]], points: NDArray[np.float64] | None) -> Hierarchy:
@@ -72,15 +73,23 @@ class Hierarchy(NamedTuple):
             made = smoothed_aggregation_solver(given, near, strength=strength, max_coarse=_SMALLEST).levels
         finally:
             np.random.set_state(state)  # noqa: NPY002
-        values, V = np.linalg.eigh(made[-1].A.toarray())
-        kept = values > _ZERO * (values.max() if len(values) else 0)
-        inverse = (V[:, kept] / values[kept]) @ V[:, kept].T
-        return cls([csr_array(level.A) for level in made[:-1]], [csr_array(level.P) for level in made[:-1]], inverse)
+        pairs = [csr_array(level.A) for level in made[:-1]], [csr_array(level.P) for level in made[:-1]]
+        return cls(*pairs, *_root_of_inverse(made[-1].A.toarray()))
 
     @property
     def sizes(self) -> list[int]:
         """Rows of each matrix."""
-        return [*(int(A.shape[0]) for A in self.matrices), len(self.inverse)]
+        return [*(int(A.shape[0]) for A in self.matrices), len(self.root)]
+
+
+def _root_of_inverse(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """`root` and `least` of a `Hierarchy`; A [n, n] -> [n, n]."""
+    diagonal = A.diagonal()
+    scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
+    values, V = np.linalg.eigh(scale[:, None] * A * scale)
+    kept = values > _ZERO
+    root = scale[:, None] * V * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
+    return root, float(values[kept].min(initial=1.0))
 
 
 def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,16 +106,20 @@ class AlgebraicMultigrid:
     """r -> M^-1 r for a sparse matrix; the processes of `comm` solve the same problem."""
 
     def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator = ALONE) -> None:
-        self._vectors, self.sizes = vectors, made.sizes
+        self._vectors, self.sizes, self.least = vectors, made.sizes, made.least
         pairs = zip(made.matrices, made.interpolations, strict=True)
         self._levels = [_Level(A, P, vectors, dtype, comm) for A, P in pairs]
-        self._inverse = vectors.from_host(made.inverse, dtype)
+        # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
+        self._root, self._transposed = (
+            vectors.from_host(np.ascontiguousarray(R), dtype) for R in (made.root, made.root.T)
+        )
 
     def __call__(self, r: Any, number: int = 0) -> Any:
         """Apply to a vector of a level, [n]; a new one."""
         if number == len(self._levels):
-            x = self._vectors.xp.empty_like(r)
-            self._vectors.multiply(r[None], self._inverse, x[None])
+            y, x = self._vectors.xp.empty_like(r), self._vectors.xp.empty_like(r)
+            self._vectors.multiply(r[None], self._root, y[None])
+            self._vectors.multiply(y[None], self._transposed, x[None])
             return x
         level = self._levels[number]
         smooth = partial(chebyshev, level.apply, level.smooth, _DEGREE, vectors=self._vectors)

@@ -20,8 +20,9 @@ WEIGHTS = {
     2: (1.02387287570313, 1.26408905371085),
     3: (1.00842544782028, 1.08867839208730, 1.33753125909618),
 }
-# Factor on the estimate of the largest eigenvalue, which is a lower bound.
-_SAFETY = 1.05
+# Steps of Lanczos' method, and the factor on its estimate, which is a lower bound: at least 0.93 of the eigenvalue in 870
+# hard cases. The smoother of degree 1, 2, 3 may be used up to 1.25, 1.17, 1.11 times the result.
+_STEPS, _SAFETY = 15, 1.05
 
 
 def first_step(largest: float, degree: int) -> float:
@@ -50,14 +51,17 @@ def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:
     return product
 
 
-def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, steps: int = 10) -> float:
+def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, steps: int = _STEPS) -> float:
     """Estimate the largest eigenvalue of B A by Lanczos' method, through conjugate gradients; start [n]."""
     r, ratios, curvatures = start, list[float](), list[float]()
     p = z = B(r)
     rho = vectors.dot(r, z)
     for _ in range(steps if rho > 0 else 0):
         q = A(p)
-        curvatures.append(rho / vectors.dot(p, q))
+        curvature = vectors.dot(p, q)
+        if not curvature > 0:
+            break
+        curvatures.append(rho / curvature)
         r = r - curvatures[-1] * q
         z = B(r)
         ratios.append(vectors.dot(r, z) / rho)
@@ -66,7 +70,7 @@ def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, ste
         rho, p = rho * ratios[-1], z + ratios[-1] * p
     if not curvatures:
         return 1.0
-    a, b = np.array(curvatures), np.array(ratios[:-1])
+    a, b = np.array(curvatures), np.array(ratios[: len(curvatures) - 1])
     diagonal = 1 / a + np.append(0, b / a[:-1])
     found = float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / a[:-1])[-1])
     return _SAFETY * vectors.comm.bcast(found)  # hosts of several kinds round in several ways

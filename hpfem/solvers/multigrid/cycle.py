@@ -36,6 +36,8 @@ DEGREE, DEVICE_DEGREE = 2, 1
 NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 5.0
+# Smallest eigenvalue of the coarsest matrix, with a unit diagonal, below which float32 takes more iterations.
+_ILL = 1e-6
 # Largest deviation of Jacobians from their cell's mean that is neglected inside the cycle.
 _STRAIGHT = 0.15
 # One thread at a time launches cycles on a device: launches of others would end a capture.
@@ -110,7 +112,7 @@ class Multigrid:
     degree : int, optional
         Steps of the smoother: 1, 2 or 3. The default was measured to be fastest: 2, or 1 on a GPU.
     dtype : dtype
-        Type inside the cycle; float64 is used if numbers leave the range of float32.
+        Type inside the cycle; float64 is used if numbers leave the range of float32, or a function has hardly any energy.
     near_null : str
         What the vertices interpolate exactly: "constants" of each component, "rigid" motions, or "auto", which takes
         rigid motions for a form that is zero for them.
@@ -191,6 +193,11 @@ class Multigrid:
                     lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
                 self.levels.append(Level(*_at(self.levels[-1].A, lower)))
                 self.levels[-2].keep(self.levels[-1].kept)
+        with self._phase("vertices"):
+            self._make_vertices()
+        if dtype != np.float64 and self.vertices is not None and self.vertices.least < _ILL:
+            self._make(np.dtype(np.float64))
+            return
         last = self.levels[-1]
         with self._phase("energies"):
             coupled = range(A.operator.form.components)
@@ -199,12 +206,13 @@ class Multigrid:
             numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             for level in self.levels[:-1]:
                 level.make_smoothers(energies, self.degree, numbers)
-        with self._phase("vertices"):
-            self._make_vertices()
 
     def _make_vertices(self) -> None:
         last, vectors = self.levels[-1], self.vectors
-        n, c0, A = _together(last.A), last.A.c0, last.A
+        space = last.A.c0.space
+        # In float64: rounding must not hide what has little energy.
+        A = last.A if space.dtype == np.float64 else _at(last.A, space.at(None, None, space.quadrature, np.float64))[0]
+        n, c0 = _together(A), A.c0
         single = A if A.components == n else A.of_parts(A.operator, c0, A.bc, A.boundary_terms, n)
         found = ignores_rotations(A.operator.form.trace) if self._near == "auto" else self._near == "rigid"
         self.rigid = vectors.comm.all(found)
@@ -217,7 +225,7 @@ class Multigrid:
         if not vectors.comm.any(len(inside) > 0):
             return
         keep = diags_array(free.ravel()[inside].astype(np.float64))
-        matrix = csr_array(keep @ single.assemble().astype(np.float64)[inside][:, inside] @ keep)
+        matrix = csr_array(keep @ single.assemble()[inside][:, inside] @ keep)
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:
