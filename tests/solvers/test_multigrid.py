@@ -61,7 +61,7 @@ def test_mean_energies_of_constant_coefficients(shape):
 
 @pytest.mark.parametrize("shape", SOLIDS)
 def test_bounds_of_eigenvalues(shape, rng, monkeypatch):
-    """Where coefficients jump at random, which takes Lanczos' method the most steps: within what the smoother allows."""
+    """Within what the smoother allows where coefficients jump at random, which takes Lanczos' method the most steps."""
     space = hp.Space(box(shape, (2, 2, 2)), 3)
     k = space.field("phys", [np.where(rng.random((1, b.n_elements, 1)) < 0.5, 1.0, 1e6) * np.ones((1, 1, b.n_points))
                              for b in space.blocks])  # fmt: skip

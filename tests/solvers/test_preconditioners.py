@@ -1,5 +1,7 @@
 """Preconditioners by name."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -47,23 +49,32 @@ def test_the_old_name_is_accepted_with_a_warning():
     assert used == "multigrid" and isinstance(M, Multigrid)
 
 
-def test_multigrid_falls_back_where_it_is_not_definite(backend):
-    """A problem of order 1 whose condition is beyond float32: once, for all solves of a Problem, and in hp.solve."""
+@pytest.mark.parametrize("definite", [True, False])
+def test_multigrid_falls_back_where_it_is_not_definite(backend, definite, monkeypatch):
+    """Once, for all solves of a Problem, and in hp.solve; it serves a problem whose condition is beyond float32."""
     space = hp.Space(hp.box("quad", (4, 2)), 1, backend=backend)
     problem = hp.Problem(space, 1e-3, diffusivity=[1e3, 1.0], preconditioner="multigrid", bar=False)
-    f = lambda x, y: 1.0 + x  # noqa: E731
-    with pytest.warns(hp.HpfemWarning, match="the Jacobi preconditioner is used instead"):
-        u = problem.solve(f)
-    with pytest.warns(hp.HpfemWarning) as said:  # of rounding
-        problem.solve(f)
-    assert not any("Jacobi" in str(own.message) for own in said) and u.info.preconditioner == "jacobi"
+    f, used = lambda x, y: 1.0 + x, "multigrid"
+    if not definite:
+        used = "jacobi"
+        monkeypatch.setattr(Multigrid, "in_modes", lambda M, number, r: -1.0 * r)
+
+    def solved(solve):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", hp.HpfemWarning)
+            found = solve()
+        return found, sum("the Jacobi preconditioner is used instead" in str(own.message) for own in said)
+
+    u, times = solved(lambda: problem.solve(f))
+    assert times == (not definite) and u.info.preconditioner == used
+    assert solved(lambda: problem.solve(f))[1] == 0
     A = problem.operator.assemble().toarray()
     b = problem.operator.vectors.to_host(problem._loads(f))
     assert np.abs(u.vector - np.linalg.solve(A, b)).max() < 1e-7 * np.abs(u.vector).max()
     for method, how in (("cg", {}), ("minres", {"definite": False})):
-        with pytest.warns(hp.HpfemWarning, match="the Jacobi preconditioner is used instead"):
-            x, info = hp.solve(problem.operator, b, "multigrid", bar=False, **how)
-        assert (info.method, info.preconditioner) == (method, "jacobi")
+        (x, info), times = solved(lambda how=how: hp.solve(problem.operator, b, "multigrid", bar=False, **how))
+        assert (info.method, info.preconditioner, times) == (method, used, not definite)
         assert np.abs(x - np.linalg.solve(A, b)).max() < 1e-7 * np.abs(x).max()
-    with pytest.raises(hp.SolverError, match="the preconditioner is not positive definite"):
-        hp.cg(problem.operator, problem._loads(f), make_preconditioner("multigrid", problem.operator)[0])
+    if not definite:
+        with pytest.raises(hp.SolverError, match="the preconditioner is not positive definite"):
+            hp.cg(problem.operator, problem._loads(f), make_preconditioner("multigrid", problem.operator)[0])

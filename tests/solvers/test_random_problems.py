@@ -112,5 +112,5 @@ def test_a_constant_of_little_energy():
     """Rounding of the vertices' matrix to float32 would hide it."""
     space = hp.Space(hp.box("quad", (4, 2)), 1)
     A = hp.GlobalOperator(hp.Helmholtz(space, 1e-3, [1e3, 1.0]), hp.C0Space(space))
-    x, info = hp.solve(A, np.random.default_rng(0).standard_normal(A.shape[0]), "multigrid", tol=1e-8, bar=False)
+    _, info = hp.solve(A, np.random.default_rng(0).standard_normal(A.shape[0]), "multigrid", tol=1e-8, bar=False)
     assert info.preconditioner == "multigrid" and info.iterations <= 3

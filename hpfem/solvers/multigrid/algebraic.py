@@ -110,9 +110,8 @@ class AlgebraicMultigrid:
         pairs = zip(made.matrices, made.interpolations, strict=True)
         self._levels = [_Level(A, P, vectors, dtype, comm) for A, P in pairs]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
-        self._root, self._transposed = (
-            vectors.from_host(np.ascontiguousarray(R), dtype) for R in (made.root, made.root.T)
-        )
+        pair = made.root, np.ascontiguousarray(made.root.T)
+        self._root, self._transposed = (vectors.from_host(R, dtype) for R in pair)
 
     def __call__(self, r: Any, number: int = 0) -> Any:
         """Apply to a vector of a level, [n]; a new one."""

@@ -20,8 +20,8 @@ WEIGHTS = {
     2: (1.02387287570313, 1.26408905371085),
     3: (1.00842544782028, 1.08867839208730, 1.33753125909618),
 }
-# Steps of Lanczos' method, and the factor on its estimate, which is a lower bound: at least 0.93 of the eigenvalue in 870
-# hard cases. The smoother of degree 1, 2, 3 may be used up to 1.25, 1.17, 1.11 times the result.
+# Steps of Lanczos' method, and the factor on its estimate, a lower bound: at least 0.93 of the value in 870 cases.
+# The cycle is positive definite up to 1.25, 1.17, 1.11 times the result, for a smoother of degree 1, 2, 3.
 _STEPS, _SAFETY = 15, 1.05
 
 

@@ -112,7 +112,7 @@ class Multigrid:
     degree : int, optional
         Steps of the smoother: 1, 2 or 3. The default was measured to be fastest: 2, or 1 on a GPU.
     dtype : dtype
-        Type inside the cycle; float64 is used if numbers leave the range of float32, or a function has hardly any energy.
+        Type inside the cycle; float64 is used if numbers leave the range of float32 or energies differ too much.
     near_null : str
         What the vertices interpolate exactly: "constants" of each component, "rigid" motions, or "auto", which takes
         rigid motions for a form that is zero for them.

@@ -56,10 +56,8 @@ class SharedVertices:
                 if whole is not None:
                     whole[places] = own
             made = Hierarchy.of(csr_array(matrix), known % count, whole)
-        self.least, self.everywhere = (
-            vectors.comm.bcast(None if made is None else made.least),
-            solved_everywhere(vectors),
-        )
+        self.least = vectors.comm.bcast(1.0 if made is None else made.least)
+        self.everywhere = solved_everywhere(vectors)
         self._solver: AlgebraicMultigrid | None = None
         on = vectors_on(vectors.device)
         if self.everywhere:
