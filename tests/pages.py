@@ -5,24 +5,31 @@
 
 runs the Python blocks of a page of the site, one after the other as one program. What a block prints is written into
 the text block behind it, and the pictures that it makes into docs/pictures/. With --check nothing is written: the
-program fails where a block prints something else than the page says.
+program fails where a block prints something else than the page says. Commands of hpfem in an `sh` block are run if a
+text block stands behind it.
 """
 
 import contextlib
 import io
 import os
 import re
+import shlex
 import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
 
+from hpfem.cli import main
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "pictures"
 # A block of code, and what it prints if the page says so.
-BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<said>.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(?P<how>python|sh)\n(?P<code>(?:(?!```).*\n)*)```\n(?:\n```text\n(?P<said>(?:(?!```).*\n)*)```\n)?",
+    re.MULTILINE,
+)
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 
 
@@ -43,6 +50,20 @@ def printed(code, name, namespace=None):
     with contextlib.redirect_stdout(out):
         exec(compile(code, name, "exec"), {"__name__": "__main__"} if namespace is None else namespace)
     return out.getvalue()
+
+
+def answer(match, name, namespace):
+    """What a block prints; None for commands of which the page does not say that."""
+    if match["how"] == "python":
+        return printed(match["code"], name, namespace)
+    if match["said"] is None:
+        return None
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for line in match["code"].splitlines():
+            words = shlex.split(line, comments=True)
+            assert words[0] == "hpfem" and main(words[1:]) == 0, line
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 @contextlib.contextmanager
@@ -89,8 +110,8 @@ def check(path, folder):
     namespace = {"__name__": "__main__"}
     with workplace(folder):
         for number, match in enumerate(BLOCK.finditer(path.read_text(encoding="utf-8")), 1):
-            does = printed(match["code"], path.name, namespace)
-            assert same(match["said"] or "", does), f"block {number} of {path.name} prints\n{does}"
+            does = answer(match, path.name, namespace)
+            assert does is None or same(match["said"] or "", does), f"block {number} of {path.name} prints\n{does}"
 
 
 def rewrite(path):
@@ -98,8 +119,8 @@ def rewrite(path):
     namespace = {"__name__": "__main__"}
 
     def answered(match):
-        out = printed(match["code"], path.name, namespace)
-        return f"```python\n{match['code']}```\n" + (f"\n```text\n{out.rstrip()}\n```\n" if out else "")
+        out = answer(match, path.name, namespace)
+        return f"```{match['how']}\n{match['code']}```\n" + (f"\n```text\n{out.rstrip()}\n```\n" if out else "")
 
     page = path.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder, workplace(folder):
