@@ -35,8 +35,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-_PAGES = ("index", "start", "apply", "gmsh", "formats", "limits", "speed", "cluster", "reproducing", "compared", "references", "changes")
-html_sidebars = {name: [] for name in _PAGES}
+_PAGES = "index start apply gmsh formats limits speed cluster reproducing compared references changes"
+html_sidebars = {name: [] for name in _PAGES.split()}
 copyright = "The hpfem developers, MIT licence"
 
 add_module_names = False

@@ -72,9 +72,11 @@ def workplace(folder):
     before = Path.cwd()
     (Path(folder) / "meshes").symlink_to(ROOT / "meshes")
     os.chdir(folder)
+    sys.path.insert(0, str(ROOT / "examples"))  # programs that a page says to save beside one's own
     try:
         yield Path(folder)
     finally:
+        sys.path.remove(str(ROOT / "examples"))
         os.chdir(before)
 
 
@@ -129,7 +131,7 @@ def rewrite(path):
         for picture in Path(folder).glob("*.png"):
             image = Image.open(picture).convert("RGB")
             image.thumbnail((800, 800))
-            image.save(PICTURES / picture.name, optimize=True)
+            image.quantize(256).save(PICTURES / picture.name, optimize=True)
     path.write_text(page, encoding="utf-8")
 
 

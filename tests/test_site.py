@@ -57,6 +57,26 @@ def test_references_exist():
         assert cited <= known, name
 
 
+def test_snippets_stand_alone():
+    """A reader who has installed hpfem has no folder examples/."""
+    for name, path in PAGES.items():
+        for code in blocks(path.read_text(encoding="utf-8"), "python"):
+            assert "examples" not in code, name
+
+
+def test_the_header_is_one_line_in_a_window_of_1000_pixels():
+    """It has the first titles of the table of contents; 8 pixels a letter, 16 between titles, 400 for the rest."""
+    contents = PAGES["index.md"].read_text(encoding="utf-8")
+    listed = re.search(r":hidden:\n\n(.*?)```", contents, flags=re.DOTALL)[1].split("\n")
+    count = int(re.search(r'header_links_before_dropdown": (\d+)', (DOCS / "conf.py").read_text(encoding="utf-8"))[1])
+    widths = []
+    for line in listed[:count]:
+        given = re.fullmatch(r"(.*) <.*>", line)
+        title = given[1] if given else re.search(r"^# (.*)", PAGES[f"{line}.md"].read_text(encoding="utf-8"))[1]
+        widths.append(8 * len(title) + 16)
+    assert sum(widths) <= 600 and len(listed) > count
+
+
 def test_drawings_are_made(tmp_path):
     spec = importlib.util.spec_from_file_location("drawings", DOCS / "theory" / "drawings.py")
     drawings = importlib.util.module_from_spec(spec)

@@ -11,14 +11,14 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import SHAPES, Tabulation
+from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms import Pointwise
 from ..forms.cost import operator_bytes
-from ..forms.form import ALGORITHMS, BlockProblem, FieldValues, Form
+from ..forms.form import BlockProblem, FieldValues, Form
 from ..forms.linear import elliptic_part
 from ..forms.trace import trace
 from ..geometry import FactorSource
@@ -32,8 +32,8 @@ from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled
-from ..support.log import warn
 from ..tuning import Tuning
+from ..tuning.asked import AUTO, ByShape, agree, asked_by_shape
 from ..tuning.select import cell_times, choose_else_auto, expected_gain
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
@@ -48,7 +48,6 @@ PRECISIONS = ("full", "mixed")
 _ERROR_POINTS = 10_000
 
 Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | CellValues
-ByShape = str | Mapping[str, str]  # for all shapes, or for some, of which others take "auto"
 
 
 class OperatorOptions(TypedDict, total=False):
@@ -169,7 +168,7 @@ class Operator(Summable):
             form = Form.weak(name, traced, components, bool(form.test))
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
-        if not self._agrees or set(self._ways().values()) == {("auto", "auto")}:
+        if not self._agrees or set(self._ways().values()) == {AUTO}:
             self.rebuild()
             return
         with space.comm.together():
@@ -355,31 +354,16 @@ class Operator(Summable):
         self._kernels = [choice.kernel for choice in choices]
 
     def _ways(self) -> dict[str, tuple[str, str]]:
-        """Strategy and algorithm that are asked for, by shape."""
-        names, where, found = ["auto", *self.backend.strategy_names], f" of backend {self.backend.name!r}", []
-        asked = (("strategy", self.strategy, names, where), ("algorithm", self.algorithm, ["auto", *ALGORITHMS], ""))
-        for kind, given, valid, of in asked:
-            own = given if isinstance(given, Mapping) else dict.fromkeys(SHAPES, given)
-            for shape, name in own.items():
-                name_of(shape, SHAPES, "shape", f" in {kind}")
-                name_of(name, valid, kind, of)
-            found.append(own)
-        return {shape: (found[0].get(shape, "auto"), found[1].get(shape, "auto")) for shape in SHAPES}
+        return asked_by_shape(self.strategy, self.algorithm, self.backend)
 
     def _agree(self) -> None:
-        """Warn of blocks for which what was asked for is not suitable; refuse it if it suits none; collective."""
+        """Warn of what is not as asked for, or refuse it; collective, see `agree`."""
         own, ways = [], self._ways()
         for block, choice in zip(self.space.blocks, self.choices, strict=True):
             shape, refusal = block.shape.name, choice.refusal
             text = f"{block.geometry.kind.name} {shape}, P={block.order}: {choice.config} ({refusal})" * bool(refusal)
             own += [(ways[shape], refusal, text)] * bool(block.n_elements)
-        found = dict.fromkeys(one for part in self.space.comm.allgather(own) for one in part)
-        for asked, refusal, _ in found:
-            if refusal and (asked, "", "") not in found:
-                raise NotSuitable(refusal)
-        others = "; ".join(text for *_, text in found if text)
-        if others and self.space.comm.rank == 0:
-            warn(f"{self.name}: some blocks take what 'auto' takes, not what was asked for: {others}")
+        agree(self.name, self.space.comm, own)
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time the possible kernels of each block, keep the fastest for all equal operators, and use it from now on.

@@ -17,8 +17,9 @@ class FwdTrans(ForwardTransform, FieldMap):
     Parameters
     ----------
     space : Space
-    strategy, algorithm : str
-        Of the mass and inner-product kernels inside.
+    strategy, algorithm : str or mapping
+        Of the mass and inner-product kernels inside, for all shapes or by shape. A kernel for which it is not suitable
+        takes what "auto" takes; a warning says so.
     backend : str, optional
         Where the products with the mass matrix run, in float64, if it works on the host's memory.
 
@@ -26,6 +27,8 @@ class FwdTrans(ForwardTransform, FieldMap):
     ------
     ArgumentError
         For unknown names, or if a direction has fewer than P + 1 points.
+    NotSuitable
+        If what is asked for suits no kernel.
     """
 
     def __repr__(self) -> str:
@@ -41,7 +44,7 @@ class InverseMass(FwdTrans):
     Parameters
     ----------
     space : Space
-    strategy, backend
+    strategy, algorithm, backend
         See `FwdTrans`.
     """
 

@@ -11,8 +11,9 @@ from ..errors import ArgumentError
 from ..forms import Pointwise
 from ..forms.form import ALGORITHMS
 from ..space import Space
+from ..tuning.asked import ByShape
 from .on_boundary import BoundaryForm
-from .operator import ByShape, Coefficient, Operator, OperatorOptions
+from .operator import Coefficient, Operator, OperatorOptions
 
 
 class _WeakForm(Operator):

@@ -24,7 +24,8 @@ from ..forms import Pointwise
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
 from ..forms.trace import trace
 from ..memory import HOST, Device, OutOfMemory, PairArray
-from ..tuning.select import choose
+from ..tuning.asked import AUTO, ByShape, agree, asked_by_shape
+from ..tuning.select import choose, choose_else_auto
 from .block import Block
 from .field import Field, FieldSpace, check_state
 from .memory_errors import no_room
@@ -121,7 +122,7 @@ def backward_transform(field: Field, backend: Backend | None = None) -> Field:
 class BlockProjection:
     """L2 projection on the elements of a block; a backend on the host serves where compiling pays."""
 
-    def __init__(self, block: Block, strategy: str, algorithm: str, backend: Backend) -> None:
+    def __init__(self, block: Block, asked: tuple[str, str], backend: Backend) -> None:
         if not block.rule.resolves(block.order):
             raise ArgumentError(
                 f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
@@ -129,13 +130,15 @@ class BlockProjection:
             )
         tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
         # Compiling takes longer than a small block's projection.
-        if block.n_elements * block.n_modes <= WORTH_COMPILING:
+        if block.n_elements * block.n_modes <= WORTH_COMPILING and asked == AUTO:
             backend = choose_backend("numpy")
         mass = Form.weak("Mass", trace(Pointwise(_mass, ("value",)), block.geometry.space_dim))
         problems = [
             BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64)) for form in (mass, IPRODUCT_WRT_BASE)
         ]
-        self._mass, self._iproduct = [choose(p, strategy, algorithm, backend).kernel for p in problems]
+        choices = [choose_else_auto(problem, *asked, backend) for problem in problems]
+        self._mass, self._iproduct = [choice.kernel for choice in choices]
+        self.refusals = [choice.refusal for choice in choices]
         self._diagonal = block.geometry.volumes()[:, None] / block.shape.volume
         self._diagonal = self._diagonal * _orthogonal_norms(block.shape, block.order)
         self.block = block
@@ -203,7 +206,7 @@ class ForwardTransform:
     input_state, output_state = "phys", "coeff"
 
     def __init__(
-        self, space: FieldSpace, strategy: str = "auto", algorithm: str = "auto", backend: str | None = None
+        self, space: FieldSpace, strategy: ByShape = "auto", algorithm: ByShape = "auto", backend: str | None = None
     ) -> None:
         if not hasattr(space, "blocks"):
             raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
@@ -211,13 +214,24 @@ class ForwardTransform:
         self.target: Any = space
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
-        self._make_projections()
+        ways = asked_by_shape(strategy, algorithm, self._on_host())
+        if set(ways.values()) == {AUTO}:
+            self._make_projections()
+            return
+        own = []
+        with space.comm.together():
+            self._make_projections()
+            for made in self._projections:
+                asked, exists = ways[made.block.shape.name], bool(made.block.n_elements)
+                own += [(asked, refusal, refusal) for refusal in made.refusals] * exists
+        agree(self.name, space.comm, own)
+
+    def _on_host(self) -> Backend:
+        return self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
 
     def _make_projections(self) -> None:
-        on_host = self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
-        self._projections = [
-            BlockProjection(block, self.strategy, self.algorithm, on_host) for block in self.space.blocks
-        ]
+        ways, backend = asked_by_shape(self.strategy, self.algorithm, self._on_host()), self._on_host()
+        self._projections = [BlockProjection(block, ways[block.shape.name], backend) for block in self.space.blocks]
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_projections"}

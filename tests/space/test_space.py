@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.errors import ArgumentError, MeshError, SolverError, StateError
+from hpfem.errors import ArgumentError, MeshError, NotSuitable, SolverError, StateError
 from hpfem.memory import HOST
 from hpfem.mesh import box
+from hpfem.operators import InverseMass
 from hpfem.shapes import BASES
 from hpfem.space import transforms
 from tests.mesh.examples import Elsewhere
@@ -341,10 +342,31 @@ class TestProjection:
             forward(f, out=space.zeros("coeff"))
         with pytest.raises(ArgumentError, match="unknown strategy 'fast'.*sumfac"):
             hp.FwdTrans(space, strategy="fast")
+        with pytest.raises(ArgumentError, match="unknown strategy 'fast'.*sumfac"):
+            hp.FwdTrans(space, strategy={"tet": "fast"})
+        with pytest.raises(ArgumentError, match="unknown shape 'brick' in strategy"):
+            InverseMass(space, strategy={"brick": "sumfac"})
         with pytest.raises(ArgumentError, match="unknown backend 'gpu'"):
             hp.FwdTrans(space, backend="gpu")
         with pytest.raises(ArgumentError, match="FwdTrans is made on a Space, got Mesh"):
             hp.FwdTrans(mixed)
+
+    def test_strategies_by_shape(self, mixed):
+        space = hp.Space(mixed, 2)
+        f = space.evaluate(lambda x, y, z: x * y + z)
+        ways = {"hex": "stdmat", "tet": "sumfac"}
+        wanted, forward = hp.FwdTrans(space)(f), hp.FwdTrans(space, strategy=ways, backend="numpy")
+        for own in (forward, pickle.loads(pickle.dumps(forward))):
+            found = {p.block.shape.name: {p._mass.strategy, p._iproduct.strategy} for p in own._projections}
+            assert all(found[shape] == {name} for shape, name in ways.items())
+            assert all(norm_error(*pair) < 1e-12 for pair in zip(forward(f).arrays, wanted.arrays, strict=True))
+        # Its mass matrix is affine and small; the products with the basis are no weak form.
+        with pytest.warns(hp.HpfemWarning, match=r"InverseMass: some blocks take what 'auto' takes.*: only weak forms"):
+            inverse = InverseMass(space, strategy={"tet": "dense"}, backend="cpu")
+        dual = hp.Mass(space)(wanted)
+        assert all(norm_error(*pair) < 1e-11 for pair in zip(inverse(dual).arrays, wanted.arrays, strict=True))
+        with pytest.raises(NotSuitable, match="kronecker"):
+            hp.FwdTrans(space, strategy={"tet": "kronecker"}, backend="cpu")
 
     @pytest.mark.parametrize("fewer", [-2, -3])
     def test_too_few_points_are_refused(self, fewer):
