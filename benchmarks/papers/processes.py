@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from threading import Timer
 from time import perf_counter
 from typing import Any
@@ -38,8 +39,8 @@ from hpfem.tuning.select import Choice
 
 from .experiment import EXPERIMENTS
 
-# Iterations of the two runs whose difference counts, and how many of each, the fastest of which counts.
-SHORT, LONG, RUNS = 12, 32, 3
+# Iterations of the two runs whose difference counts, and how many of each, the median of which counts.
+SHORT, LONG, RUNS = 12, 32, 5
 # Seconds after which a case is given up.
 LIMIT = 300.0
 # Where the processes find this module: the checkout.
@@ -148,8 +149,7 @@ class _Found(BuiltOperator):
         return float(self._found["error"])
 
     def on(self, n_elements: int) -> Application:
-        seconds = self._found["seconds"]
-        timing = Timing(seconds, seconds, seconds, RUNS, LONG - SHORT)
+        timing = Timing.of(self._found["seconds"], LONG - SHORT)
         nbytes, flops, n_dofs = (self._found[name] for name in ("nbytes", "flops", "n_dofs"))
         return Application(lambda: None, nbytes, flops, n_dofs, timing=timing)
 
@@ -174,16 +174,16 @@ def measured(given: Mapping[str, Any]) -> dict[str, Any]:
         return float(comm.max(perf_counter() - began))
 
     seconds(SHORT)
-    short, long = (min(seconds(count) for _ in range(RUNS)) for count in (SHORT, LONG))
-    iteration = (long - short) / (LONG - SHORT)
+    short, long = (sorted(seconds(count) for _ in range(RUNS)) for count in (SHORT, LONG))
+    iterations = [max(more - less, 1e-9) / (LONG - SHORT) for less, more in zip(short, long, strict=True)]
     problem = kernel.problem
     u = A.vectors.xp.ones((given["case"].get("d", 1), problem.n_elements, problem.n_modes))
     out, timer = A.vectors.xp.empty_like(u), A.operator.backend.timer()
     timer.seconds(lambda: kernel.apply(u, out), 1)
-    share = timer.seconds(lambda: kernel.apply(u, out), 10) / 10 / iteration
+    share = timer.seconds(lambda: kernel.apply(u, out), 10) / 10 / median(iterations)
     own = A.shape[0]
     return {
-        "seconds": iteration,
+        "seconds": iterations,
         "nbytes": float(comm.sum(built.nbytes + VECTORS["none"] * own * A.dtype.itemsize)),
         "flops": float(comm.sum(built.flops + OPERATIONS["none"] * own)),
         "share": float(comm.max(share)),
