@@ -1,44 +1,72 @@
-"""Comparison of algorithms for one operator on a mesh: agreement, time, operations and bytes."""
+"""Comparison of all ways to apply one operator on a mesh: agreement, times in turns, operations and bytes.
+
+A way is what a strategy can build for a block, among them what "auto" takes. On another quadrature results differ, so
+its ways stand apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
-from warnings import catch_warnings
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ..backends.base import choose_backend
-from ..backends.timer import measure
-from ..errors import HpfemWarning, NotSuitable
+from ..backends.timer import Timer, Timing
+from ..errors import NotSuitable
 from ..forms.cost import operator_bytes
+from ..forms.form import BlockKernel
+from ..memory import HOST
 from ..mesh import Mesh
-from ..operators import Helmholtz
+from ..operators import Helmholtz, Operator
 from ..space.arguments import Quadrature, simplex_rules
 from ..space.field import Field
 from ..space.space import Space
+from ..support.threads import thread_count
+from ..tuning.record import Config
+from ..tuning.select import candidates
 from .problems import random_field
 from .results import rounded
+from .tiled import TiledProblem
+from .turns import Gain, gain, time_in_turns
 
 # Dense matrices use derivatives directly, as in the paper; the others are compared with them.
 REFERENCE = ("stdmat", "noncollocated")
+# Of a block of fewer degrees of freedom, for a thread or on a device, copies are timed: alone the call takes as long.
+THREAD_DOFS, DEVICE_DOFS = 30_000, 3_000_000
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One algorithm on one block; the other attributes are those of `Measurement`.
+    """One way on one block; the other attributes are those of `Measurement`.
 
     Attributes
     ----------
+    n_cells, copies : int
+        Cells of the block, and how many copies of it were timed; the degrees of freedom, operations and bytes are of
+        all copies.
+    low, high : float
+        Quartiles of `seconds`.
     difference : float
-        Largest difference to the first variant over the largest value, on random coefficients.
+        Largest difference to the first way over the largest value, on random coefficients.
     precision_error : float
         Relative error of the operator by rounded factors; see `Operator.precision_error`.
     quadrature : str
         "simplex" for rows with this rule instead of the space's rule.
+    options : str
+        Of the strategy, where tuning has found others than its default.
+    chosen, fastest : bool
+        Whether strategy "auto" takes it. Whether it is the fastest of those with the same results; of several without
+        difference, the one that "auto" takes, else that of fewest operations.
+    behind : Gain
+        How many times as fast the fastest is.
+    collocation : Gain, optional
+        Of a collocated way: how many times as fast it is as the same strategy noncollocated.
     """
 
     shape: str
@@ -50,17 +78,25 @@ class ComparisonRow:
     n_cells: int
     n_dofs: int
     seconds: float
+    low: float
+    high: float
     dofs_per_second: float
     flops: float
     nbytes: float
     difference: float
+    behind: Gain
+    collocation: Gain | None = None
     precision_error: float = 0.0
     quadrature: str = ""
+    options: str = ""
+    copies: int = 1
+    chosen: bool = False
+    fastest: bool = False
 
     @property
     def variant(self) -> str:
         """Name for tables."""
-        return ", ".join(filter(None, (self.strategy, self.algorithm, self.quadrature)))
+        return " ".join(filter(None, (self.strategy, self.algorithm, self.options, self.quadrature)))
 
     def as_dict(self) -> dict[str, Any]:
         """Make a record for result files.
@@ -70,6 +106,19 @@ class ComparisonRow:
         dict
         """
         return rounded(asdict(self))
+
+
+@dataclass
+class _Way:
+    """A kernel of a block, its result on the block, and what is timed."""
+
+    config: Config
+    kernel: BlockKernel
+    rule: str
+    options: str
+    chosen: bool
+    result: NDArray[Any]
+    call: Callable[[], object]
 
 
 def compare_algorithms(
@@ -82,10 +131,11 @@ def compare_algorithms(
     dtype: DTypeLike = np.float64,
     backend: str = "auto",
     precision: str = "full",
-    repeats: int = 9,
-    min_seconds: float = 0.002,
+    repeats: int = 25,
+    min_seconds: float = 0.0003,
+    timer: Timer | None = None,
 ) -> Iterator[ComparisonRow]:
-    """Apply the Helmholtz operator to random coefficients by every algorithm, block by block.
+    """Apply the Helmholtz operator to random coefficients in every way, block by block.
 
     Parameters
     ----------
@@ -95,57 +145,106 @@ def compare_algorithms(
     lam : float
         Reaction coefficient.
     basis, quadrature, dtype, backend
-        See `Space`.
+        See `Space`. Collocation is compared on the default rule, as "simplex" has none, and that rule with it.
     precision : str
-        See `Operator`; of all variants.
+        See `Operator`; of all ways.
     repeats : int
+        Turns in which each way is timed; more, until the differences are settled.
     min_seconds : float
-        See `measure`.
+        A sample has as many calls as take about this long.
+    timer : Timer, optional
+        The backend's when left out.
 
     Yields
     ------
     ComparisonRow
-        Per variant and block.
+        The ways of a block, fastest first.
     """
     chosen = choose_backend(backend)
-    backend, timer = chosen.name, chosen.timer()
-    space = Space(mesh, order, basis=basis, quadrature=quadrature, dtype=dtype, backend=backend)
+    quadrature = None if quadrature == "simplex" else quadrature
+    space = Space(mesh, order, basis=basis, quadrature=quadrature, dtype=dtype, backend=chosen.name)
+    rules = dict.fromkeys(simplex_rules(space.orders) if quadrature is None else (), "simplex")
+    spaces = {"": space, **({"simplex": space.at(quadrature=rules)} if rules else {})}
+    operators = {rule: Helmholtz(on, lam=lam, precision=precision) for rule, on in spaces.items()}
+    rounding = max(operator.precision_error for operator in operators.values())
     u = random_field(space, "coeff")
-    reference = None
-    others = [(name, algorithm) for name in chosen.strategy_names for algorithm in ("noncollocated", "collocated")]
-    ways = [(space, "", *way) for way in (REFERENCE, *(other for other in others if other[0] != REFERENCE[0]))]
-    rules = simplex_rules(space.orders) if quadrature is None else {}
-    if rules:
-        ways.append((space.at(quadrature=dict.fromkeys(rules, "simplex")), "simplex", "auto", "auto"))
-    for on, rule, strategy, algorithm in ways:
-        try:
-            with catch_warnings(action="ignore", category=HpfemWarning):  # of blocks that take what auto takes
-                operator = Helmholtz(on, lam=lam, strategy=strategy, algorithm=algorithm, precision=precision)
-        except NotSuitable:
-            continue
-        u = Field(on, "coeff", u.data)
-        result, out = operator(u), operator(u)
-        reference = reference or result
-        device, rounding = operator.backend.device(), operator.precision_error
-        for i, (choice, block) in enumerate(zip(operator.choices, on.blocks, strict=True)):
-            if choice.refusal or (rule and block.rule.tensor):
-                continue
-            call = partial(choice.kernel.apply, u.data[i].read(device), out.data[i].write(device))
-            seconds = measure(call, timer, repeats, min_seconds).median
-            n_dofs = block.n_elements * block.n_modes
-            expected, computed = reference.data[i].read(), result.data[i].read()
+    enough = THREAD_DOFS * thread_count() if chosen.device().name == HOST.name else DEVICE_DOFS
+    for number, block in enumerate(space.blocks):
+        copies = math.ceil(enough / (block.n_elements * block.n_modes))
+        ways: list[_Way] = []
+        for rule, operator in operators.items():
+            if not (rule and operator.space.blocks[number].rule.tensor):
+                ways += _ways(operator, number, rule, Field(operator.space, "coeff", u.data), copies)
+        calls = {i: way.call for i, way in enumerate(ways)}
+        times = time_in_turns(calls, timer or chosen.timer(), repeats, min_seconds)
+        first = _fastest(ways, times)
+        reference = next((way for way in ways if way.config[:2] == REFERENCE), ways[0]).result
+        direct = {(w.config.strategy, w.rule): i for i, w in enumerate(ways) if w.config.algorithm == "noncollocated"}
+        for i in sorted(times, key=lambda i: (ways[i].rule, i != first, times[i].median)):
+            way, timing, n_cells = ways[i], times[i], copies * block.n_elements
+            other = direct.get((way.config.strategy, way.rule)) if way.config.algorithm == "collocated" else None
             yield ComparisonRow(
                 shape=block.shape.name,
                 geometry=block.geometry.kind.name,
-                **{name: getattr(choice, name) for name in ("strategy", "algorithm", "backend")},
+                strategy=way.config.strategy,
+                algorithm=way.config.algorithm or "",
+                backend=chosen.name,
                 order=order,
                 n_cells=block.n_elements,
-                n_dofs=n_dofs,
-                seconds=seconds,
-                dofs_per_second=n_dofs / seconds,
-                flops=float(choice.kernel.flops * block.n_elements),
-                nbytes=float(operator_bytes(choice.kernel.problem) * block.n_elements),
-                quadrature=rule,
+                n_dofs=n_cells * block.n_modes,
+                seconds=timing.median,
+                low=timing.quartiles[0],
+                high=timing.quartiles[1],
+                dofs_per_second=n_cells * block.n_modes / timing.median,
+                flops=float(way.kernel.flops * n_cells),
+                nbytes=float(operator_bytes(way.kernel.problem) * n_cells),
+                difference=float(np.abs(way.result - reference).max() / np.abs(reference).max()),
+                behind=gain(times[first], timing),
+                collocation=None if other is None else gain(timing, times[other]),
                 precision_error=rounding,
-                difference=float(np.abs(computed - expected).max() / np.abs(expected).max()),
+                quadrature=way.rule,
+                options=way.options,
+                copies=copies,
+                chosen=way.chosen,
+                fastest=i == first,
             )
+
+
+def _fastest(ways: Sequence[_Way], times: Mapping[int, Timing]) -> int:
+    """The fastest way with the same results; of several without difference what "auto" takes, else the least work."""
+    same = [i for i, way in enumerate(ways) if not way.rule]
+    # Of which none is much faster in the same turns: medians may be of different turns.
+    best = min(same, key=lambda i: max(gain(times[j], times[i]).median for j in same))
+    equal = [i for i in same if not gain(times[best], times[i]).sign]
+    return min(equal, key=lambda i: (not ways[i].chosen, ways[i].kernel.flops, i))
+
+
+def _ways(operator: Operator, number: int, rule: str, u: Field, copies: int) -> list[_Way]:
+    """All kernels of a block, also of other options than a strategy's own where "auto" takes them."""
+    problem, backend, auto = operator.problem(number), operator.backend, operator.choices[number]
+    own: dict[Config, BlockKernel] = {}
+    for config, (provider, candidate) in candidates(problem, "auto", "auto", backend).items():
+        if config.strategy != REFERENCE[0] or config.algorithm == REFERENCE[1]:
+            with suppress(NotSuitable):
+                options = provider.default(candidate)
+                own[config._replace(options=options)] = provider.build(candidate, options)
+    tiled = TiledProblem(problem, backend.name) if copies > 1 else None
+    out, device, ways = operator.space.zeros("dual"), backend.device(), list[_Way]()
+    for config, kernel in {auto.config: auto.kernel, **own}.items():
+        given, written = u.data[number].read(device), out.data[number].write(device)
+        kernel.apply(given, written)
+        chosen, result = config == auto.config, np.array(out.data[number].read())
+        # What computes the same numbers by as many operations in both algorithms has none.
+        alike = [way for way in ways if way.config.strategy == config.strategy and way.kernel.flops == kernel.flops]
+        if config in own and alike and np.array_equal(alike[0].result, result):
+            alike[0].config = alike[0].config._replace(algorithm=None)
+            continue
+        n_cells = copies * problem.n_elements
+        call = (
+            partial(kernel.apply, given, written)
+            if tiled is None
+            else tiled.configured(config, n_cells).on(n_cells).call
+        )
+        options = "" if config in own else config.options or ""
+        ways.append(_Way(config, kernel, rule, options, chosen, result, call))
+    return ways

@@ -22,7 +22,14 @@ _NUMBER = (int, float)
 _COMMON = {"shape": str, "geometry": str, "strategy": str, "algorithm": str, "order": int, "n_dofs": int}
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
     BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
-    COMPARE: {**_COMMON, "dofs_per_second": _NUMBER, "flops": _NUMBER, "nbytes": _NUMBER, "difference": _NUMBER},
+    COMPARE: {
+        **dict.fromkeys(("backend", "quadrature"), str),
+        **_COMMON,
+        **dict.fromkeys(("seconds", "low", "high", "dofs_per_second", "flops", "nbytes", "difference"), _NUMBER),
+        "behind": list,
+        "collocation": (list, type(None)),
+        "fastest": bool,
+    },
     SCALE: {
         **dict.fromkeys(("shape", "geometry", "scaling", "backend"), str),
         **dict.fromkeys(("order", "ranks", "n_dofs"), int),
@@ -190,7 +197,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
             if "phase" in entry and name in _BOUND and name not in entry:
                 continue
             value = entry.get(name)
-            if not isinstance(value, types) or isinstance(value, bool) or not _in_range(name, value):
+            if not isinstance(value, types) or isinstance(value, bool) != (types is bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")
     for name, type_ in _OTHERS.items():
         if not isinstance(content.get(name, type_()), type_):
@@ -199,7 +206,9 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _in_range(name: str, value: Any) -> bool:
-    """Whether a number can be drawn: finite, and positive except for differences."""
-    if isinstance(value, str):
+    """Whether a number, or three, can be drawn: finite, and positive except for differences."""
+    if isinstance(value, list):
+        return len(value) == 3 and all(isinstance(part, float | int) and _in_range(name, part) for part in value)
+    if value is None or isinstance(value, (str, bool)):
         return True
     return bool(value <= sys.float_info.max and (value >= 0 if name == "difference" else value > 0))

@@ -14,10 +14,12 @@ from ..backends.base import choose_backend
 from ..backends.roofline import Roofline
 from ..backends.timer import measure
 from ..errors import ArgumentError, DeviceError, NotSuitable
+from ..forms.form import ALGORITHMS
 from .cases import TOLERANCES, BenchSettings, Case, Settings, check_settings
-from .problems import Application, BuiltOperator, ProblemSize
+from .problems import Application, BuiltOperator, MeshBlock, ProblemSize
 from .results import Measurement
 from .tiled import TiledProblem
+from .turns import gain, time_in_turns
 
 # A case without a suitable kernel is recorded, and the run continues.
 REFUSALS = (NotSuitable, ArgumentError, DeviceError)
@@ -42,7 +44,8 @@ class Runner:
     first precision at every size, with other sources of geometric factors if asked for, and the fastest one (of each
     source) for seconds without a pause. `rooflines` by precision are of the same run, `part` is (k, n) for the k-th of
     n parts, and no case is begun after `budget` seconds. `skipped` has cases and phases that were not measured, `wrong`
-    kernels that differ from NumPy and global operators that differ from their matrix, with the reason.
+    kernels that differ from NumPy and global operators that differ from their matrix, with the reason, `collocation`
+    how many times as fast the collocated algorithm is, on meshes of the largest size.
     """
 
     settings: Settings
@@ -53,6 +56,7 @@ class Runner:
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     wrong: list[dict[str, Any]] = field(default_factory=list)
+    collocation: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         number, parts = self.part
@@ -165,9 +169,23 @@ class Runner:
                 refused += [{**what, **phase} for phase in built.refused]
         for pair in best.values() if s.sustained and first else ():
             measurements[measurements.index(pair[0])] = self._sustain(*pair)
+        if isinstance(block, MeshBlock) and case.size == s.sizes(case.shape, case.order, [max(s.dofs)])[0]:
+            self._collocate(case, block, measurements)
         self.measurements += measurements
         self.skipped += refused
         self.wrong += wrong
+
+    def _collocate(self, case: Case, block: MeshBlock, measurements: list[Measurement]) -> None:
+        """Time the fastest strategy that differs by algorithm with each of them, in turns."""
+        for strategy in dict.fromkeys(m.strategy for m in sorted(measurements, key=lambda m: m.seconds)):
+            with suppress(*REFUSALS):
+                built = {name: block.build(strategy, name, block.size.n_cells) for name in ALGORITHMS}
+                if len({own.choice.kernel.flops for own in built.values()}) > 1:
+                    calls = {name: own.on(block.size.n_cells).call for name, own in built.items()}
+                    times = time_in_turns(calls, self._timer, self.settings.repeats)
+                    found = gain(times["collocated"], times["noncollocated"])
+                    self.collocation.append({**case.as_dict(), "strategy": strategy, "gain": found})
+                    return
 
     def _time(
         self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **about: Any

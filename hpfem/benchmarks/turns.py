@@ -19,7 +19,8 @@ Name = TypeVar("Name")
 SAMPLES = 3
 # A smaller difference is none, whatever the noise.
 MARGIN = 0.02
-# A call that takes so many times the least drops out after the first turns, and there are never fewer.
+# A call that takes so many times the least drops out after the first turns, of which there are never fewer; one of the
+# square of it, after two.
 HOPELESS, FIRST = 3.0, 5
 # Turns end at so many times those that were asked for, settled or not.
 LONGEST = 6
@@ -38,6 +39,9 @@ class Gain(NamedTuple):
     def sign(self) -> int:
         """1 if it is faster, -1 if it is slower, 0 for no difference: the quartiles reach into the margin around 1."""
         return (self.low > 1 + MARGIN) - (self.high < 1 / (1 + MARGIN))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.low:.3g}-{self.high:.3g})" if self.sign else "no difference"
 
 
 def gain(of: Timing, over: Timing) -> Gain:
@@ -72,9 +76,11 @@ def time_in_turns(
             spent += sum(seconds)
             samples[name].append(min(seconds) / counts[name])
         turn += 1
-        if turn == FIRST:
+        if turn in (2, FIRST):
             times = {name: quartiles(samples[name])[1] for name in inside}
-            inside = [name for name in inside if times[name] <= HOPELESS * min(times.values())]
+            inside = [
+                name for name in inside if times[name] <= HOPELESS ** (2 if turn == 2 else 1) * min(times.values())
+            ]
     return {name: Timing.of(samples[name], counts[name]) for name in calls}
 
 

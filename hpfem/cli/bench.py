@@ -151,6 +151,7 @@ def run(arguments: argparse.Namespace) -> None:
                     machine=about["machine"],
                     roofline={"backend": backend, "dtype": settings.dtype, **limits[settings.dtype]},
                     **({} if settings.bake_off is None else {"problem": settings.bake_off.as_dict()}),
+                    collocation=runner.collocation,
                     skipped=runner.skipped,
                 )
             seconds = round(time.monotonic() - began, 1)

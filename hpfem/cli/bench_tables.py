@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..benchmarks.turns import Gain
 from . import output
 
 Record = Mapping[str, Any]
@@ -38,9 +39,23 @@ def print_bench(result: Record) -> None:
             lambda record: record["n_dofs"],
             lambda record: f"{record['gain']:.2f}",
         )
+    if result["collocation"]:
+        _print_by_order(
+            f"{what}: times as fast collocated, at the largest size (quartiles)",
+            ("shape", "geometry", "strategy"),
+            result["collocation"],
+            lambda record: record["order"],
+            lambda record: str(Gain(*record["gain"])),
+        )
     output.say(f"limits measured: {_limits(roofline)}")
-    for reason in dict.fromkeys(entry["reason"] for entry in result["skipped"]):
-        output.say(f"skipped: {reason}")
+    reasons: dict[str, dict[str, None]] = {}
+    for entry in result["skipped"]:
+        strategy = entry.get("strategy", "")
+        reason = entry["reason"].rpartition(f"{strategy}: ")[2] if strategy else entry["reason"]
+        reasons.setdefault(reason, {})[strategy] = None
+    if reasons:
+        words = "; ".join(reason + f" ({', '.join(names)})" * any(names) for reason, names in reasons.items())
+        output.say_wrapped(f"{len(result['skipped'])} skipped: {words}")
 
 
 def _bench_cell(record: Record) -> str:
@@ -102,4 +117,4 @@ def _print_by_order(
             line[order] = record
     orders = sorted({record["order"] for record in records})
     rows = [(*key, *(cell(line[p]) if p in line else "" for p in orders)) for key, line in best.items()]
-    output.print_table(title, (*names, *(f">P={p}" for p in orders)), rows)
+    output.print_table(title, (*names, *(f">P={p}" for p in orders)), rows, len(names))

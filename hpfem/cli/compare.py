@@ -1,21 +1,28 @@
-"""`hpfem compare`: compare the algorithms on a mesh.
+"""`hpfem compare`: find the fastest way to apply an operator on a mesh, and whether collocation is worth it.
 
-Apply the Helmholtz operator to random coefficients by dense matrices, and by collocated and noncollocated sum
-factorisation. Print agreement, time, operations and bytes for each shape and order. Triangles and tets are measured
-with quadrature="simplex" too; on curved cells its results differ by the error of the quadrature.
+Apply the Helmholtz operator to random coefficients in every way: by dense matrices, by sum factorisation, collocated
+and noncollocated, and by what else "auto" takes. First comes the answer: which way is fastest on each shape, by how
+much, and what "auto" takes. Then a table has a line for each shape and order, with --all for each way. Ways are timed
+in turns; a difference inside the quartiles, or under 2 %, is none. Of blocks of few cells, copies are timed.
+
+Triangles and tets are measured with quadrature="simplex" too; on curved cells its results differ by the error of the
+quadrature, and it has no collocation.
 
 Examples
 --------
   hpfem compare meshes/cube_mixed.msh --order 2:8
-  hpfem compare meshes/curved_mixed.msh --order 4 --json
+  hpfem compare meshes/curved_mixed.msh --order 4 --all
   hpfem compare meshes/curved_mixed.msh --order 1:6 --dtype float32 -o results/
+  hpfem compare meshes/curved_mixed.msh --order 1:6 -o picture.png
 
-With -o the folder gets compare.json and the picture compare.png.
+With -o a folder gets compare.json and the picture compare.png; a name that ends in .json, .png, .pdf or .svg is the one
+file that is written.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from ..benchmarks import ComparisonRow, compare_algorithms, document, thread_limit
@@ -24,7 +31,8 @@ from ..mesh import read_mesh
 from ..plots import plot_results
 from ..support.machine import machine_description
 from ..support.progress import progress
-from . import options, output
+from . import options, output, plot
+from .compare_tables import print_comparison
 from .result_file import ResultFile
 
 
@@ -34,15 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text, default = "polynomial orders: 4, 2:8 or 1,3,5 (default 2:6)", (2, 3, 4, 5, 6)
     options.add(parser, "--order --orders", options.parse_orders, "P", text, dest="orders", default=default)
     parser.add_argument("--lam", type=float, default=1.0, metavar="NUMBER", help="reaction coefficient (default 1)")
+    parser.add_argument("--all", action="store_true", help="print all ways, not only the fastest")
     options.add_space_options(parser)
     options.add_precision_option(parser)
-    options.add_timing_options(parser, 9)
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
+    options.add_timing_options(parser, 25)
+    parser.add_argument("-o", "--output", metavar="NAME", help="a folder, a picture or a .json file")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the command; see `hpfem.cli.make_parser`."""
-    folder = None if arguments.output is None else options.output_folder(arguments.output)
+    path = picture = folder = None
+    if arguments.output is not None and (picture := plot.picture_file(arguments.output)) is None:
+        if Path(arguments.output).suffix == ".json":
+            path = options.output_file(arguments.output)
+        else:
+            folder = options.output_folder(arguments.output)
+            path = folder / "compare.json"
     mesh = read_mesh(arguments.mesh)
     machine = machine_description()
     rows: list[ComparisonRow] = []
@@ -61,7 +76,6 @@ def run(arguments: argparse.Namespace) -> None:
                 machine=machine,
             )
 
-        path = None if folder is None else folder / "compare.json"
         with ResultFile(path, result) as file, progress("comparing", total=len(arguments.orders)) as step:
             for order in arguments.orders:
                 step(0, f"order {order}")
@@ -69,31 +83,9 @@ def run(arguments: argparse.Namespace) -> None:
                 rows += compare_algorithms(mesh, order, **how, **options.space_options(arguments))
                 step()
                 file.save_sometimes()
-    file.finish(arguments, lambda _: _print(rows))
-    for written in [] if folder is None else [path, *plot_results(result(True), folder)]:
+    file.finish(arguments, lambda found: print_comparison(rows, found, arguments.all))
+    drawn = [] if folder is None else plot_results(result(True), folder)
+    drawn += [] if picture is None else [plot.one_picture(result(True), picture)]
+    for written in [*([] if path is None else [path]), *drawn]:
         if not arguments.json:
             output.say(f"written {written}")
-
-
-def _print(rows: list[ComparisonRow]) -> None:
-    columns = "P shape geometry >cells algorithm >time >DoF/s >flops/DoF >bytes/DoF >difference".split()
-    lines = [
-        (
-            str(row.order),
-            row.shape,
-            row.geometry,
-            f"{row.n_cells:,}",
-            row.variant,
-            output.engineering(row.seconds, "s"),
-            output.engineering(row.dofs_per_second),
-            f"{row.flops / row.n_dofs:.1f}",
-            f"{row.nbytes / row.n_dofs:.1f}",
-            f"{row.difference:.1e}",
-        )
-        for row in sorted(rows, key=lambda row: (row.order, row.shape, row.geometry))
-    ]
-    output.print_table("Helmholtz", columns, lines)
-    same = [row.difference for row in rows if not row.quadrature]
-    output.say(f"largest relative difference {max(same):.1e}")
-    if any(row.precision_error for row in rows):
-        output.say(f"relative error by factors in float32 {max(row.precision_error for row in rows):.1e}")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from ..errors import ArgumentError
 from ..support.communicator import world
+from ..support.ending import launched
 from ..support.files import plain
 
 WIDE = 200
@@ -30,6 +34,11 @@ def say(text: str, end: str = "\n") -> None:
         drop_output()
         if not isinstance(error, BrokenPipeError):
             raise ArgumentError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def say_wrapped(text: str, indent: str = "") -> None:
+    """Print a paragraph in lines of the reader's width."""
+    say(textwrap.fill(text, width(), initial_indent=indent, subsequent_indent=indent + "  "))
 
 
 def drop_output() -> None:
@@ -58,17 +67,40 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         say(f"{name:11} {text}")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; numbers are right-aligned."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
+def width() -> int:
+    """Characters of a line: the terminal's or those of COLUMNS; what is behind a launcher is any terminal."""
+    return shutil.get_terminal_size((80 if launched() else WIDE, 24)).columns
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], keys: int = 1) -> None:
+    """Print a table without empty columns, those of numbers (">") right-aligned.
+
+    One that is too wide is folded into several below each other, each with the first `keys` columns.
+    """
+    terminal = sys.stdout.isatty() and not launched()
+    console = Console(file=sys.stdout, width=width(), highlight=False, force_terminal=terminal)
+    whole = [(name, list(cells)) for name, *cells in zip(columns, *rows, strict=True)]
+    parts = [whole[:keys]]
+    for own in (own for own in whole[keys:] if any(own[1])):
+        if len(parts[-1]) > keys and _width_of([*parts[-1], own]) > console.width:
+            parts.append(whole[:keys])
+        parts[-1].append(own)
     with console.capture() as lines:
-        console.print(table)
+        console.print(title, style="italic")
+        for number, part in enumerate(parts):
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for name, _ in part:
+                right = name.startswith(">")
+                table.add_column(name.removeprefix(">"), justify="right" if right else "left", overflow="fold")
+            for row in zip(*(cells for _, cells in part), strict=True):
+                table.add_row(*row)
+            console.print(*[""] * (number > 0), table, sep="\n")
     say(lines.get(), end="")
+
+
+def _width_of(columns: Sequence[tuple[str, list[str]]]) -> int:
+    """Characters of a table."""
+    return sum(max(cell_len(text) for text in (name.removeprefix(">"), *cells)) + 2 for name, cells in columns) - 2
 
 
 def engineering(value: float, unit: str = "") -> str:

@@ -117,4 +117,4 @@ def _print(result: Mapping[str, Any]) -> None:
     heads = (
         "shape|>P|preconditioner|scaling|>N|>unknowns / N|>rate / N|>efficiency|>iteration, solution|>exchange, model"
     )
-    output.print_table("conjugate gradients", [*heads.split("|"), *(f">on {n}" for n in ON_PAPER)], lines)
+    output.print_table("conjugate gradients", [*heads.split("|"), *(f">on {n}" for n in ON_PAPER)], lines, 5)

@@ -101,7 +101,7 @@ def _print(entries: list[dict[str, Any]]) -> None:
         rate = output.engineering(entry["dofs_per_second"], "DoF/s")
         gain = f"{entry['gain']:.2f}" if entry["changed"] else "kept"
         rows.append([*start, entry["chosen"], rate, gain, str(len(entry["seconds"])), f"{entry['spent']:.1f} s"])
-    output.print_table("tuned", ("operator", "block", "chosen", ">rate", ">gain", ">tried", ">took"), rows)
+    output.print_table("tuned", ("operator", "block", "chosen", ">rate", ">gain", ">tried", ">took"), rows, keys=2)
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -131,4 +131,4 @@ def _show(arguments: argparse.Namespace) -> None:
                 str(about.get("date", ""))[:10],
             ]
         )
-    output.print_table("kept tuning results", columns, sorted(rows))
+    output.print_table("kept tuning results", columns, sorted(rows), keys=4)

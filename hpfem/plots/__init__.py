@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from .comparison import plot_comparison
+from .comparison import plot_comparison, plot_gains
 from .scaling import plot_scaling
 from .throughput import plot_throughput
 
@@ -41,4 +41,4 @@ def plot_results(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     return draw.get(results["format"], plot_throughput)(results, folder, suffix)
 
 
-__all__ = ["SUFFIXES", "plot_comparison", "plot_results", "plot_scaling", "plot_throughput"]
+__all__ = ["SUFFIXES", "plot_comparison", "plot_gains", "plot_results", "plot_scaling", "plot_throughput"]

@@ -1,76 +1,139 @@
-"""Figure of a comparison of algorithms: throughput, cost and agreement by order, one column per shape."""
+"""Figures of comparisons: throughput by way and what collocation gains, by shape and order."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
+from ..benchmarks.turns import HOPELESS, Gain
 from . import style
 
 Row = Mapping[str, Any]
 
-# Differences of exactly zero are drawn here, under every rounding error of float64.
-LEAST_DIFFERENCE = 1e-17
-
 
 def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
-    """Draw throughput, operations and agreement of each algorithm over the order as ``compare``; see `plot_results`."""
+    """Draw the throughput of each way, and the gain by collocation, by order as ``compare``; see `plot_results`."""
     rows: Sequence[Row] = results["results"]
-    shapes = style.in_order(row["shape"] for row in rows)
-    blocks = sorted({(row["shape"], row["geometry"]) for row in rows}, key=lambda b: (shapes.index(b[0]), b[1]))
-
-    def way(row: Row) -> tuple[str, str, str]:
-        return row["strategy"], row["algorithm"], row.get("quadrature", "")
-
-    variants = list(dict.fromkeys(map(way, rows)))
-    colours = style.strategy_colours(strategy for strategy, *_ in variants)
-    quantities: list[Callable[[Row], float]] = [
-        lambda row: row["dofs_per_second"],
-        lambda row: row["flops"] / row["n_dofs"],
-        lambda row: max(row["difference"], LEAST_DIFFERENCE),
-    ]
-    width = max(2.7 * len(blocks) + 0.95, 6.4)
-    figure, axes = style.panels((len(quantities), len(blocks)), (width, 7.2), (0.85, 0.65, 0.8), (0.08, 0.1))
-    machine = style.processor(results, None) or "unknown machine"
-    style.heading(figure, f"Helmholtz, algorithms compared — {Path(str(results.get('mesh', ''))).name}, {machine}")
-
-    def look(strategy: str, algorithm: str, quadrature: str) -> dict[str, Any]:
-        dash, marker = (":", "^") if quadrature else ("-", "o") if algorithm == "collocated" else ("--", "s")
-        return {"color": colours[strategy], "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
-
-    for column, block in enumerate(blocks):
-        axes[0][column].set_title(f"{block[0].capitalize()}, {block[1]}", fontsize=10)
-        for line, quantity in enumerate(quantities):
-            # Differences are relative to the first variant.
-            for variant in variants[1:] if line == len(quantities) - 1 else variants:
-                shown = [row for row in rows if (row["shape"], row["geometry"]) == block and way(row) == variant]
-                if shown:  # a rule may be for other shapes only
-                    points = [row["order"] for row in shown], [quantity(row) for row in shown]
-                    axes[line][column].plot(*points, **look(*variant))
-        axes[-1][column].set_xlabel("Order P", fontsize=9)
-        axes[-1][column].set_xticks(sorted({row["order"] for row in rows}))
-    style.throughput_axis(axes[0][0])
-    _log_axis(axes[1][0], "Flops per DoF", (1.0, 2.0, 5.0))
-    axes[1][0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _log_axis(axes[2][0], f"Relative difference to\n{_said(variants[0])}")
-    low, high = axes[2][0].get_ylim()
-    axes[2][0].set_ylim(min(low, 1e-16), max(high, 1e-14))
-    handles = [style.handle(_said(variant), **look(*variant)) for variant in variants]
-    style.legend_below(figure, [handles])
+    blocks = _blocks(rows)
+    # What is far slower everywhere would be lines at the bottom.
+    ways = sorted({_way(row) for row in rows if row["behind"][1] <= HOPELESS})
+    colours = style.strategy_colours(strategy for strategy, *_ in ways)
+    size = max(2.7 * len(blocks) + 0.95, 6.4), 6.2
+    figure, [speeds, gains] = style.panels((2, len(blocks)), size, (0.85, 0.65, 1.15), (0.08, 0.12))
+    style.heading(
+        figure,
+        f"Helmholtz on {Path(str(results.get('mesh', ''))).name}, {_machine(results)}:"
+        f" what reaches 1/{HOPELESS:g} of the fastest, and the gain by collocation",
+    )
+    for block, above, below in zip(blocks, speeds, gains, strict=True):
+        own = [row for row in rows if (row["shape"], row["geometry"]) == block]
+        above.set_title(f"{block[0].capitalize()}, {block[1]}", fontsize=10)
+        for way in (way for way in ways if way in map(_way, own)):
+            shown = [row for row in own if _way(row) == way]
+            rates = np.array([row["dofs_per_second"] for row in shown])
+            bars = [np.array([row["n_dofs"] / row[end] for row in shown]) - rates for end in ("high", "low")]
+            look = _look(colours[way[0]], *way[1:])
+            above.errorbar([row["order"] for row in shown], rates, np.abs(bars), **look, capsize=2)
+        best = [row for row in own if row["fastest"]]
+        above.plot(*zip(*((row["order"], row["dofs_per_second"]) for row in best), strict=True), **_FASTEST)
+        _draw_gains(below, own, "#333333", 0.0)
+        below.set_xlabel("Order P", fontsize=9)
+        below.set_xticks(sorted({row["order"] for row in rows}))
+    style.throughput_axis(speeds[0])
+    _gains_axis(gains)
+    handles = [style.handle(" ".join(filter(None, way)), **_look(colours[way[0]], *way[1:])) for way in ways]
+    handles.append(style.handle("fastest of the same results", **_FASTEST))
+    style.legend_below(figure, [*_in_rows(handles, size[0]), _filled("#333333")])
     return [style.save(figure, Path(folder) / f"compare{suffix}")]
 
 
-def _said(variant: tuple[str, str, str]) -> str:
-    return ", ".join(filter(None, variant))
+def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path:
+    """Draw what collocation gains on each shape by order, a panel for each comparison.
+
+    Parameters
+    ----------
+    several : sequence of mapping
+        Result files of ``hpfem compare``, as `hpfem.benchmarks.read_results` reads them.
+    path : path
+        The picture.
+
+    Returns
+    -------
+    Path
+    """
+    blocks = list(dict.fromkeys(block for results in several for block in _blocks(results["results"])))
+    colours = dict(zip(blocks, style.order_colours(range(len(blocks))).values(), strict=True))
+    titles = [_machine(results) for results in several]
+    handles = [style.handle(" ".join(block), color=colours[block], marker="o") for block in blocks]
+    figure, axes = style.columns(titles, [*_in_rows(handles, 2.9 * len(titles)), _filled("#333333")])
+    for axis, results in zip(axes, several, strict=True):
+        for number, block in enumerate(blocks):
+            own = [row for row in results["results"] if (row["shape"], row["geometry"]) == block]
+            _draw_gains(axis, own, colours[block], 0.08 * (number - (len(blocks) - 1) / 2))
+        axis.set_xlabel("Order P", fontsize=9)
+        axis.xaxis.set_major_locator(MultipleLocator(1))
+    style.heading(figure, "Is collocation worth it? Helmholtz, the same strategy with and without it")
+    _gains_axis(axes)
+    return style.save(figure, path)
 
 
-def _log_axis(axis: Axes, label: str, ticks: Sequence[float] = (1.0,)) -> None:
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(10, subs=ticks, numticks=20))
-    axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.set_ylabel(label, fontsize=9)
+_FASTEST: dict[str, Any] = {"marker": "*", "markersize": 13, "color": "none", "markeredgecolor": "black", "zorder": 4}
+
+
+def _blocks(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    shapes = style.in_order(row["shape"] for row in rows)
+    return sorted({(row["shape"], row["geometry"]) for row in rows}, key=lambda b: (shapes.index(b[0]), b[1]))
+
+
+def _way(row: Row) -> tuple[str, str, str]:
+    return row["strategy"], row["algorithm"], row["quadrature"]
+
+
+def _machine(results: Mapping[str, Any]) -> str:
+    return style.processor(results, results["results"][0]["backend"]) or "unknown machine"
+
+
+def _look(colour: Any, algorithm: str, quadrature: str) -> dict[str, Any]:
+    dash, marker = (":", "^") if quadrature else ("-", "o") if algorithm == "collocated" else ("--", "s")
+    return {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
+
+
+def _in_rows(handles: list[Any], width: float) -> list[list[Any]]:
+    """Rows of a legend of long entries."""
+    each = max(int(width / 1.9), 2)
+    return [handles[i : i + each] for i in range(0, len(handles), each)]
+
+
+def _filled(colour: str) -> list[Any]:
+    """Entries of a legend: what filled and hollow markers of gains mean."""
+    look = {"color": colour, "marker": "o", "linestyle": "none"}
+    return [style.handle("a difference", **look), style.handle("no difference", **look, markerfacecolor="white")]
+
+
+def _draw_gains(axis: Axes, rows: Sequence[Row], colour: Any, shift: float) -> None:
+    """Gains of the fastest strategy that has both algorithms."""
+    best: dict[int, Row] = {}
+    for row in sorted(rows, key=lambda row: row["seconds"], reverse=True):
+        if row["collocation"]:
+            best[row["order"]] = row
+    found = sorted(best.items())
+    orders = [order + shift for order, _ in found]
+    low, middle, high = np.array([row["collocation"] for _, row in found]).reshape(-1, 3).T
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.errorbar(orders, middle, [middle - low, high - middle], color=colour, capsize=2, linewidth=1.2)
+    for order, gain, (_, row) in zip(orders, middle, found, strict=True):
+        face = colour if Gain(*row["collocation"]).sign else "white"
+        axis.plot(order, gain, "o", color=colour, markerfacecolor=face, markersize=5, zorder=3)
+
+
+def _gains_axis(axes: Sequence[Axes]) -> None:
+    low, high = axes[0].get_ylim()
+    axes[0].set_ylim(min(low, 0.9), max(high, 1.1))
+    axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes[0].set_ylabel("Times as fast collocated\n(bars: quartiles)", fontsize=9)

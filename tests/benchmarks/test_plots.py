@@ -11,7 +11,7 @@ import pytest
 from hpfem.benchmarks import document, read_results
 from hpfem.benchmarks.results import BENCH, COMPARE
 from hpfem.errors import ArgumentError
-from hpfem.plots import plot_results, throughput
+from hpfem.plots import plot_gains, plot_results, throughput
 from hpfem.plots.style import broken, handle, in_order, strategy_colours
 from hpfem.support.files import write_json
 
@@ -65,14 +65,22 @@ def comparison():
             "algorithm": algorithm,
             "order": order,
             "n_dofs": 100,
+            "backend": "cpu",
+            "quadrature": "",
+            "seconds": 1e-4 / order,
+            "low": 0.9e-4 / order,
+            "high": 1.2e-4 / order,
             "dofs_per_second": 1e6 * order,
             "flops": 1e4 * order,
             "nbytes": 1e4,
             "difference": 0.0 if strategy == "stdmat" else 1e-15,
+            "behind": [1.0, 1.1, 1.2] if strategy == "sumfac" else [4.0, 4.0, 5.0],
+            "collocation": {2: [0.99, 1.01, 1.05], 3: [1.1, 1.2, 1.4]}[order] if algorithm == "collocated" else None,
+            "fastest": algorithm == "collocated",
         }
         for shape in ("tri", "quad")
         for order in (2, 3)
-        for strategy, algorithm in (("stdmat", "noncollocated"), ("sumfac", "collocated"))
+        for strategy, algorithm in (("stdmat", "noncollocated"), ("sumfac", "noncollocated"), ("sumfac", "collocated"))
     ]
     return document(COMPARE, results, True, mesh="some/where.msh")
 
@@ -238,6 +246,32 @@ def test_picture_of_a_comparison(tmp_path):
     assert path.name == "compare.png" and len(np.unique(lines, axis=0)) > height / 4
 
 
+def test_a_comparison_shows_the_fastest_and_what_collocation_gains(tmp_path, monkeypatch):
+    axes = shown(monkeypatch, comparison(), tmp_path)["compare"].axes
+    assert [axis.get_title() for axis in axes] == ["Quad, affine", "Tri, affine", "", ""]
+    (stars,) = (line for line in axes[0].get_lines() if line.get_marker() == "*")
+    assert list(stars.get_xdata()) == [2, 3] and list(stars.get_ydata()) == [2e6, 3e6]
+    gains = [
+        (line.get_ydata()[0], line.get_markerfacecolor()) for line in axes[2].get_lines() if line.get_marker() == "o"
+    ]
+    # A difference inside the quartiles has a hollow marker.
+    assert gains[0] == (1.01, "white") and gains[1][0] == 1.2 and gains[1][1] != "white"
+
+
+def test_gains_of_several_machines_are_beside_each_other(tmp_path, monkeypatch):
+    figures = {}
+    save = throughput.style.save
+    monkeypatch.setattr(throughput.style, "save", lambda f, p: figures.update({p.stem: f}) or save(f, p))
+    other = comparison()
+    other["results"] = [{**row, "backend": "cuda"} for row in other["results"] if row["shape"] == "quad"]
+    path = plot_gains(
+        [{**comparison(), "machine": {"cpu": "A"}}, {**other, "machine": {"gpu": ["B"]}}], tmp_path / "x.png"
+    )
+    axes = figures["x"].axes
+    assert path.stat().st_size > 5000 and [axis.get_title() for axis in axes] == ["A", "B"]
+    assert [sum(line.get_marker() == "o" for line in axis.get_lines()) for axis in axes] == [4, 2]
+
+
 @pytest.mark.parametrize("suffix", [".pdf", ".svg"])
 def test_pictures_as_pdf_and_svg(tmp_path, suffix):
     [path] = plot_results(comparison(), tmp_path, suffix)
@@ -385,6 +419,8 @@ def test_broken_results_are_refused(tmp_path):
         (bench(phase=3), r"results\[0\] has phase = 3"),
         ({**bench(), "results": [*bench()["results"], *bench(phase="csr")["results"]]}, r"\[0\] has phase = None"),
         (bench(dofs_per_second=float("nan")), r"results\[0\] has dofs_per_second = nan"),
+        ({**comparison(), "results": [{**comparison()["results"][0], "behind": [1, 2]}]}, r"has behind = \[1, 2\]"),
+        ({**comparison(), "results": [{**comparison()["results"][0], "fastest": 1}]}, r"has fastest = 1"),
         (bench(n_dofs=0), r"results\[0\] has n_dofs = 0"),
         (bench(n_dofs=True), r"results\[0\] has n_dofs = True"),
         (bench(n_dofs=10**400), r"results\[0\] has n_dofs = <integer of 1329 bits>"),

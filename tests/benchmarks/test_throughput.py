@@ -202,8 +202,10 @@ def test_the_estimate_of_memory_is_what_arrays_take(benchmark, geometry):
 def test_algorithms_agree_to_rounding(basis):
     mesh = problem_mesh("pyramid", (2, 1, 1), "deformed")
     rows = list(compare_algorithms(mesh, 4, basis=basis, backend="numpy", repeats=1, min_seconds=1e-4))
-    assert [row.variant for row in rows] == ["stdmat, noncollocated", "sumfac, noncollocated", "sumfac, collocated"]
-    assert rows[0].difference == 0 and all(row.difference < 1e-12 for row in rows)
-    assert all(row.n_dofs == 12 * 55 and row.geometry == "quadratic" for row in rows)
-    assert rows[2].flops < rows[1].flops < rows[0].flops or basis == "lagrange"
+    named = {row.variant: row for row in rows}
+    assert named.keys() >= {"stdmat noncollocated", "sumfac noncollocated", "sumfac collocated"}
+    assert named["stdmat noncollocated"].difference == 0 and all(row.difference < 1e-12 for row in rows)
+    assert all(row.n_dofs == 12 * 55 * row.copies and row.geometry == "quadratic" for row in rows)
+    work = [named[way].flops for way in ("sumfac collocated", "sumfac noncollocated", "stdmat noncollocated")]
+    assert work == sorted(set(work)) or basis == "lagrange"
     assert np.isfinite([row.dofs_per_second for row in rows]).all()

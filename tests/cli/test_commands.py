@@ -173,21 +173,49 @@ def test_riesz_representation_inverts_mass(basis):
 
 def test_compare(capsys, tmp_path):
     folder = tmp_path / "new"
-    result = json.loads(run(capsys, "compare", CURVED, "--order", "1:3", "--repeats", 1, "--json", "-o", folder))
-    assert result == json.loads((folder / "compare.json").read_text())
+    result = json.loads(run(capsys, "compare", CURVED, "--order", "1:2", "--repeats", 1, "--json", "-o", folder))
+    assert result == json.loads((folder / "compare.json").read_text()) and (folder / "compare.png").exists()
     assert result["complete"] and result["machine"]["cpu"] and result["threads"]
     rows = result["results"]
-    assert len(rows) >= 3 * 3 * 4
+    assert len(rows) >= 2 * 4 * 3
     assert max(row["difference"] for row in rows if not row["quadrature"]) <= 1e-12
     assert {(row["strategy"], row["algorithm"]) for row in rows} >= {
         ("stdmat", "noncollocated"),
         ("sumfac", "noncollocated"),
         ("sumfac", "collocated"),
     }
-    text = run(capsys, "compare", MIXED, "--order", 2, "--dtype", "float32", "--repeats", 1)
-    difference = float(text.rsplit(maxsplit=1)[-1])
-    assert 0 < difference < 1e-5
-    assert "pyramid" in text
+
+
+def test_compare_says_the_answer_first_and_fits(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(capsys, "compare", MIXED, "--order", "1:2", "--dtype", "float32", "--repeats", 1)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in text and "\x1b" not in text
+    answer, table = text.split("Times as fast, with quartiles", 1)
+    assert answer.startswith("The fastest way to apply Helmholtz on") and "float32" in answer
+    for shape in ("hex", "prism", "pyramid", "tet"):
+        assert f"{shape}, affine, P = " in answer
+        assert sum(line.split()[:1] == [shape] for line in table.splitlines()) == 2 * 2  # orders, parts of the table
+    assert answer.count("auto takes") >= 4 and answer.count("times as fast as the next") >= 4
+    closing = " ".join(text[text.index("Largest") :].split())
+    assert re.search(r"results \d\.\de-0[67]\. Collocation is compared on the collapsed rule", closing)
+    assert re.search(r"quadrature='simplex', tet .* results differ by \d\.\de-0[67]$", closing)
+    monkeypatch.delenv("COLUMNS")
+    everything = run(capsys, "compare", CURVED, "--order", 2, "--repeats", 1, "--all")
+    assert everything.count("* sumfac") == 4 and everything.count("stdmat noncollocated") > 4
+
+
+def test_compare_writes_the_one_file_that_is_named(capsys, tmp_path):
+    for name in ("gains.png", "rows.json"):
+        assert f"written {tmp_path / name}" in run(
+            capsys, "compare", FLAT, "--order", 1, "--repeats", 1, "-o", tmp_path / name
+        )
+    assert {path.name for path in tmp_path.iterdir()} == {"gains.png", "rows.json"}
+    assert (tmp_path / "gains.png").read_bytes().startswith(b"\x89PNG")
+    rows = tmp_path / "rows.json"
+    assert str(tmp_path / "both.svg") in run(capsys, "plot", rows, rows, "-o", tmp_path / "both.svg")
+    assert "give its name to -o" in refused(capsys, "plot", str(rows), str(rows))
+    assert "cannot draw" in refused(capsys, "compare", FLAT, "-o", str(tmp_path / "x.jpg"))
 
 
 def test_precision_of_comparisons_benchmarks_and_solves(capsys):
@@ -427,12 +455,18 @@ def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
 
 
 def test_the_table_of_a_bench_has_a_line_per_strategy(capsys):
-    table = run(capsys, *SMALL_BENCH)
+    table, gains = run(capsys, *SMALL_BENCH).split("times as fast collocated")
+    assert re.search(r"^hex +affine +(sumfac|stdmat)  .*(no difference|\d \([\d.]+-[\d.]+\))$", gains, re.M)
     lines = [line.split()[:4] for line in table.splitlines() if line.startswith(("hex", "tri"))]
     assert len(lines) == 2 * 2 * 2 == len({tuple(line) for line in lines}) and {line[3] for line in lines} == {"auto"}
     both = run(capsys, *SMALL_BENCH, "--algorithm", "both", "--strategies", "sumfac", "--geometry", "affine")
+    both = both.split("times as fast collocated")[0]
     lines = [line.split()[:4] for line in both.splitlines() if line.startswith(("hex", "tri"))]
     assert {line[3] for line in lines} == {"collocated", "noncollocated"}
+    small = ("--shapes", "hex", "--orders", "1:2", "--dofs", "1e3", "--geometry", "deformed")
+    text = run(capsys, "bench", "--quick", "--backend", "cpu", *small)
+    assert re.findall(r"(\d+) skipped: (.*)", text) == [("10", text.partition("10 skipped: ")[2].strip())]
+    assert "10 skipped: elements are not affine (dense, kronecker, orthogonal); fused kernels" in text
 
 
 def test_nothing_measured_is_an_error(capsys, tmp_path, monkeypatch):

@@ -1,0 +1,104 @@
+"""What `hpfem compare` says: the fastest way on each shape, a table of times, and how far results differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..benchmarks import ComparisonRow
+from ..benchmarks.turns import MARGIN
+from . import output
+
+Rows = Sequence[ComparisonRow]
+
+
+def print_comparison(rows: Rows, result: Mapping[str, Any], everything: bool) -> None:
+    """Print the answer, a line of each block or of every way on it, and what the reader must know of them."""
+    blocks: dict[tuple[str, str, int], list[ComparisonRow]] = {}
+    for row in sorted(rows, key=lambda row: (row.shape, row.geometry, row.order)):
+        blocks.setdefault((row.shape, row.geometry, row.order), []).append(row)
+    threads = result["threads"]["limit"]
+    where = f"{rows[0].backend}, {result['space']['dtype']}, {threads} thread{'s' * (threads > 1)}"
+    output.say_wrapped(f"The fastest way to apply Helmholtz on {result['mesh']} ({where}):")
+    for line in _answers(list(blocks.values())):
+        output.say_wrapped(line, "  ")
+    output.say("")
+    heads = [
+        "shape",
+        "geometry",
+        ">P",
+        "way",
+        ">DoF/s",
+        ">over the next",
+        ">collocation",
+        ">time",
+        ">cells",
+        ">flops/DoF",
+    ]
+    if everything:
+        heads[5:6] = [">fastest over it"]
+        heads += [">bytes/DoF", ">difference"]
+    lines = [_line(row, own, everything) for own in blocks.values() for row in (own if everything else own[:1])]
+    output.print_table("Times as fast, with quartiles", heads, lines, 4 if everything else 3)
+    output.say_wrapped(f"A difference inside the quartiles, or under {MARGIN:.0%}, is no difference.")
+    if any(row.copies > 1 for row in rows):
+        output.say_wrapped(
+            "Cells 6 x 40: 40 copies of the mesh's 6 were timed, as those alone take little longer than a call."
+        )
+    if any(row.precision_error for row in rows):
+        output.say_wrapped(f"relative error by factors in float32 {max(row.precision_error for row in rows):.1e}")
+    output.say_wrapped(_results(rows, [own for own in blocks.values() if own[-1].quadrature]))
+
+
+def _answers(blocks: Sequence[Rows]) -> Iterator[str]:
+    """A sentence for all orders of a shape that have the same fastest way."""
+    said: dict[tuple[str, str, str], list[tuple[int, float, float]]] = {}
+    for first, *others in ([row for row in block if not row.quadrature] for block in blocks):
+        equal = [row.variant for row in others if row.behind.sign <= 0]
+        names = " and ".join([first.variant, *equal])
+        auto = next(row for row in (first, *others) if row.chosen)
+        choice = (
+            f"{auto.variant}, which takes {{}} times as long"
+            if auto.behind.sign > 0
+            else "the first"
+            if equal
+            else "it"
+        )
+        gap = min((row.behind.median for row in others if row.behind.sign > 0), default=1.0)
+        key = f"{first.shape}, {first.geometry}", f"no difference between {names}" if equal else names, choice
+        said.setdefault(key, []).append((first.order, gap, auto.behind.median))
+    for (block, names, choice), found in said.items():
+        orders, gaps, slower = zip(*found, strict=True)
+        text = f"{names}, {_range(gaps)} times as fast as the next; auto takes {choice.format(_range(slower))}."
+        yield f"{block}, P = {', '.join(map(str, orders))}: {text}"
+
+
+def _range(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
+
+
+def _line(row: ComparisonRow, block: Rows, everything: bool) -> list[str]:
+    """A line of the table: a way, or the fastest of a block, by how much, and what collocation gains there."""
+    slower = [other.behind for other in block if not other.quadrature and other.behind.sign > 0]
+    own = [other.collocation for other in ([row] if everything else block) if other.collocation]
+    gap = (None if row.fastest else row.behind) if everything else next(iter(slower), None)
+    return [
+        row.shape, row.geometry, str(row.order), "* " * (everything and row.fastest) + row.variant,
+        output.engineering(row.dofs_per_second), str(gap or ""), str(own[0]) if own else "",
+        output.engineering(row.seconds, "s"), f"{row.n_cells:,}" + f" x {row.copies}" * (row.copies > 1),
+        f"{row.flops / row.n_dofs:.1f}", *([f"{row.nbytes / row.n_dofs:.1f}", f"{row.difference:.1e}"] * everything),
+    ]  # fmt: skip
+
+
+def _results(rows: Rows, other: Sequence[Rows]) -> str:
+    """How far results differ, and what another quadrature gains and changes, which has no collocation."""
+    text = f"Largest relative difference of results {max(row.difference for row in rows if not row.quadrature):.1e}"
+    best = [next(row for row in block if row.quadrature) for block in other]
+    if not best:
+        return text
+    shapes, gains = " and ".join(sorted({row.shape for row in best})), _range([1 / row.behind.median for row in best])
+    return (
+        f"{text}. Collocation is compared on the collapsed rule; a symmetric one has none. With"
+        f" quadrature={best[0].quadrature!r}, {shapes} take {gains} times the speed of the fastest; results differ by"
+        f" {max(row.difference for row in best):.1e}"
+    )
