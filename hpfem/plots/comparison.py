@@ -24,16 +24,15 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     # What is far slower everywhere would be lines at the bottom.
     ways = sorted({_way(row) for row in rows if row["behind"][1] <= HOPELESS})
     colours = style.strategy_colours(strategy for strategy, *_ in ways)
-    size = max(2.7 * len(blocks) + 0.95, 6.4), 6.2
-    figure, [speeds, gains] = style.panels((2, len(blocks)), size, (0.85, 0.65, 1.15), (0.08, 0.12))
-    style.heading(
-        figure,
-        f"Helmholtz on {Path(str(results.get('mesh', ''))).name}, {_machine(results)}:"
-        f" what reaches 1/{HOPELESS:g} of the fastest, and the gain by collocation",
-    )
+    handles = [style.handle(" ".join(filter(None, way)), **_look(colours[way[0]], *way[1:])) for way in ways]
+    handles.append(style.handle("fastest of the same results", **_FASTEST))
+    titles = [f"{shape.capitalize()}, {geometry}" for shape, geometry in blocks]
+    legend = [*_in_rows(handles, 2.9 * len(blocks)), _filled("#333333")]
+    note = f"bars: quartiles; left out is what nowhere reaches 1/{HOPELESS:g} of the fastest"
+    figure, [speeds, gains] = style.grid(2, titles, legend, 2.3, note=note)
+    style.heading(figure, f"Helmholtz on {Path(str(results.get('mesh', ''))).name}, {_machine(results)}")
     for block, above, below in zip(blocks, speeds, gains, strict=True):
         own = [row for row in rows if (row["shape"], row["geometry"]) == block]
-        above.set_title(f"{block[0].capitalize()}, {block[1]}", fontsize=10)
         for way in (way for way in ways if way in map(_way, own)):
             shown = [row for row in own if _way(row) == way]
             rates = np.array([row["dofs_per_second"] for row in shown])
@@ -47,9 +46,6 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         below.set_xticks(sorted({row["order"] for row in rows}))
     style.throughput_axis(speeds[0])
     _gains_axis(gains)
-    handles = [style.handle(" ".join(filter(None, way)), **_look(colours[way[0]], *way[1:])) for way in ways]
-    handles.append(style.handle("fastest of the same results", **_FASTEST))
-    style.legend_below(figure, [*_in_rows(handles, size[0]), _filled("#333333")])
     return [style.save(figure, Path(folder) / f"compare{suffix}")]
 
 
@@ -71,7 +67,8 @@ def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
     colours = dict(zip(blocks, style.order_colours(range(len(blocks))).values(), strict=True))
     titles = [_machine(results) for results in several]
     handles = [style.handle(" ".join(block), color=colours[block], marker="o") for block in blocks]
-    figure, axes = style.columns(titles, [*_in_rows(handles, 2.9 * len(titles)), _filled("#333333")])
+    legend = [*_in_rows(handles, 2.9 * len(titles)), _filled("#333333")]
+    figure, [axes] = style.grid(1, titles, legend, 3.0, note="bars: quartiles")
     for axis, results in zip(axes, several, strict=True):
         for number, block in enumerate(blocks):
             own = [row for row in results["results"] if (row["shape"], row["geometry"]) == block]
@@ -136,4 +133,4 @@ def _gains_axis(axes: Sequence[Axes]) -> None:
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(min(low, 0.9), max(high, 1.1))
     axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes[0].set_ylabel("Times as fast collocated\n(bars: quartiles)", fontsize=9)
+    axes[0].set_ylabel("Times as fast\nby collocation", fontsize=9)
