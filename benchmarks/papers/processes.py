@@ -40,7 +40,7 @@ from hpfem.tuning.select import Choice
 from .experiment import EXPERIMENTS
 
 # Iterations of the two runs whose difference counts, and how many of each, the median of which counts.
-SHORT, LONG, RUNS = 12, 32, 5
+SHORT, LONG, RUNS = 12, 112, 5
 # Seconds after which a case is given up.
 LIMIT = 300.0
 # Where the processes find this module: the checkout.

@@ -63,7 +63,7 @@ def test_a_robin_condition_is_such_a_sum(kind, basis, dtype, components, backend
     for name in ("jacobi", "multigrid"):
         (u, found), (v, wanted) = (hp.solve(own, own.right_hand_side(f), preconditioner=name) for own in (A, B))
         assert norm_error(u, v) < (1e-7 if dtype == np.float64 else 1e-3)
-        apart = 2 if dtype == np.float64 else max(2, wanted.iterations // 20)
+        apart = max(2, wanted.iterations // 20)  # sums are made in another order
         assert abs(found.iterations - wanted.iterations) <= (name == "jacobi") * apart
 
 

@@ -292,7 +292,7 @@ def _two_series(equation: str, geometries: tuple[str, ...]) -> Series:
         alone,
         cases=partial(_twice, equation, geometries),
         block=partial(_two, alone.name),
-        status="equivalent: two processes on one machine; an iteration as the difference of 32 and 12; a bent box in"
+        status="equivalent: two processes on one machine; an iteration as the difference of 112 and 12; a bent box in"
         " place of stored factors",
         backends=("cuda",),
         phase=None,
