@@ -69,7 +69,7 @@ class Look:
         if values.shape[1] == 1:
             values = values[:, 0]
         elif self.component is None:
-            values, name = np.linalg.norm(values, axis=1), f"magnitude of {name}"
+            values, name = np.linalg.norm(values, axis=1), f"|{name}|"
         else:
             values, name = values[:, self.component], f"{name}[{self.component}]"
         low, high = (values.min(), values.max()) if self.limits is None else self.limits

@@ -75,7 +75,7 @@ class TestFlat:
     @pytest.mark.parametrize(
         ("component", "name", "function"),
         [
-            (None, "magnitude of u", lambda x, y: np.sqrt((np.sin(3 * x) * y) ** 2 + x**2 + y**2)),
+            (None, "|u|", lambda x, y: np.sqrt((np.sin(3 * x) * y) ** 2 + x**2 + y**2)),
             (0, "u[0]", lambda x, y: np.sin(3 * x) * y),
             (-1, "u[-1]", lambda x, y: y),
         ],
