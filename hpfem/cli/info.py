@@ -51,8 +51,8 @@ def _print(summary: str, n_cells: int, expected: dict[str, Any] | None = None, *
     for row in expected["rows"]:
         shares = (percent(row[name], n_cells) for name in ("cells", "straightened"))
         rows.append((row["shape"], row["geometry"], *shares, row["choice"], f"{1e-9 * row['dofs_per_second']:.3g}"))
-    columns = ("shape", "geometry", ">cells", ">straightened", "auto takes", ">GDoF/s")
     output.say("")
+    columns = ("shape", "geometry", ">cells", ">straightened", "auto takes", ">GDoF/s")
     output.print_table("Helmholtz operator, expected", columns, rows)
     now, then = expected["dofs_per_second"]
     text = f"on {expected['source']}\nthis mesh: {1e-9 * now:.3g} GDoF/s; "

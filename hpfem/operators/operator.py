@@ -33,8 +33,7 @@ from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled
 from ..tuning import Tuning
-from ..tuning.asked import AUTO, ByShape, agree, asked_by_shape
-from ..tuning.select import cell_times, choose_else_auto, expected_gain
+from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .parameters import Parameters, in_range

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..forms import Pointwise
 from ..forms.form import ALGORITHMS
 from ..space import Space
-from ..tuning.asked import ByShape
+from ..tuning.select import ByShape
 from .on_boundary import BoundaryForm
 from .operator import Coefficient, Operator, OperatorOptions
 

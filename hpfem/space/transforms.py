@@ -24,8 +24,7 @@ from ..forms import Pointwise
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
 from ..forms.trace import trace
 from ..memory import HOST, Device, OutOfMemory, PairArray
-from ..tuning.asked import AUTO, ByShape, agree, asked_by_shape
-from ..tuning.select import choose, choose_else_auto
+from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, choose, choose_else_auto
 from .block import Block
 from .field import Field, FieldSpace, check_state
 from .memory_errors import no_room

@@ -330,8 +330,7 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
 def from_gmsh(model: Any = None, *, periodic: bool = False, comm: Any = None) -> Mesh:
     """Make a mesh from a model that gmsh has meshed in this program, without a file, with the checks of `read_mesh`.
 
-    The dimension of the cells is the largest one that was meshed. Physical groups become regions and boundaries, as for
-    files. If some cells are in a physical group, those in none are left out.
+    Physical groups become regions and boundaries, as for files. Cells in no group are left out if others are in one.
 
     Parameters
     ----------
