@@ -79,6 +79,8 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "meshes").symlink_to(ROOT / "meshes")
     done = [command for command in COMMANDS if command[0] == "hpfem"]
+    if missing_opengl():  # which pictures of solids need
+        done = [command for command in done if "gradient.png" not in command]
     for command in done:
         assert main([*command[1:], *CHEAP.get(command[1], [])]) == 0, command
         out, err = capsys.readouterr()
@@ -86,7 +88,7 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
         assert all(path.exists() for path in written_by(command)), command
     assert {command[1] for command in done} >= {"info", "apply", "compare", "bench", "plot"}
     # In the end there are pictures of a bench.
-    assert {"bk3_best.png", "bk3_deformed.png"} <= {path.name for path in tmp_path.rglob("*.png")}
+    assert {"bk3_best.png", "bk3_by_order.png"} <= {path.name for path in tmp_path.rglob("*.png")}
 
 
 def test_an_unknown_command_is_noticed(monkeypatch):
@@ -137,7 +139,7 @@ def test_the_snippets_print_what_they_say(tmp_path):
 @pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "examples/README.md", "examples/tasks/README.md"])
 def test_files_that_are_named_exist(name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("http")]
+    links = [link for link in re.findall(r"(?:\]\(|<img src=\")([^)#\"]+)", text) if not link.startswith("http")]
     paths = re.findall(r"`((?:hpfem|shapes|meshes|examples|tests|benchmarks)/[\w./]*)`", text)
     assert links or paths
     above = {"hpfem": PACKAGE.parent, "shapes": SHAPES.parent}
