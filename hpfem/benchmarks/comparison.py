@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..backends.base import choose_backend
 from ..backends.timer import Timer, Timing
-from ..errors import NotSuitable
+from ..errors import ArgumentError, NotSuitable
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockKernel
 from ..memory import HOST
@@ -167,6 +168,10 @@ def compare_algorithms(
     spaces = {"": space, **({"simplex": space.at(quadrature=rules)} if rules else {})}
     operators = {rule: Helmholtz(on, lam=lam, precision=precision) for rule, on in spaces.items()}
     rounding = max(operator.precision_error for operator in operators.values())
+    for operator, number in product(operators.values(), range(len(space.blocks))):
+        for provider, candidate in candidates(operator.problem(number), "auto", "auto", chosen).values():
+            with suppress(NotSuitable, ArgumentError):  # Said by nobody: it is no way.
+                provider.prepare(candidate, provider.default(candidate))
     u = random_field(space, "coeff")
     enough = THREAD_DOFS * thread_count() if chosen.device().name == HOST.name else DEVICE_DOFS
     for number, block in enumerate(space.blocks):
@@ -225,7 +230,7 @@ def _ways(operator: Operator, number: int, rule: str, u: Field, copies: int) -> 
     own: dict[Config, BlockKernel] = {}
     for config, (provider, candidate) in candidates(problem, "auto", "auto", backend).items():
         if config.strategy != REFERENCE[0] or config.algorithm == REFERENCE[1]:
-            with suppress(NotSuitable):
+            with suppress(NotSuitable, ArgumentError):
                 options = provider.default(candidate)
                 own[config._replace(options=options)] = provider.build(candidate, options)
     tiled = TiledProblem(problem, backend.name) if copies > 1 else None

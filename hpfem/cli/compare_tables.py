@@ -64,13 +64,14 @@ def _answers(blocks: Sequence[Rows]) -> Iterator[str]:
             if equal
             else "it"
         )
-        gap = min((row.behind.median for row in others if row.behind.sign > 0), default=1.0)
         key = f"{first.shape}, {first.geometry}", f"no difference between {names}" if equal else names, choice
+        gap = min((row.behind.median for row in others), default=1.0)
         said.setdefault(key, []).append((first.order, gap, auto.behind.median))
     for (block, names, choice), found in said.items():
         orders, gaps, slower = zip(*found, strict=True)
-        text = f"{names}, {_range(gaps)} times as fast as the next; auto takes {choice.format(_range(slower))}."
-        yield f"{block}, P = {', '.join(map(str, orders))}: {text}"
+        faster = "" if names.startswith("no ") else f", {_range(gaps)} times as fast as the next"
+        auto_takes = f"auto takes {choice.format(_range(slower))}"
+        yield f"{block}, P = {', '.join(map(str, orders))}: {names}{faster}; {auto_takes}."
 
 
 def _range(values: Sequence[float]) -> str:
@@ -79,9 +80,12 @@ def _range(values: Sequence[float]) -> str:
 
 def _line(row: ComparisonRow, block: Rows, everything: bool) -> list[str]:
     """A line of the table: a way, or the fastest of a block, by how much, and what collocation gains there."""
-    slower = [other.behind for other in block if not other.quadrature and other.behind.sign > 0]
     own = [other.collocation for other in ([row] if everything else block) if other.collocation]
-    gap = (None if row.fastest else row.behind) if everything else next(iter(slower), None)
+    gap = (
+        (None if row.fastest else row.behind)
+        if everything
+        else next((r.behind for r in block[1:2] if not r.quadrature), None)
+    )
     return [
         row.shape, row.geometry, str(row.order), "* " * (everything and row.fastest) + row.variant,
         output.engineering(row.dofs_per_second), str(gap or ""), str(own[0]) if own else "",
@@ -99,6 +103,6 @@ def _results(rows: Rows, other: Sequence[Rows]) -> str:
     shapes, gains = " and ".join(sorted({row.shape for row in best})), _range([1 / row.behind.median for row in best])
     return (
         f"{text}. Collocation is compared on the collapsed rule; a symmetric one has none. With"
-        f" quadrature={best[0].quadrature!r}, {shapes} take {gains} times the speed of the fastest; results differ by"
+        f" quadrature={best[0].quadrature!r}, {shapes} run at {gains} times the speed of the fastest; results differ by"
         f" {max(row.difference for row in best):.1e}"
     )

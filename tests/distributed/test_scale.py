@@ -127,6 +127,9 @@ def test_runs_are_put_together(kind, tmp_path, capsys):
     found = start(2, "-m", "hpfem", *given)
     assert found.returncode == 0, found.stderr[-2000:]
     assert found.stdout.count("iterations") == 2  # said once
+    table = found.stdout[found.stdout.index("conjugate gradients") :]
+    assert "…" not in table and "\x1b" not in table and max(map(len, table.splitlines())) <= 80
+    assert all(head in " ".join(table.split()) for head in ("unknowns / N", "rate / N", "iteration, solution"))
     rows = read_results(file)["results"]
     assert [(r["shape"], r["ranks"]) for r in rows] == [("hex", 1), ("hex", 2), ("mixed", 1), ("mixed", 2)]
     for one, two in ((rows[0], rows[1]), (rows[2], rows[3])):
