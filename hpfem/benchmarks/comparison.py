@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -33,7 +33,7 @@ from ..tuning.record import Config
 from ..tuning.select import candidates
 from .problems import random_field
 from .results import rounded
-from .tiled import TiledProblem
+from .tiled import TiledKernel, TiledProblem
 from .turns import Gain, gain, time_in_turns
 
 # Dense matrices use derivatives directly, as in the paper; the others are compared with them.
@@ -233,8 +233,8 @@ def _ways(operator: Operator, number: int, rule: str, u: Field, copies: int) -> 
             with suppress(NotSuitable, ArgumentError):
                 options = provider.default(candidate)
                 own[config._replace(options=options)] = provider.build(candidate, options)
-    tiled = TiledProblem(problem, backend.name) if copies > 1 else None
-    out, device, ways = operator.space.zeros("dual"), backend.device(), list[_Way]()
+    tiled, n_cells, device = TiledProblem(problem, backend.name), copies * problem.n_elements, backend.device()
+    out, large, arrays, ways = operator.space.zeros("dual"), None, None, list[_Way]()
     for config, kernel in {auto.config: auto.kernel, **own}.items():
         given, written = u.data[number].read(device), out.data[number].write(device)
         kernel.apply(given, written)
@@ -244,12 +244,13 @@ def _ways(operator: Operator, number: int, rule: str, u: Field, copies: int) -> 
         if config in own and alike and np.array_equal(alike[0].result, result):
             alike[0].config = alike[0].config._replace(algorithm=None)
             continue
-        n_cells = copies * problem.n_elements
-        call = (
-            partial(kernel.apply, given, written)
-            if tiled is None
-            else tiled.configured(config, n_cells).on(n_cells).call
-        )
-        options = "" if config in own else config.options or ""
-        ways.append(_Way(config, kernel, rule, options, chosen, result, call))
+        call = partial(kernel.apply, given, written)
+        if copies > 1:
+            # On the host all share the factors: other pages of memory would be a little faster or slower.
+            large = large if large is not None and device.name == HOST.name else tiled.tiled(n_cells)
+            on = replace(large, algorithm=config.algorithm or "collocated")
+            repeated = TiledKernel(backend.strategy(config.strategy).build(on, config.options), tiled.xp).kernel
+            arrays = arrays or tiled.arrays(n_cells)
+            call = partial(repeated.apply, *arrays)
+        ways.append(_Way(config, kernel, rule, "" if config in own else config.options or "", chosen, result, call))
     return ways

@@ -169,7 +169,8 @@ class Runner:
                 refused += [{**what, **phase} for phase in built.refused]
         for pair in best.values() if s.sustained and first else ():
             measurements[measurements.index(pair[0])] = self._sustain(*pair)
-        if isinstance(block, MeshBlock) and case.size == s.sizes(case.shape, case.order, [max(s.dofs)])[0]:
+        largest = isinstance(s, BenchSettings) and case.size == s.sizes(case.shape, case.order, [max(s.dofs)])[0]
+        if largest and isinstance(block, MeshBlock):
             self._collocate(case, block, measurements)
         self.measurements += measurements
         self.skipped += refused

@@ -31,7 +31,6 @@ from ..geometry import FactorSource
 from ..memory import HOST, PairArray
 from ..mesh import Mesh, box
 from ..space import Space
-from ..tuning.record import Config
 from ..tuning.select import Choice, choose
 from .problems import BENCHMARKS, Application, BuiltOperator
 from .repeated import RepeatedGeometry
@@ -104,7 +103,6 @@ class TiledProblem:
         self._backend = backend
         self._source: FactorSource | None = None
         self._shared: tuple[Any, Any] | None = None
-        self._whole: RepeatedGeometry | None = None
         rng = np.random.default_rng(0)
         shape_of = (components, problem.n_elements, problem.n_input)
         self._given = (rng.random(shape_of) - 0.5).astype(problem.dtype)
@@ -143,13 +141,8 @@ class TiledProblem:
         if self._source is None:
             return usual
         provider, problem = self.backend.strategy(usual.strategy), self.tiled(n_elements, usual.algorithm)
-        options = options_of_source(provider, problem, self._source)
-        return self._choice(usual.config._replace(options=options), n_elements)
-
-    def _choice(self, config: Config, n_elements: int) -> Choice:
-        problem = self.tiled(n_elements, config.algorithm or "collocated")
-        kernel = self.backend.strategy(config.strategy).build(problem, config.options)
-        return Choice(config, self.backend.name, kernel, "asked for", ())
+        config = usual.config._replace(options=options_of_source(provider, problem, self._source))
+        return Choice(config, self.backend.name, provider.build(problem, config.options), "asked for", ())
 
     def sources(self, choice: Choice) -> list[TiledProblem]:
         """Make the problem with each other source of geometric factors that the strategy of a choice offers."""
@@ -177,13 +170,7 @@ class TiledProblem:
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
         """Build the operator; see `TiledProblem.choose`."""
-        return self._built(self.choose(strategy, algorithm, n_elements), n_elements)
-
-    def configured(self, config: Config, n_elements: int) -> BuiltOperator:
-        """Build the operator of a configuration."""
-        return self._built(self._choice(config, n_elements), n_elements)
-
-    def _built(self, choice: Choice, n_elements: int) -> BuiltOperator:
+        choice = self.choose(strategy, algorithm, n_elements)
         if self._shared is None or self._shared[0].shape[1] != n_elements:
             self.free_unused_memory()
             self._shared = self.arrays(n_elements)
@@ -193,11 +180,7 @@ class TiledProblem:
         """Problem on copies of the elements."""
         # On a device factors are large: they are copied there, and kernels for fewer elements share them.
         device, copies = self._vectors.device, np.arange(n_elements) % self.problem.n_elements
-        geometry = self._whole
-        if geometry is None or geometry.size != n_elements:
-            geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=device.name == HOST.name)
-            # Factors on the host are shared: other pages of memory would be a little faster or slower.
-            self._whole = geometry if geometry.whole else None
+        geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=device.name == HOST.name)
         fields = {
             name: FieldValues(PairArray.of(f.pair.read(HOST)[:, copies], HOST, f.pair.constant), device, f.vector)
             for name, f in self.problem.fields.items()

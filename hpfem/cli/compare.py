@@ -1,12 +1,10 @@
 """`hpfem compare`: find the fastest way to apply an operator on a mesh, and whether collocation is worth it.
 
-Apply the Helmholtz operator to random coefficients in every way: by dense matrices, by sum factorisation, collocated
-and noncollocated, and by what else "auto" takes. First comes the answer: which way is fastest on each shape, by how
-much, and what "auto" takes. Then a table has a line for each shape and order, with --all for each way. Ways are timed
-in turns; a difference inside the quartiles, or under 2 %, is none. Of blocks of few cells, copies are timed.
-
-Triangles and tets are measured with quadrature="simplex" too; on curved cells its results differ by the error of the
-quadrature, and it has no collocation.
+Apply the Helmholtz operator in every way: by dense matrices, by sum factorisation, collocated and noncollocated, and by
+what else "auto" takes. First comes the answer: which way is fastest on each shape, by how much, and what "auto" takes.
+Then a table has a line for each shape and order, with --all for each way. Ways are timed in turns; a difference inside
+the quartiles is none. Of blocks of few cells, copies are timed. On triangles and tets quadrature="simplex" is measured
+too; on curved cells its results differ by the error of the quadrature.
 
 Examples
 --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from ..benchmarks import ComparisonRow
@@ -14,40 +15,29 @@ Rows = Sequence[ComparisonRow]
 
 def print_comparison(rows: Rows, result: Mapping[str, Any], everything: bool) -> None:
     """Print the answer, a line of each block or of every way on it, and what the reader must know of them."""
-    blocks: dict[tuple[str, str, int], list[ComparisonRow]] = {}
-    for row in sorted(rows, key=lambda row: (row.shape, row.geometry, row.order)):
-        blocks.setdefault((row.shape, row.geometry, row.order), []).append(row)
+    by_block = sorted(rows, key=_block)
+    blocks = [list(own) for _, own in groupby(by_block, _block)]
     threads = result["threads"]["limit"]
     where = f"{rows[0].backend}, {result['space']['dtype']}, {threads} thread{'s' * (threads > 1)}"
     output.say_wrapped(f"The fastest way to apply Helmholtz on {result['mesh']} ({where}):")
-    for line in _answers(list(blocks.values())):
+    for line in _answers(blocks):
         output.say_wrapped(line, "  ")
+    gap, more = ("fastest over it", "|>bytes/DoF|>difference") if everything else ("over the next", "")
+    heads = f"shape|geometry|>P|way|>DoF/s|>{gap}|>collocation|>time|>cells|>flops/DoF{more}".split("|")
+    lines = [_line(row, own, everything)[: len(heads)] for own in blocks for row in (own if everything else own[:1])]
     output.say("")
-    heads = [
-        "shape",
-        "geometry",
-        ">P",
-        "way",
-        ">DoF/s",
-        ">over the next",
-        ">collocation",
-        ">time",
-        ">cells",
-        ">flops/DoF",
-    ]
-    if everything:
-        heads[5:6] = [">fastest over it"]
-        heads += [">bytes/DoF", ">difference"]
-    lines = [_line(row, own, everything) for own in blocks.values() for row in (own if everything else own[:1])]
     output.print_table("Times as fast, with quartiles", heads, lines, 4 if everything else 3)
     output.say_wrapped(f"A difference inside the quartiles, or under {MARGIN:.0%}, is no difference.")
     if any(row.copies > 1 for row in rows):
-        output.say_wrapped(
-            "Cells 6 x 40: 40 copies of the mesh's 6 were timed, as those alone take little longer than a call."
-        )
+        text = "Cells 6 x 40: 40 copies of the mesh's 6 were timed, as those alone take little longer than a call."
+        output.say_wrapped(text)
     if any(row.precision_error for row in rows):
-        output.say_wrapped(f"relative error by factors in float32 {max(row.precision_error for row in rows):.1e}")
-    output.say_wrapped(_results(rows, [own for own in blocks.values() if own[-1].quadrature]))
+        output.say(f"relative error by factors in float32 {max(row.precision_error for row in rows):.1e}")
+    output.say_wrapped(_results(rows, [own for own in blocks if own[-1].quadrature]))
+
+
+def _block(row: ComparisonRow) -> tuple[str, str, int]:
+    return row.shape, row.geometry, row.order
 
 
 def _answers(blocks: Sequence[Rows]) -> Iterator[str]:
@@ -55,22 +45,17 @@ def _answers(blocks: Sequence[Rows]) -> Iterator[str]:
     said: dict[tuple[str, str, str], list[tuple[int, float, float]]] = {}
     for first, *others in ([row for row in block if not row.quadrature] for block in blocks):
         equal = [row.variant for row in others if row.behind.sign <= 0]
-        names = " and ".join([first.variant, *equal])
         auto = next(row for row in (first, *others) if row.chosen)
-        choice = (
-            f"{auto.variant}, which takes {{}} times as long"
-            if auto.behind.sign > 0
-            else "the first"
-            if equal
-            else "it"
-        )
-        key = f"{first.shape}, {first.geometry}", f"no difference between {names}" if equal else names, choice
+        names = f"no difference between {' and '.join([first.variant, *equal])}" if equal else first.variant
+        slower = f"{auto.variant}, which takes {{}} times as long"
+        choice = slower if auto.behind.sign > 0 else "the first" if equal else "it"
         gap = min((row.behind.median for row in others), default=1.0)
+        key = f"{first.shape}, {first.geometry}", names, choice
         said.setdefault(key, []).append((first.order, gap, auto.behind.median))
     for (block, names, choice), found in said.items():
-        orders, gaps, slower = zip(*found, strict=True)
+        orders, gaps, longer = zip(*found, strict=True)
         faster = "" if names.startswith("no ") else f", {_range(gaps)} times as fast as the next"
-        auto_takes = f"auto takes {choice.format(_range(slower))}"
+        auto_takes = f"auto takes {choice.format(_range(longer))}"
         yield f"{block}, P = {', '.join(map(str, orders))}: {names}{faster}; {auto_takes}."
 
 
@@ -80,17 +65,14 @@ def _range(values: Sequence[float]) -> str:
 
 def _line(row: ComparisonRow, block: Rows, everything: bool) -> list[str]:
     """A line of the table: a way, or the fastest of a block, by how much, and what collocation gains there."""
-    own = [other.collocation for other in ([row] if everything else block) if other.collocation]
-    gap = (
-        (None if row.fastest else row.behind)
-        if everything
-        else next((r.behind for r in block[1:2] if not r.quadrature), None)
-    )
+    other = row if everything else block[min(1, len(block) - 1)]
+    gains = [own.collocation for own in ([row] if everything else block) if own.collocation]
     return [
         row.shape, row.geometry, str(row.order), "* " * (everything and row.fastest) + row.variant,
-        output.engineering(row.dofs_per_second), str(gap or ""), str(own[0]) if own else "",
+        output.engineering(row.dofs_per_second),
+        "" if other.fastest or other.quadrature > row.quadrature else str(other.behind), *map(str, gains[:1] or [""]),
         output.engineering(row.seconds, "s"), f"{row.n_cells:,}" + f" x {row.copies}" * (row.copies > 1),
-        f"{row.flops / row.n_dofs:.1f}", *([f"{row.nbytes / row.n_dofs:.1f}", f"{row.difference:.1e}"] * everything),
+        f"{row.flops / row.n_dofs:.1f}", f"{row.nbytes / row.n_dofs:.1f}", f"{row.difference:.1e}",
     ]  # fmt: skip
 
 

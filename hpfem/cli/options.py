@@ -198,7 +198,7 @@ def add_precision_option(parser: argparse._ActionsContainer) -> None:
 def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> None:
     """Add the options of what is timed."""
     group = parser.add_argument_group("timing")
-    add(group, "--repeats", parse_positive, "N", "timings of each problem (default 9)", default=repeats)
+    add(group, "--repeats", parse_positive, "N", f"timings of each problem (default {repeats or 9})", default=repeats)
     add(group, "--threads", parse_positive, "N", "number of threads (default 1)", default=1)
 
 
