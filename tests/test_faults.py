@@ -86,7 +86,7 @@ WRITERS = {
         lambda folder: json.loads((folder / "r.json").read_text())["version"],
     ),
     "vtu": ("any", write_mesh, lambda folder: round(read(folder / "u.vtu").point_data["u"].ravel()[0])),
-    "picture": ("any", write_picture, lambda folder: png_width(folder / "p.png") // 150),
+    "picture": ("any", write_picture, lambda folder: png_width(folder / "p.png") // 100),
     "kernel": ("kernels", write_kernel, read_kernel),
     "gpu kernel": ("cuda", write_gpu_kernel, read_gpu_kernel),
     "tuning result": ("tuning", write_tuning, read_tuning),

@@ -11,7 +11,8 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from .experiment import EXPERIMENTS, Counts, Device, Experiment, Published, Series, Statement
-from .report import draw, page
+from .pictures import draw
+from .report import page
 from .results import done_of, merge, read_reproduction, reproduction_document
 from .run import Reproduction
 

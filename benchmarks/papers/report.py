@@ -1,24 +1,17 @@
-"""Reports of runs: pages in Markdown and pictures, the same for every experiment."""
+"""Reports of runs: pages in Markdown, the same for every experiment."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from pathlib import Path
 from statistics import median
 from typing import Any
-
-from matplotlib.ticker import MaxNLocator
 
 from hpfem.backends.timer import Timing
 from hpfem.benchmarks.results import markdown_table
 from hpfem.benchmarks.turns import MARGIN, gain
-from hpfem.plots import style
 
 from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
-from .results import key_of
 
 HEADINGS = (
     *("case", "paper", "device", "ours", "ours / paper's", "each per bandwidth or FP64 peak"),
@@ -368,125 +361,3 @@ def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
                 f"\nOn the {device} the slowest of a case's timings took {median(spreads):.2g} times as long as the"
                 " fastest, in the median of all cases: others used the machine; the median timing is given."
             )
-
-
-def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
-    """Draw every experiment that was measured: the best of all sizes over order, and over size where there are many.
-
-    Where there is one order alone, each case has a bar.
-
-    Parameters
-    ----------
-    document : mapping
-        From `read_reproduction`.
-    folder : path
-
-    Returns
-    -------
-    dict
-        Experiment -> files.
-    """
-    made: dict[str, list[Path]] = {}
-    for experiment in EXPERIMENTS.values():
-        for backend, device in DEVICES.items():
-            rated = measured(document["results"], experiment=experiment.name, backend=backend)
-            for number, unit in enumerate(dict.fromkeys(record["unit"] for record in rated)):
-                own, title = measured(rated, unit=unit), f"{experiment.title}, {device}"
-                name = f"{experiment.name}_{device.lower()}{'' if number == 0 else f'_{number + 1}'}"
-                files = made.setdefault(experiment.name, [])
-                if len({record["order"] for record in own}) == 1:
-                    files.append(_bars(own, title, unit, Path(folder) / f"{name}.png"))
-                    continue
-                files.append(_drawn(own, "order", title, unit, Path(folder) / f"{name}.png"))
-                if (
-                    len({record["n_dofs"] for record in measured(own, order=own[0]["order"], shape=own[0]["shape"])})
-                    > 3
-                ):
-                    some = _of_several_sizes(measured(own, geometry="deformed", algorithm="collocated"))
-                    if some:
-                        title = f"{title}, deformed"
-                        files.append(_drawn(some, "n_dofs", title, unit, Path(folder) / f"{name}_by_size.png"))
-    return made
-
-
-def _of_several_sizes(records: Sequence[Record]) -> list[Record]:
-    """Those of lines that have more than one size."""
-    sizes: dict[Any, set[float]] = {}
-    lines = [(key_of(record), record.get("strategy")) for record in records]
-    for line, record in zip(lines, records, strict=True):
-        sizes.setdefault(line, set()).add(record["n_dofs"])
-    return [record for line, record in zip(lines, records, strict=True) if len(sizes[line]) > 1]
-
-
-def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:
-    """A picture: a row of panels for each equation, a column for each number of components; bars, black for limits."""
-    rows, columns = ([*dict.fromkeys(record.get(name) for record in rated)] for name in ("equation", "d"))
-    parts = [name for name in parts_of(rated) if name not in ("equation", "d")]
-    for name, other in (("geometry", "strategy"), ("strategy", "geometry")):
-        if {name, other} <= {*parts} and _follows(name, other, rated):
-            parts.remove(name)
-    names = {tuple(words_of(record, parts)) for record in measured(rated, equation=rows[0])}
-    left, gap, height = 0.4 + 0.065 * max(len(", ".join(own)) for own in names), 0.45, 0.19 * len(names)
-    size = left + 2.6 * len(columns) + 0.15, 0.65 + len(rows) * (height + gap)
-    figure, axes = style.panels((len(rows), len(columns)), size, (left, 0.65, gap), (0.07, gap / height))
-    for (row, equation), (column, d) in product(enumerate(rows), enumerate(columns)):
-        axis = axes[row][column]
-        for record in measured(rated, equation=equation, d=d):
-            colour = "black" if record["series"].startswith("roofline") else "#2166ac"
-            axis.barh(", ".join(words_of(record, parts)) or "ours", record["value"], color=colour)
-        axis.set_title(", ".join(words_of({"equation": equation, "d": d}, ("equation", "d"))), fontsize=9)
-        axis.grid(visible=False, axis="y")
-        axis.margins(y=0.02)
-        axis.xaxis.set_major_locator(MaxNLocator(4))
-        if row == len(rows) - 1:
-            axis.set_xlabel(unit, fontsize=9)
-    for first, *_ in axes:
-        first.invert_yaxis()  # shared along a row
-    style.heading(figure, title)
-    return style.save(figure, path)
-
-
-def _follows(name: str, other: str, records: Sequence[Record]) -> bool:
-    """Whether what one part of a case is follows from another part."""
-    pairs = {(record.get(other), record.get(name)) for record in records}
-    return len(pairs) == len({of for of, _ in pairs})
-
-
-def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:
-    """A picture: a panel for each shape, or size or geometry; a line for each way (and order, over size)."""
-    parts = parts_of(rated)
-    panel = next((name for name in ("shape", "elements", "geometry") if name in parts), "shape")
-    panels = sorted({r[panel] for r in rated}) if panel != "shape" else style.in_order(r["shape"] for r in rated)
-    parts = [name for name in parts if name != panel]
-    lines: dict[tuple[str, ...], dict[Any, dict[float, float]]] = {}
-    for record in rated:
-        label = tuple(words_of(record, parts))
-        label = (*label, f"P = {record['order']}") if over == "n_dofs" else label
-        line = lines.setdefault(label, {}).setdefault(record[panel], {})
-        line[record[over]] = max(line.get(record[over], 0.0), record["value"])
-    limits = {str(record["strategy"]): "black" for record in rated if record["series"].startswith("roofline")}
-    strategies = style.strategy_colours(str(r["strategy"]) for r in rated if r["strategy"] not in limits) | limits
-    styles = {}
-    for place, label in enumerate(lines):
-        chosen = next((strategies[word] for word in label if word in strategies), f"C{place % 10}")
-        order = int(label[-1][4:]) if over == "n_dofs" else place + 1
-        styles[label] = style.order_line(order, chosen, style.order_dash(order))
-    legend = [[style.handle(", ".join(label) or "ours", **styles[label]) for label in lines]]
-    # Long names take the room of several.
-    longest = max(len(str(entry.get_label())) for entry in legend[0])
-    most = max(1, int((max(2.9 * len(panels) + 0.9, 6.4)) / (0.075 * longest + 0.55)))
-    legend = [legend[0][i : i + most] for i in range(0, len(legend[0]), most)]
-    titles = [next(words_of({panel: value}, [panel])).capitalize() for value in panels]
-    figure, axes = style.columns(titles, legend)
-    for axis, value in zip(axes, panels, strict=True):
-        for label, by_panel in lines.items():
-            points = sorted(by_panel.get(value, {}).items())
-            axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
-        axis.set_xlabel("Order P", fontsize=9)
-        axis.set_xticks(sorted({record["order"] for record in rated}))
-    axes[0].set_ylim(bottom=0)  # shared: set before all is drawn it would fix the top
-    if over == "n_dofs":
-        style.log_dofs(axes)
-    axes[0].set_ylabel(unit, fontsize=9)
-    style.heading(figure, title)
-    return style.save(figure, path)

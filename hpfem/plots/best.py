@@ -35,7 +35,7 @@ def draw_best(records: Sequence[Record]) -> Figure:
         *(2 * len(geometries), [""], [[style.handle(shape, **look) for shape, look in looks.items()]]),
         [height for shapes in each.values() for height in (_PANEL, _ROW * (len(shapes) + 1))],
         gap=0.1,
-        width=1.1 + width,
+        width=1.25 + width,
         note=note,
     )
     for number, (geometry, shapes) in enumerate(each.items()):

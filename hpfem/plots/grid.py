@@ -59,30 +59,45 @@ def picked(every: Sequence[Any], most: int) -> list[Any]:
     return [every[round(i * (len(every) - 1) / (most - 1))] for i in range(most)]
 
 
-def lines(records: Sequence[Record], row: str, line: str, x: str) -> tuple[Figure, Panels]:
-    """Draw values over x, with their spread; the fastest lines where there are too many."""
-    rates = {name: max(record["value"] for record in having(records, **{line: name})) for name in values(records, line)}
-    names = [name for name in rates if rates[name] in sorted(rates.values())[-MOST_LINES:]]
-    shades = style.order_colours(names) if line == "order" else style.strategy_colours(names)
-    looks = {name: style.order_line(i, shades[name], style.order_dash(2 * i)) for i, name in enumerate(names, 1)}
-    rows, shapes = values(records, row), style.in_order(values(records, "shape"))
+def lines(
+    records: Sequence[Record],
+    row: str,
+    line: str,
+    x: str,
+    column: str = "shape",
+    looks: Mapping[Any, dict[str, Any]] | None = None,
+    note: str = "",
+) -> tuple[Figure, Panels]:
+    """Draw values over x, with their spread; if no looks are given, the fastest lines where there are too many."""
+    looks = looks or _looks(records, line)
+    rows, columns = values(records, row), style.in_order(values(records, column))
+    spread = "bars: spread of the timings" if any(record["low"] < record["high"] for record in records) else ""
     legend = [[style.handle(said(line, name), **look) for name, look in looks.items()]]
-    figure, axes = style.grid(len(rows), [shape.capitalize() for shape in shapes], legend)
-    panels = {(value, shape): axes[i][k] for i, value in enumerate(rows) for k, shape in enumerate(shapes)}
-    for (value, shape), axis in panels.items():
-        for name, look in looks.items():
-            shown = having(records, **{row: value, "shape": shape, line: name})
+    figure, axes = style.grid(
+        len(rows), [name.capitalize() for name in columns], legend, note="; ".join(filter(None, (note, spread)))
+    )
+    panels = {(value, name): axes[i][k] for i, value in enumerate(rows) for k, name in enumerate(columns)}
+    for (value, name), axis in panels.items():
+        for way, look in looks.items():
+            shown = having(records, **{row: value, column: name, line: way})
             draw_line(axis, sorted(shown, key=lambda record: record[x]), x, look)
         say_if_empty(axis, bool(axis.get_lines()))
     for i, value in enumerate(rows):
         axes[i][0].set_ylabel(said(row, value), fontsize=9)
     if x == "order":
-        for k, shape in enumerate(shapes):
-            axes[-1][k].set_xticks(values(having(records, shape=shape), "order"))
-            axes[-1][k].set_xlabel("Order P", fontsize=9)
+        for k, name in enumerate(columns):
+            style.orders_axis(axes[-1][k], values(having(records, **{column: name}), "order"))
     else:
         style.log_dofs(axes[-1])
     return figure, panels
+
+
+def _looks(records: Sequence[Record], line: str) -> dict[Any, dict[str, Any]]:
+    """Colour, marker and dash of the lines."""
+    rates = {name: max(record["value"] for record in having(records, **{line: name})) for name in values(records, line)}
+    names = [name for name in rates if rates[name] in sorted(rates.values())[-MOST_LINES:]]
+    shades = style.order_colours(names) if line == "order" else style.strategy_colours(names)
+    return {name: style.order_line(i, shades[name], style.order_dash(2 * i)) for i, name in enumerate(names, 1)}
 
 
 def draw_line(axis: Axes, shown: Sequence[Record], x: str, look: Mapping[str, Any]) -> None:

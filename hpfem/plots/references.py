@@ -28,19 +28,18 @@ GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
 def draw_references(axis: Axes, benchmark: str, shape: str) -> None:
     """Draw the peaks of other codes on a shape as lines, with names above all lines."""
     peaks = GPU_REFERENCES.get((benchmark, shape), {})
-    draw_levels(axis, [(f"{label}: {rate / 1e9:g}", rate, _INK) for label, rate in peaks.items()])
+    most = max(float(own.dataLim.y1) for own in axis.get_shared_y_axes().get_siblings(axis))
+    draw_levels(axis, [(f"{label}: {rate / 1e9:g}", rate, _INK) for label, rate in peaks.items()], most)
 
 
-def draw_levels(axis: Axes, levels: Sequence[tuple[str, float, str]]) -> None:
-    """Draw values as lines across a panel, with names and colours; the names are above all that is drawn there."""
+def draw_levels(axis: Axes, levels: Sequence[tuple[str, float, str]], most: float) -> None:
+    """Draw values as lines across a panel, with names and colours; the names are above `most`, the largest value."""
     lines = [
         axis.axhline(value, color=colour, linewidth=1, linestyle=dash, label=label)
         for (label, value, colour), dash in zip(levels, cycle(_DASHES), strict=False)
     ]
     if lines:
-        row = axis.get_shared_y_axes().get_siblings(axis)
-        most = max(float(own.dataLim.y1) for own in row)
         share = (8.5 * len(lines) + 6) / (72 * axis.bbox.height / DPI)
         axis.set_ylim(top=max(axis.get_ylim()[1], most / (1 - share)))
-        look: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 2.8, "borderaxespad": 0.2}
+        look: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 2.0, "borderaxespad": 0.2}
         axis.legend(handles=lines[::-1], loc="upper right", fontsize=6.5, labelspacing=0.2, **look)

@@ -34,7 +34,7 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
 DPI = 150
 # By the place of a shape among all.
 _SHAPE_COLOURS = ("#4d4d4d", "#b8860b", "#1f5fa8", "#c2410c", "#15803d", "#9d3c8f")
-# A row of a legend, and the inches that each of its entries takes.
+# A row of a legend, and the least inches of an entry.
 Row = Sequence[Artist]
 ENTRY_WIDTH = 0.92
 
@@ -130,12 +130,12 @@ def grid(
     note: str = "",
 ) -> tuple[Figure, list[list[Axes]]]:
     """Panels of these heights in rows, a column for each title; a legend below, and a note below that."""
-    width = width or max(2.9 * len(titles) + 0.9, 6.4)
+    width = width or max(2.9 * len(titles) + 1.05, 6.4)
     heights = [heights] * rows if isinstance(heights, float) else heights
     below, whole = 0.17 * len(note.splitlines()), sum(heights)
     room = 0.2 * len(broken(legend, width)) + below
     size = (width, whole + gap * (rows - 1) + 1.24 + room)
-    figure, axes = panels((rows, len(titles)), size, (0.75, 0.62, 0.62 + room), (0.07, gap * rows / whole), heights)
+    figure, axes = panels((rows, len(titles)), size, (0.9, 0.62, 0.62 + room), (0.07, gap * rows / whole), heights)
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=10)
     figure.text(0.5, 0.06 / size[1], note, ha="center", va="bottom", fontsize=8)
@@ -161,6 +161,13 @@ def log_dofs(axes: Sequence[Axes]) -> None:
         axis.xaxis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9.0, 9.0)))
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("Degrees of freedom", fontsize=9)
+
+
+def orders_axis(axis: Axes, orders: Sequence[int]) -> None:
+    """Make the horizontal axis one of orders."""
+    axis.set_xticks(orders)
+    axis.tick_params(axis="x", labelsize=8 if len(orders) < 12 else 7)
+    axis.set_xlabel("Order P", fontsize=9)
 
 
 def bars_axis(axis: Axes, orders: Sequence[int]) -> None:
@@ -207,12 +214,13 @@ def legend_below(figure: Figure, rows: Sequence[Row], bottom: float = 0.0) -> No
 
 def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
     """Cut the rows of a legend where they are longer than a figure."""
-    most = max(int(width / ENTRY_WIDTH), 2)
+    longest = max((len(str(entry.get_label())) for row in rows for entry in row), default=0)
+    most = max(int(width / max(ENTRY_WIDTH, 0.075 * longest + 0.4)), 1)
     lines = []
     for row in rows:
         titled = str(row[0].get_label()).endswith(":")
         head, entries = ([row[0]], row[1:]) if titled else ([], row)
-        room = most - len(head)
+        room = max(most - len(head), 1)
         for i in range(0, max(len(entries), 1), room):
             # Entries below a title leave its column free.
             lines.append([*(head if i == 0 else [handle(" ", linestyle="none") for _ in head]), *entries[i : i + room]])
@@ -232,5 +240,5 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     Path
     """
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=DPI)
+        figure.savefig(temporary, dpi=figure.dpi)
     return Path(path)

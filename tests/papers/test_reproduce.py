@@ -266,6 +266,36 @@ def test_pictures_cut_nothing(monkeypatch, tmp_path):
         assert low == 0 and high > 9
 
 
+def test_pictures_show_the_papers_numbers(monkeypatch, tmp_path):
+    """As lines across the panels that they are of, as marks on bars; the device is named."""
+    figures = {}
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.update({path.stem: figure}) or path)
+    solve = {"series": "Nekbone, Poisson", "equation": "Poisson", "d": 1, "order": 7, "strategy": "x"}
+    solves = [{**RECORD, **solve, "experiment": "cao-nekbone", "geometry": kind} for kind in ("deformed", "affine")]
+    orders = [{**RECORD, "order": order, "shape": shape} for order in (1, 2) for shape in ("hex", "tet")]
+    draw(document(*solves, *orders), tmp_path)
+    hexes, tets = figures["xing-mass_gpu"].axes
+    assert [text.get_text() for text in hexes.get_legend().get_texts()] == [
+        "hex, SumFacTOP, peak: 35",
+        "hex, MFEM, peak: 25",
+    ]
+    assert {35.0, 25.0} <= {line.get_ydata()[0] for line in hexes.get_lines()} and tets.get_legend() is None
+    assert any("the paper's numbers, NVIDIA GH200" in text.get_text() for text in figures["xing-mass_gpu"].texts)
+    nekbone = figures["cao-nekbone_gpu"]
+    marks = {(line.get_ydata()[0], line.get_xdata()[0]) for line in nekbone.axes[0].get_lines()}
+    assert marks == {("deformed", 6.51), ("deformed", 5.42), ("affine", 8.47), ("affine", 7.24)}
+    labels = [text.get_text() for text in nekbone.legends[0].get_texts()]
+    assert labels == ["the paper, 2x NVIDIA A100", "the paper, 4x DCU K100"]
+
+
+def test_limits_leave_a_panel_that_fits_its_data(monkeypatch, tmp_path):
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    limits = [{**RECORD, "series": "roofline", "strategy": "copying", "order": p, "value": 900.0} for p in (1, 2)]
+    draw(document(*({**RECORD, "order": p} for p in (1, 2)), *limits), tmp_path)
+    assert figures[0].axes[0].get_ylim()[1] < 60
+
+
 def test_over_size_there_are_lines_only(monkeypatch, tmp_path):
     figures = {}
     monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.update({path.name: figure}) or path)
@@ -273,7 +303,8 @@ def test_over_size_there_are_lines_only(monkeypatch, tmp_path):
     at_sizes = [{**case, "case": "a", "order": 7, "n_dofs": 10**n} for n in range(4, 8)]
     draw(document(*at_sizes, {**case, "case": "b", "order": 8}), tmp_path)
     (axis,) = next(own for name, own in figures.items() if name.endswith("_by_size.png")).axes
-    assert [len(line.get_xdata()) for line in axis.lines] == [4]
+    lines = [line for line in axis.lines if line.get_label() not in ("hex, MFEM, peak: 25", "hex, SumFacTOP, peak: 35")]
+    assert [len(line.get_xdata()) for line in lines] == [4]
 
 
 def test_cases_of_one_order_have_bars(monkeypatch, tmp_path):
