@@ -231,8 +231,10 @@ def unsuitable(comm):
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")
             operator = hp.Laplacian(space, algorithm="collocated")
+            hp.FwdTrans(space, strategy="sumfac")
         said = [str(own.message) for own in given if own.category is hp.HpfemWarning]
-        assert len(said) == (comm.rank == 0) and all("affine tet, P=2: " in text for text in said)
+        assert len(said) == 2 * (comm.rank == 0) and all("affine tet, P=2: " in text for text in said[:1])
+        assert all(text.startswith("FwdTrans: some blocks take what 'auto' takes") for text in said[1:])
         for block, choice in zip(space.blocks, operator.choices, strict=True):
             assert choice.algorithm == ("noncollocated" if block.shape.name == "tet" else "collocated")
         one, other = (hp.GlobalOperator(own, hp.C0Space(space)) for own in (operator, hp.Laplacian(space)))
@@ -246,6 +248,8 @@ def unsuitable(comm):
     space = hp.Space(hp.distribute(mesh, comm, owners=np.arange(mesh.n_cells) % 2), 2, quadrature="simplex")
     with pytest.raises(hp.NotSuitable, match="Laplacian on tet: a simplex rule has no directions"):
         hp.Laplacian(space, algorithm="collocated")
+    with pytest.raises(hp.NotSuitable, match="Mass on tet: sumfac factorises along directions"):
+        hp.FwdTrans(space, strategy={"tet": "sumfac"})
 
 
 def any_partition(comm):
