@@ -223,9 +223,10 @@ def agree(name: str, comm: Communicator, own: Iterable[tuple[tuple[str, str], st
 
 def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> str:
     """How much faster than the next best way a choice is expected to be; "" if measured, or nothing else serves."""
-    costs = {config: provider.cost(own) for config, provider, own in suited(problem, *choice.asked, backend)}
-    least = costs.pop(choice.config._replace(options=None), 0.0)
     if choice.reason.startswith("measured here"):
         return ""
-    others = (config for config, cost in costs.items() if 0 < least <= cost < math.inf)
-    return next((f"expected {costs[config] / least:.2f} times as fast as {config}" for config in others), "")
+    found, own = suited(problem, *choice.asked, backend), choice.config._replace(options=None)
+    least = next((provider.cost(candidate) for config, provider, candidate in found if config == own), 0.0)
+    others = ((config, provider.cost(candidate)) for config, provider, candidate in found)  # those after it
+    second, cost = next(others, ("", math.inf))
+    return f"expected {cost / least:.2f} times as fast as {second}" if 0 < least and cost < math.inf else ""
