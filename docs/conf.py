@@ -29,13 +29,13 @@ html_math_renderer = "mathml"
 html_theme_options = {
     "logo": {"text": "hpfem"},
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-_PAGES = "index start apply gmsh formats limits speed cluster reproducing compared references changes"
+_PAGES = "index start apply compare plot gmsh formats limits speed cluster reproducing compared references changes"
 html_sidebars = {name: [] for name in _PAGES.split()}
 copyright = "The hpfem developers, MIT licence"
 
