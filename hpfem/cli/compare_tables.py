@@ -70,7 +70,7 @@ def _line(row: ComparisonRow, block: Rows, everything: bool) -> list[str]:
     return [
         row.shape, row.geometry, str(row.order), "* " * (everything and row.fastest) + row.variant,
         output.engineering(row.dofs_per_second),
-        "" if other.fastest or other.quadrature > row.quadrature else str(other.behind), *map(str, gains[:1] or [""]),
+        "" if other.fastest or other.quadrature > row.quadrature else str(other.behind), str(gains[0]) if gains else "",
         output.engineering(row.seconds, "s"), f"{row.n_cells:,}" + f" x {row.copies}" * (row.copies > 1),
         f"{row.flops / row.n_dofs:.1f}", f"{row.nbytes / row.n_dofs:.1f}", f"{row.difference:.1e}",
     ]  # fmt: skip
