@@ -71,17 +71,7 @@ class Timing:
 
     @classmethod
     def of(cls, samples: Sequence[float], calls: int) -> Timing:
-        """Make it of the seconds of one call in each repeat.
-
-        Parameters
-        ----------
-        samples : sequence of float
-        calls : int
-
-        Returns
-        -------
-        Timing
-        """
+        """Make it of the seconds of one call in each repeat; see `Timing`."""
         return cls(statistics.median(samples), min(samples), max(samples), len(samples), calls, tuple(samples))
 
     @property

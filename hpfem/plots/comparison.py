@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.ticker import MultipleLocator
 
 from ..benchmarks.turns import HOPELESS, Gain
 from . import style
@@ -45,24 +45,12 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         below.set_xlabel("Order P", fontsize=9)
         below.set_xticks(sorted({row["order"] for row in rows}))
     style.throughput_axis(speeds[0])
-    _gains_axis(gains)
+    gains[0].set_ylabel(_GAIN, fontsize=9)
     return [style.save(figure, Path(folder) / f"compare{suffix}")]
 
 
 def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path:
-    """Draw what collocation gains on each shape by order, a panel for each comparison.
-
-    Parameters
-    ----------
-    several : sequence of mapping
-        Result files of ``hpfem compare``, as `hpfem.benchmarks.read_results` reads them.
-    path : path
-        The picture.
-
-    Returns
-    -------
-    Path
-    """
+    """Draw what collocation gains by shape and order, a panel for each comparison; see `plot_comparison`."""
     blocks = list(dict.fromkeys(block for results in several for block in _blocks(results["results"])))
     colours = dict(zip(blocks, style.order_colours(range(len(blocks))).values(), strict=True))
     titles = [_machine(results) for results in several]
@@ -76,10 +64,11 @@ def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
         axis.set_xlabel("Order P", fontsize=9)
         axis.xaxis.set_major_locator(MultipleLocator(1))
     style.heading(figure, "Is collocation worth it? Helmholtz, the same strategy with and without it")
-    _gains_axis(axes)
+    axes[0].set_ylabel(_GAIN, fontsize=9)
     return style.save(figure, path)
 
 
+_GAIN = "Times as fast\nby collocation"
 _FASTEST: dict[str, Any] = {"marker": "*", "markersize": 13, "color": "none", "markeredgecolor": "black", "zorder": 4}
 
 
@@ -115,11 +104,8 @@ def _filled(colour: str) -> list[Any]:
 
 def _draw_gains(axis: Axes, rows: Sequence[Row], colour: Any, shift: float) -> None:
     """Gains of the fastest strategy that has both algorithms."""
-    best: dict[int, Row] = {}
-    for row in sorted(rows, key=lambda row: row["seconds"], reverse=True):
-        if row["collocation"]:
-            best[row["order"]] = row
-    found = sorted(best.items())
+    slowest_first = sorted(rows, key=lambda row: row["seconds"], reverse=True)
+    found = sorted({row["order"]: row for row in slowest_first if row["collocation"]}.items())
     orders = [order + shift for order, _ in found]
     low, middle, high = np.array([row["collocation"] for _, row in found]).reshape(-1, 3).T
     axis.axhline(1, color="black", linewidth=0.8)
@@ -127,10 +113,3 @@ def _draw_gains(axis: Axes, rows: Sequence[Row], colour: Any, shift: float) -> N
     for order, gain, (_, row) in zip(orders, middle, found, strict=True):
         face = colour if Gain(*row["collocation"]).sign else "white"
         axis.plot(order, gain, "o", color=colour, markerfacecolor=face, markersize=5, zorder=3)
-
-
-def _gains_axis(axes: Sequence[Axes]) -> None:
-    low, high = axes[0].get_ylim()
-    axes[0].set_ylim(min(low, 0.9), max(high, 1.1))
-    axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes[0].set_ylabel("Times as fast\nby collocation", fontsize=9)
