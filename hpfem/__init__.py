@@ -31,7 +31,7 @@ from .mesh import Mesh, box, distribute, from_gmsh, from_meshio, read_mesh
 from .operators import OPERATORS as _OPERATORS
 from .operators import AtPoints, OperatorSum, WeakForm, tune
 from .operators.table import *  # noqa: F403
-from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
+from .solvers import Multigrid, Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.communicator import ALONE, Communicator
 from .support.keywords import name_near_keywords as _name_near_keywords
@@ -58,6 +58,7 @@ __all__ = [
     "HpfemWarning",
     "Mesh",
     "MeshError",
+    "Multigrid",
     "NotSuitable",
     "OperatorSum",
     "OutOfMemory",

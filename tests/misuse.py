@@ -418,6 +418,7 @@ class World:
             "precision": "full",
         }
         solve, solved = hp.solve_helmholtz, hp.Problem(space, lam=1.0, dirichlet={"left": 0.0}, c0=c0)
+        A, M = self.A, hp.Multigrid(self.A)
         return [
             Call("solve_helmholtz", solve, helmholtz),
             Call(
@@ -425,6 +426,9 @@ class World:
                 lambda d, n: solve(space, 1.0, 1.0, {"left": d}, {"right": n}, c0=c0),
                 {"d": 1.0, "n": 1.0},
             ),
+            Call("Multigrid", hp.Multigrid, {"A": A, "degree": 2, "dtype": "float32", "near_null": "auto"}),
+            Call("Multigrid.refresh", M.refresh, {"A": A}),
+            Call("Multigrid.matvec", M.matvec, {"r": self.b}),
             Call("Problem", hp.Problem, {key: v for key, v in helmholtz.items() if key != "f"} | {"data_tol": 0.1}),
             Call(
                 "Problem.solve",

@@ -4,6 +4,7 @@ from .cg import cg
 from .helmholtz import solve_helmholtz
 from .info import SolveInfo
 from .l2_projection import l2_project
+from .multigrid import Multigrid
 from .norms import h1_error, l2_error
 from .preconditioners import make_preconditioner
 from .problem import Problem, Solution
@@ -12,6 +13,7 @@ from .wave import AcousticWave, point_source, ricker
 
 __all__ = [
     "AcousticWave",
+    "Multigrid",
     "Problem",
     "Solution",
     "SolveInfo",

@@ -29,6 +29,10 @@ class BadPreconditioner(SolverError):
     """The preconditioner is not positive definite, or its result is no number."""
 
 
+class BadOperator(SolverError):
+    """The operator is not positive definite."""
+
+
 def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIterations:
     """Say that there were too many iterations."""
     return OutOfIterations(
@@ -49,9 +53,9 @@ def bad_preconditioner(name: str, rho: float, done: int) -> BadPreconditioner:
     )
 
 
-def bad_operator(name: str, curvature: float, done: int) -> SolverError:
+def bad_operator(name: str, curvature: float, done: int) -> BadOperator:
     """Say that the direction's norm in the operator is not positive."""
-    return SolverError(
+    return BadOperator(
         f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
         " lam must be >= 0, a diffusivity > 0, and a pure Neumann problem with lam = 0 leaves a constant free"
     )

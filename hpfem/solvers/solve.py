@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -22,6 +23,7 @@ from ..memory import HOST, Device, PairArray
 from ..operators.arrays import same_kind
 from ..space.field import Field, check_state
 from ..support.compiling import compile_seconds
+from .breakdown import BadOperator
 from .cg import CG
 from .constants import check_solvable
 from .gmres import RESTART, gmres
@@ -56,8 +58,8 @@ def solve(
     """Solve A x = b: by CG if A is symmetric positive definite, else by MINRES if it is symmetric, else by GMRES.
 
     A is taken to be symmetric if its form is, or if random vectors show it up to rounding. It is taken to be definite
-    if its coefficients are positive at every point, or if you say so. The true residual of the solution is always
-    computed.
+    if its coefficients are positive at every point, or if you say so; with multigrid also until CG meets a direction
+    that shows that it is not, as for a negative reaction. The true residual of the solution is always computed.
 
     Parameters
     ----------
@@ -142,7 +144,8 @@ def solve(
         symmetric = bool(definite) or (
             A.symmetric if side.whole else seems_symmetric(vectors, product, len(rhs), rhs.dtype)
         )
-    if definite is None:
+    maybe = definite is None
+    if maybe:
         definite = side.whole and symmetric and A.is_positive()
     if side.whole and A.symmetric:
         check_solvable(A, rhs, vectors, default_tolerance(rhs.dtype) if tol is None else tol, name)
@@ -165,9 +168,14 @@ def solve(
     method = gmres if not symmetric else CG if definite else minres
     if method is gmres:
         options["restart"] = restart
-    x, info = instead_of_multigrid(
-        lambda: method(apply, rhs, precondition, **options), "user" if user else used, make, vectors.comm
-    )
+
+    def solved() -> tuple[Any, SolveInfo]:
+        if method is minres and maybe and used == "multigrid":
+            with suppress(BadOperator):  # negative curvature shows in the first iterations
+                return CG(apply, rhs, precondition, **options)
+        return method(apply, rhs, precondition, **options)
+
+    x, info = instead_of_multigrid(solved, "user" if user else used, make, vectors.comm)
     info = replace(info, set_up_time=set_up, compile_time=compile_seconds() - compiled, phases=phases)
     info = replace(info, time=perf_counter() - began, preconditioner=used)
     return side.back(x, info), info

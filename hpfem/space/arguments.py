@@ -31,7 +31,7 @@ def checked_dtype(given: DTypeLike) -> np.dtype[Any]:
     except Exception:  # noqa: BLE001 - NumPy asks the object itself for what it is
         dtype = None
     if dtype not in (np.float64, np.float32):
-        raise ArgumentError(f"dtype of a space is float64 or float32, got {shown(given)}")
+        raise ArgumentError(f"a dtype is float64 or float32, got {shown(given)}")
     return dtype
 
 

@@ -95,7 +95,7 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
 
 
 def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
-    """Values, at the points of another space on the same cells, of the polynomials through a field's values."""
+    """Copy values, at the points of another space on the same cells, of the polynomials through a field's values."""
     xp, pairs = vectors_on(device).xp, []
     for pair, old, new in zip(field.data, field.space.blocks, space.blocks, strict=True):
         values = pair.read(device)
@@ -103,7 +103,7 @@ def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
             matrix = interpolation(old.tabulation, new.rule)
             least, most = values.min(axis=2, keepdims=True), values.max(axis=2, keepdims=True)
             values = xp.clip(values @ xp.asarray(matrix.T.astype(values.dtype)), least, most)
-        pairs.append(PairArray.of(xp.ascontiguousarray(values, space.dtype), device))
+        pairs.append(PairArray.of(xp.array(values, space.dtype, order="C"), device))
     return Field(space, "phys", pairs)
 
 

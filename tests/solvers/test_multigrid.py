@@ -1,7 +1,11 @@
 """Multigrid: flat in order and size, symmetric positive definite, the same on all backends, for all shapes."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
+import scipy.sparse.linalg
 from scipy.sparse import csr_array
 
 import hpfem as hp
@@ -67,9 +71,9 @@ def test_bounds_of_eigenvalues(shape, rng, monkeypatch):
                              for b in space.blocks])  # fmt: skip
     found = []
 
-    def more(A, B, vectors, start):
-        found.append([largest_eigenvalue(A, B, vectors, start, *steps) for steps in ((), (100,))])
-        return found[-1][0]
+    def more(*given):
+        found.append([largest_eigenvalue(*given, **steps).all for steps in ({}, {"steps": 100})])
+        return largest_eigenvalue(*given)
 
     monkeypatch.setattr(cycle, "largest_eigenvalue", more)
     c0 = hp.C0Space(space)
@@ -295,7 +299,7 @@ def test_eigenvectors_of_a_regular_face():
 
 def test_what_it_is_not_for(rng):
     with pytest.raises(hp.NotSuitable, match="elliptic"):
-        Multigrid(operator(box("hex", (2, 2, 2)), 3, lam=-5.0, dirichlet=0.0))
+        Multigrid(operator(box("quad", (2, 2)), 3, diffusivity=[1.0, -1.0], dirichlet=0.0))
     space = hp.Space(box("hex", (2, 2, 2)), 3)
     A = hp.GlobalOperator(hp.AdvectionDiffusionReaction(space, velocity=(1.0, 0.0, 0.0)), hp.C0Space(space))
     with pytest.raises(hp.NotSuitable, match="symmetric"):
@@ -393,3 +397,42 @@ def test_bfloat16_in_the_smoother_takes_no_more_iterations(shape, order, lam, rn
         monkeypatch.setattr("hpfem.backends.base.CellwiseProduct", kind)
         counts.append(iterations(A, np.random.default_rng(0), degree=1))
     assert counts[1] <= counts[0] + 1
+
+
+@pytest.mark.parametrize("shape", SHAPES_OF_CELLS)
+def test_a_negative_reaction(shape, backend, rng):
+    """Bratu's tangent is positive definite, and takes multigrid of its elliptic part: found by CG, told, or by hand."""
+    space = hp.Space(box(shape, (3,) * SHAPES[shape].dim), 3, backend=backend)
+    c0, u = hp.C0Space(space), space.evaluate(lambda *x: x[0] * (1 - x[0]))
+    form = hp.WeakForm(space, lambda u, du, w: (-2 * np.exp(w) * u, du), fields={"w": u})
+    A = hp.GlobalOperator(form, c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0, "xmax": 0.0}))
+    b = A.vectors.from_host(rng.standard_normal(c0.size) * A.bc.free)
+    M = Multigrid(A)
+    for how in (
+        {"preconditioner": "multigrid"},
+        {"preconditioner": "multigrid", "definite": True},
+        {"preconditioner": M},
+    ):
+        _, info = hp.solve(A, b, tol=1e-8, bar=False, **how)
+        assert info.method == "cg" and info.iterations <= 15
+    M.refresh()
+    assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 15
+
+
+def test_an_indefinite_operator_is_left_to_minres(backend, rng):
+    A = operator(box("hex", (3, 3, 3)), 3, lam=-80.0, dirichlet=0.0)
+    b = rng.standard_normal(A.shape[0]) * A.bc.free
+    x, info = hp.solve(A, b, "multigrid", tol=1e-8, bar=False)
+    assert info.method == "minres" and np.linalg.norm(A @ x - b) <= 1.1e-8 * np.linalg.norm(b)
+
+
+def test_it_serves_other_solvers_and_is_copied(rng):
+    A = operator(box("tet", (2, 2, 2)), 3, dirichlet=0.0)
+    M, b = hp.Multigrid(A), rng.standard_normal(A.shape[0]) * A.bc.free
+    found = scipy.sparse.linalg.cg(A, b, rtol=1e-10, maxiter=30, M=M)
+    assert found[1] == 0 and np.linalg.norm(A @ found[0] - b) <= 1e-9 * np.linalg.norm(b)
+    for other in (copy.copy(M), pickle.loads(pickle.dumps(M))):
+        assert np.abs(other(b) - M(b)).max() <= 1e-6 * np.abs(M(b)).max()
+        assert repr(other).endswith(", degree=2, float32)")
+    with pytest.raises(hp.ArgumentError, match="entries"):
+        M(b[:-1])

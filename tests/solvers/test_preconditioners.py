@@ -35,7 +35,7 @@ def test_auto_weighs_set_up_against_iterations(caplog):
 
 
 def test_auto_takes_jacobi_where_multigrid_cannot_serve(caplog):
-    A = operator(box("hex", (7, 7, 7)), 4, lam=-1.0)
+    A = operator(box("hex", (7, 7, 7)), 4, diffusivity=[1.0, 1.0, -0.01])
     precondition, used = make_preconditioner("auto", A)
     assert used == "jacobi" and "jacobi instead of multigrid: the form is not elliptic" in caplog.text
     assert np.allclose(precondition(np.ones(A.c0.size)), 1 / A.diagonal())

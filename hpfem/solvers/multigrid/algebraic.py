@@ -16,7 +16,7 @@ from scipy.sparse import bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import VectorSpace
 from ...support.communicator import ALONE, Communicator
-from .chebyshev import chebyshev, first_step, largest_eigenvalue, rest
+from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue, rest
 
 # Unknowns of the smallest matrix at most, which is inverted.
 _SMALLEST = 300
@@ -29,13 +29,15 @@ _ZERO = 1e-14
 class _Level:
     """A matrix, its smoother, and the interpolation from the next coarser level."""
 
-    def __init__(self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator) -> None:
+    def __init__(
+        self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator, before: Bounds | None
+    ) -> None:
         self.A, self.P, self.R = (vectors.sparse(csr_array(M.astype(dtype))) for M in (A, P, P.T))
         diagonal = A.diagonal()
         self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
         start = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype)
-        largest = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start))
-        self.inverse = self.inverse * first_step(largest, _DEGREE)
+        self.bounds = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start, before))
+        self.inverse = self.inverse * first_step(self.bounds.all, _DEGREE)
 
     def apply(self, x: Any) -> Any:
         return self.A @ x
@@ -76,6 +78,13 @@ class Hierarchy(NamedTuple):
         pairs = [csr_array(level.A) for level in made[:-1]], [csr_array(level.P) for level in made[:-1]]
         return cls(*pairs, *_root_of_inverse(made[-1].A.toarray()))
 
+    def again(self, A: csr_array) -> Hierarchy:
+        """Interpolate in the same way for another matrix."""
+        matrices = [A]
+        for P in self.interpolations:
+            matrices.append(csr_array(P.T @ matrices[-1] @ P))
+        return Hierarchy(matrices[:-1], self.interpolations, *_root_of_inverse(matrices[-1].toarray()))
+
     @property
     def sizes(self) -> list[int]:
         """Rows of each matrix."""
@@ -103,12 +112,20 @@ def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64])
 
 
 class AlgebraicMultigrid:
-    """r -> M^-1 r for a sparse matrix; the processes of `comm` solve the same problem."""
+    """r -> M^-1 r for a sparse matrix; the processes of `comm` solve the same problem; `before` is of a similar one."""
 
-    def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator = ALONE) -> None:
-        self._vectors, self.sizes, self.least = vectors, made.sizes, made.least
-        pairs = zip(made.matrices, made.interpolations, strict=True)
-        self._levels = [_Level(A, P, vectors, dtype, comm) for A, P in pairs]
+    def __init__(
+        self,
+        made: Hierarchy,
+        vectors: VectorSpace,
+        dtype: DTypeLike,
+        comm: Communicator = ALONE,
+        before: AlgebraicMultigrid | None = None,
+    ) -> None:
+        self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
+        bounds = [None] * len(made.matrices) if before is None else [own.bounds for own in before._levels]
+        given = zip(made.matrices, made.interpolations, bounds, strict=True)
+        self._levels = [_Level(A, P, vectors, dtype, comm, own) for A, P, own in given]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
         pair = made.root, np.ascontiguousarray(made.root.T)
         self._root, self._transposed = (vectors.from_host(R, dtype) for R in pair)

@@ -15,17 +15,18 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import csr_array, diags_array, eye_array, kron
 
-from hpfem.shapes.arguments import instance, integer, name_of
+from hpfem.shapes.arguments import instance, integer, name_of, shown
 
 from ...assembly import GlobalOperator
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
 from ...space import Space
+from ...space.arguments import checked_dtype
 from ...space.block import Block
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue, rest
-from .energies import Energies, cell_energies
+from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue, rest
+from .energies import Energies, cell_energies, refreshed
 from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
@@ -53,7 +54,7 @@ class Level:
         # x -> A x of this process at the next coarser level's unknowns (`Product.restricted`).
         self.apply_at_kept: Callable[[Any], Any] | None = None
         # Unknowns without Dirichlet values, [components, size].
-        self.free = np.ones((self.n, A.c0.size), dtype=bool) if A.bc is None else ~A.bc.fixed(self.n)
+        self.free = ~_fixed(A)
         # One per coupled component, or per component where these have Dirichlet values in different places.
         self.smoothers: list[LowEnergySmoother] = []
 
@@ -76,12 +77,10 @@ class Level:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much,
         without.
         """
-        found: list[tuple[float, list[LowEnergySmoother]]] = []
-        vectors, backend = self.A.vectors, self.A.operator.backend
+        found: list[tuple[Bounds, list[LowEnergySmoother]]] = []
+        vectors, backend, together = self.A.vectors, self.A.operator.backend, _together(self.A)
         added = [self.A.values_on_boundaries(c) for c in range(self.A.coupled)]
-        together, xp = _together(self.A), vectors.xp
-        free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
-        start = irregular(self.A, numbers) * free
+        start = self._start(numbers)
         alike = vectors.comm.all(all(len(part.classes) == 1 for own in energies for part in own))
         for one_class, lines in ((False, True), (False, False), (True, False)):
             with_lines = vectors.comm.any(any(bool(own.lines) for own in self.smoothers))
@@ -95,20 +94,38 @@ class Level:
                 for c in range(together)
             ]
             found.append((largest_eigenvalue(self.product, self.smooth, vectors, start), self.smoothers))
-            if found[-1][0] <= _LARGEST:
+            if found[-1][0].all <= _LARGEST:
                 break
-        largest, self.smoothers = min(found, key=lambda pair: pair[0])
+        self.bounds, self.smoothers = min(found, key=lambda pair: pair[0].all)
+        self._scale(first_step(self.bounds.all, degree))
+
+    def _scale(self, factor: float) -> None:
         for own in self.smoothers:
-            own.scale(first_step(largest, degree))
+            own.scale(factor)
+
+    def _start(self, numbers: list[Numbers]) -> Any:
+        """An irregular vector without given values."""
+        together, xp = _together(self.A), self.A.vectors.xp
+        return irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
+
+    def refresh(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
+        """Take other means of the same cells."""
+        for c, own in enumerate(self.smoothers):
+            own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled))
+        self._scale(1 / first_step(self.bounds.all, degree))
+        start, before = self._start(numbers), self.bounds
+        self.bounds = largest_eigenvalue(self.product, self.smooth, self.A.vectors, start, before)
+        self._scale(first_step(self.bounds.all, degree))
 
 
 class Multigrid:
-    """r -> M^-1 r: a V-cycle, symmetric positive definite.
+    """r -> M^-1 r: a V-cycle of p-multigrid, symmetric positive definite; for `cg`, `solve`, SciPy's or other solvers.
 
     Parameters
     ----------
     A : GlobalOperator
-        Of a symmetric elliptic form in the basis "modified" or "lagrange".
+        Of a symmetric form in the basis "modified" or "lagrange", whose numbers are copied. If the form is not elliptic
+        in every cell, as with a negative reaction, its elliptic part takes its place (`GlobalOperator.elliptic_part`).
     degree : int, optional
         Steps of the smoother: 1, 2 or 3. The default was measured to be fastest: 2, or 1 on a GPU.
     dtype : dtype
@@ -132,7 +149,19 @@ class Multigrid:
     Raises
     ------
     NotSuitable
-        If the form is not symmetric and elliptic.
+        If the form is not symmetric, or has no elliptic part.
+    SolverError
+        If the operator is singular on a part of the mesh.
+    ArgumentError
+        For an invalid option.
+
+    Examples
+    --------
+    Newton's method: the linearisation `A` reads a field that each step changes.
+
+    >>> M = Multigrid(A)  # doctest: +SKIP
+    >>> step, info = cg(A, r, M)  # doctest: +SKIP
+    >>> M.refresh(A)  # doctest: +SKIP
     """
 
     name = "multigrid"
@@ -153,15 +182,100 @@ class Multigrid:
         if not A.symmetric:
             raise NotSuitable("multigrid is for symmetric forms")
         self.A, self.vectors, self.degree, self.phases = A, A.vectors, degree, dict[str, float]()
-        try:
-            self._make(np.dtype(dtype))
-        except (MeshError, ArgumentError):
-            if np.dtype(dtype) == np.float64:
-                raise
-            self._make(np.dtype(np.float64))
+        self.dtype, self._of_part = checked_dtype(dtype), False
+        self._made_elliptic(self._make_in)
+
+    def __repr__(self) -> str:
+        return f"Multigrid({self.A!r}, degree={self.degree}, {self.dtype})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns; with `matvec` all that SciPy wants of a preconditioner.
+
+        Returns
+        -------
+        tuple of int
+        """
+        n: int = self.A.shape[0]
+        return n, n
+
+    def matvec(self, r: Any) -> Any:
+        """Apply to a residual, as for SciPy's solvers; see `__call__`."""
+        return self(r)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Multigrid, (self.A, self.degree, self.dtype, self._near)
+
+    def _made_elliptic(self, make: Callable[[], None]) -> None:
+        """Make it, of the form's elliptic part if the form is not elliptic."""
+        try:
+            make()
+        except NotSuitable:
+            if self._of_part:
+                raise
+            self._of_part = True
+            self._make_in()
+
+    def _make_in(self) -> None:
+        """Make it in its type, or in float64."""
+        try:
+            self._make(self.dtype)
+        except (MeshError, ArgumentError):
+            if self.dtype == np.float64:
+                raise
+            self._make(np.dtype(np.float64))
+
+    @property
+    def _source(self) -> GlobalOperator:
+        """The operator, or its elliptic part."""
+        return self.A.elliptic_part() if self._of_part else self.A
+
+    def refresh(self, A: GlobalOperator | None = None) -> None:
+        """Take the coefficients that an operator has now; the set-up is not repeated.
+
+        Functions of low energy and the interpolation of the vertices stay those of the coefficients before: after large
+        changes a new `Multigrid` takes fewer iterations. With forms on boundaries it is made anew.
+
+        Parameters
+        ----------
+        A : GlobalOperator, optional
+            With the same form, continuous space and conditions as the operator that it was made from; by default that
+            one, with its present numbers.
+
+        Raises
+        ------
+        ArgumentError
+            If A has another form, space or other conditions.
+        NotSuitable, SolverError
+            As when it is made; it is not to be used then.
+        """
+        A = self.A if A is None else instance(A, GlobalOperator, "the operator of a preconditioner")
+        old, same = self.A, A.c0 is self.A.c0 and A.components == self.A.components
+        same = same and _form_of(A) == _form_of(old) and len(A.boundary_terms) == len(old.boundary_terms)
+        if not old.c0.space.comm.all(same and np.array_equal(_fixed(A), _fixed(old))):
+            raise ArgumentError(
+                f"multigrid was made from {old!r} and cannot take the coefficients of {A!r}: give an operator of the"
+                " same form, C0Space and conditions, or make another Multigrid"
+            )
+        self.A = A
+        on_boundaries = A.matrix is not None or bool(A.boundary_terms)
+        self._made_elliptic(self._make_in if on_boundaries else self._take)
+
+    def _take(self) -> None:
+        """Take the coefficients of `A`, on all levels."""
+        self._pool, source = self.vectors.pool(), self._source
+        for own in (*(level.A for level in self.levels), self._wide):
+            if own is not source:
+                with self.vectors.comm.together():
+                    own.operator.take(source.operator)
+            source = own
+        last, xp = self.levels[-1].A.operator, self.vectors.xp
+        energies = [refreshed(own, last, c, xp) for c, own in enumerate(self._energies)]
+        for level in self.levels[:-1]:
+            level.refresh(energies, self.degree, self._numbers)
+        self._make_vertices(self.vertices)
+        if self._ill():
+            self._make(np.dtype(np.float64))
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -170,7 +284,7 @@ class Multigrid:
         self.phases[name] = self.phases.get(name, 0.0) + perf_counter() - began
 
     def _make(self, dtype: np.dtype[Any]) -> None:
-        A, self.dtype = self.A, dtype
+        A, self.dtype = self._source, dtype
         vectors, space = self.vectors, A.c0.space
         self._free = None
         if A.bc is not None and A.bc.constrained.any():
@@ -185,7 +299,7 @@ class Multigrid:
                 first, self._change = _in_modes(A, top)
             else:
                 kept = dtype == space.dtype and vectors.comm.all(top is same)
-                first = A if kept else _at(A, top)[0]
+                first = _own(A) if kept else _at(A, top)[0]
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
@@ -194,24 +308,29 @@ class Multigrid:
                 self.levels.append(Level(*_at(self.levels[-1].A, lower)))
                 self.levels[-2].keep(self.levels[-1].kept)
         with self._phase("vertices"):
+            # In float64: rounding must not hide what has little energy.
+            self._wide, space = self.levels[-1].A, self.levels[-1].A.c0.space
+            if dtype != np.float64:
+                self._wide, _ = _at(self._wide, space.at(None, None, space.quadrature, np.float64))
             self._make_vertices()
-        if dtype != np.float64 and self.vertices is not None and self.vertices.least < _ILL:
+        if self._ill():
             self._make(np.dtype(np.float64))
             return
         last = self.levels[-1]
         with self._phase("energies"):
             coupled = range(A.operator.form.components)
-            energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
+            self._energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
         with self._phase("smoothers"):
-            numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
+            self._numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             for level in self.levels[:-1]:
-                level.make_smoothers(energies, self.degree, numbers)
+                level.make_smoothers(self._energies, self.degree, self._numbers)
 
-    def _make_vertices(self) -> None:
-        last, vectors = self.levels[-1], self.vectors
-        space = last.A.c0.space
-        # In float64: rounding must not hide what has little energy.
-        A = last.A if space.dtype == np.float64 else _at(last.A, space.at(None, None, space.quadrature, np.float64))[0]
+    def _ill(self) -> bool:
+        """Whether float32 is not enough."""
+        return self.dtype != np.float64 and self.vertices is not None and self.vertices.least < _ILL
+
+    def _make_vertices(self, before: Any = None) -> None:
+        last, vectors, A = self.levels[-1], self.vectors, self._wide
         n, c0 = _together(A), A.c0
         single = A if A.components == n else A.of_parts(A.operator, c0, A.bc, A.boundary_terms, n)
         found = ignores_rotations(A.operator.form.trace) if self._near == "auto" else self._near == "rigid"
@@ -229,9 +348,10 @@ class Multigrid:
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:
-            self.vertices = AlgebraicMultigrid(Hierarchy.of(matrix, component, points), vectors, self.dtype)
+            made = Hierarchy.of(matrix, component, points) if before is None else before.made.again(matrix)
+            self.vertices = AlgebraicMultigrid(made, vectors, self.dtype, before=before)
         else:
-            self.vertices = SharedVertices(matrix, vertices, component, points, c0, vectors, self.dtype)
+            self.vertices = SharedVertices(matrix, vertices, component, points, c0, vectors, self.dtype, before)
 
     @property
     def on_devices(self) -> bool:
@@ -250,6 +370,9 @@ class Multigrid:
         array, [components * size]
             A new one.
         """
+        r = self.vectors.checked(r, "a residual")
+        if r.shape != self.shape[:1]:
+            raise ArgumentError(f"a residual has {self.shape[0]} entries for {self!r}, got {shown(r)}")
         run = self._pool.take(lambda: _Run(self))
         try:
             z = run(r)
@@ -357,6 +480,22 @@ def straightened(space: Space, xp: Any) -> Space:
 def _together(A: GlobalOperator) -> int:
     """Number of components that are smoothed together: those that the form couples, or all if conditions differ."""
     return A.components if A.bc is not None and A.bc.differ else A.coupled
+
+
+def _form_of(A: GlobalOperator) -> Any:
+    """What tells apart the forms of operators, and the kinds of their coefficients."""
+    trace, fields = A.operator.form.trace, A.operator.fields
+    return trace and trace.key, sorted(A.operator.parameters), {key: own.components for key, own in fields.items()}
+
+
+def _fixed(A: GlobalOperator) -> Any:
+    """Unknowns with Dirichlet values, [components, size]."""
+    return np.zeros((A.components, A.c0.size), dtype=bool) if A.bc is None else A.bc.fixed(A.components)
+
+
+def _own(A: GlobalOperator) -> GlobalOperator:
+    """The same operator with coefficients of its own."""
+    return A.of_parts(A.operator.at(A.c0.space), A.c0, A.bc, [term.at(A.c0) for term in A.boundary_terms])
 
 
 def _at(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:

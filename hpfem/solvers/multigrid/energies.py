@@ -8,7 +8,7 @@ those of the whole mesh on every process, so that functions of neighbouring cell
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,15 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
     for name, own in of_shape.items():
         found.update(zip(own, _classified(SHAPES[name], [means[number] for number in own], comm, xp), strict=True))
     return [found[number] for number in range(len(space.blocks))]
+
+
+def refreshed(energies: Sequence[Energies], operator: Operator, component: int, xp: Any) -> list[Energies]:
+    """The same classes with the operator's present means; collective."""
+    with operator.space.comm.together():
+        means = [_means(operator, number, component, xp) for number in range(len(energies))]
+        for block, own in zip(operator.space.blocks, means, strict=True):
+            _elliptic(block.shape, own, xp)
+    return [replace(own, means=new) for own, new in zip(energies, means, strict=True)]
 
 
 def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
@@ -119,8 +128,8 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
     return [Energies(part, some, classes) for part, some in zip(parts, split, strict=True)]
 
 
-def _coordinates(shape: Shape, means: Any, xp: Any) -> Any:
-    """Entries of S over its size and of its inverse, then the reaction and its inverse, [., E]."""
+def _elliptic(shape: Shape, means: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """S in regular cells, its determinant, and m of elliptic cells, [E]."""
     d, n = shape.dim, len(means)
     R = xp.asarray(regular_jacobian(shape))
     S, m = R @ means[:, :-1].reshape(n, d, d) @ R.T, means[:, -1]
@@ -128,6 +137,12 @@ def _coordinates(shape: Shape, means: Any, xp: Any) -> Any:
     elliptic = (determinant >= 0) & (xp.trace(S, axis1=1, axis2=2) >= 0) & (m >= 0) & xp.isfinite(determinant)
     if not bool(elliptic.all()):
         raise NotSuitable("the form is not elliptic in every cell: multigrid is for diffusion with k > 0 and lam >= 0")
+    return S, determinant, m
+
+
+def _coordinates(shape: Shape, means: Any, xp: Any) -> Any:
+    """Entries of S over its size and of its inverse, then the reaction and its inverse, [., E]."""
+    (S, determinant, m), d = _elliptic(shape, means, xp), shape.dim
     scale = xp.maximum(determinant ** (1 / d), m / _REACTION)
     scale = xp.where(scale > 0, scale, 1)
     # Ratios beyond the cap, for which there are no tables of functions, are reduced to the cap.

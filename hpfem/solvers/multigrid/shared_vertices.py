@@ -22,8 +22,8 @@ class SharedVertices:
 
     Where devices of one kind iterate without their hosts, all of them solve for all vertices: that takes one sum over
     the processes, and no host waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from
-    the cells of this process, near [n, k] as for `Hierarchy.of`, c0 of order 1, and inside [n] are the unknowns of the
-    rows, for all components one after the other.
+    the cells of this process, component [n] and points [n, D] are as for `Hierarchy.of`, and vertices [n] the rows'
+    vertices in c0, which is of order 1; with `before`, of a similar matrix, interpolation stays.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class SharedVertices:
         c0: C0Space,
         vectors: VectorSpace,
         dtype: DTypeLike,
+        before: SharedVertices | None = None,
     ) -> None:
         self._vectors, self._dtype, part = vectors, np.dtype(dtype), c0.space.mesh.part
         assert part is not None
@@ -45,7 +46,7 @@ class SharedVertices:
         keys, entries = vertex[vertices] * count + component, A.tocoo()
         given = vectors.comm.gather((keys, keys[entries.row], keys[entries.col], entries.data, points))
         self._all: list[Indices] = []  # on the first process, which rows each process has
-        made: Hierarchy | None = None
+        self.made: Hierarchy | None = None
         if given is not None:
             known = unique(np.concatenate([own for own, *_ in given]))
             self._all = [np.searchsorted(known, own) for own, *_ in given]
@@ -55,7 +56,10 @@ class SharedVertices:
             for places, (*_, own) in zip(self._all, given, strict=True):
                 if whole is not None:
                     whole[places] = own
-            made = Hierarchy.of(csr_array(matrix), known % count, whole)
+            A = csr_array(matrix)
+            kept = None if before is None else before.made
+            self.made = Hierarchy.of(A, known % count, whole) if kept is None else kept.again(A)
+        made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self.everywhere = solved_everywhere(vectors)
         self._solver: AlgebraicMultigrid | None = None
@@ -63,9 +67,9 @@ class SharedVertices:
         if self.everywhere:
             of_all: Any = vectors.comm.bcast(made)
             self._scatter_rows(of_all.sizes[0])
-            self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm)
+            self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm, before and before._solver)
         elif made is not None:
-            self._solver = AlgebraicMultigrid(made, on, dtype)
+            self._solver = AlgebraicMultigrid(made, on, dtype, before=before and before._solver)
 
     def _scatter_rows(self, n: int) -> None:
         """Tell every process which of the n rows it has, and which of these no earlier process has."""

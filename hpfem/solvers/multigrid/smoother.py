@@ -80,7 +80,7 @@ class LowEnergySmoother:
     """r -> B r on global vectors of one component, in the modified basis; B is zero where `free` [size] is not true.
 
     `energies` are of each block, `robin` [size, size] is the operator's matrix from Robin conditions; with `lines`,
-    strongly coupled functions are solved for together.
+    strongly coupled functions are solved for together. Classes of cells stay those that it was made with.
     """
 
     def __init__(
@@ -92,18 +92,23 @@ class LowEnergySmoother:
         backend: Backend,
         lines: bool = True,
     ) -> None:
-        self.lines: list[Lines] = []
-        vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
-        xp = vectors.xp
-        self._T: CellMap | None = None
-        whole, groups, D = c0.low_energy_matrix, list[_Group](), xp.zeros(0)
-        Q = BlockMatrix([], whole.rows)
+        self._c0, self._free, self._groups = c0, free, list[_Group]()
+        self._vectors, self._T = c0.vectors_on(backend.device()), None
         if c0.size:
-            groups = [group for number, means in enumerate(energies) for group in _alike(c0, number, means)]
-            Q = BlockMatrix([whole.blocks[group.block].part(group.cells) for group in groups], whole.rows)
+            self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own)]
+            Q = _of_groups(self._groups, c0.low_energy_matrix)
             back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
-            self._T = CellMap(Q, back, [group.T for group in groups], c0, backend, dtype, rough=True)
+            self._T = CellMap(Q, back, [own.T for own in self._groups], c0, backend, c0.space.dtype, rough=True)
+        self._coupled = [own for own in self._groups if own.coupling.size] if lines else []
+        self.refresh(energies, robin)
+
+    def refresh(self, energies: Sequence[Energies], robin: csr_array | None) -> None:
+        """Take other means of the same cells; collective."""
+        c0, vectors, groups = self._c0, self._vectors, self._groups
+        xp, dtype = vectors.xp, c0.space.dtype
+        D: Any = xp.zeros(0)
+        if self._T is not None:
             D = self._T.squares([
                 energies[group.block].means[group.cells] @ xp.asarray(group.energies[:, modes])
                 for group, modes in zip(groups, self._T.modes, strict=True)
@@ -111,16 +116,17 @@ class LowEnergySmoother:
             if robin is not None:
                 rows, chosen = self._T.congruent(robin)
                 D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
-            D = xp.where(xp.asarray(free), vectors.summed(D), xp.inf)
+            D = xp.where(xp.asarray(self._free), vectors.summed(D), xp.inf)
         with c0.space.mesh.comm.together():
             if not bool((D > 0).all()):
                 raise SolverError(
                     "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
                     " that fixes the solution?"
                 )
-        self._inverse = (1 / D).astype(dtype)
-        if lines and c0.space.comm.any(any(group.coupling.size for group in groups)):
-            self.lines = lines_of(_coupled(groups, energies, Q), as_numpy(D), c0, vectors, dtype)
+        self._inverse, self.lines = (1 / D).astype(dtype), list[Lines]()
+        if c0.space.comm.any(bool(self._coupled)):
+            coupled = _energies_of_pairs(self._coupled, energies, c0.low_energy_matrix)
+            self.lines = lines_of(coupled, as_numpy(D), c0, vectors, dtype)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -137,9 +143,14 @@ class LowEnergySmoother:
             self._T.scale(factor)
 
 
-def _coupled(groups: Sequence[_Group], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
+def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
+    """The rows of the cells of groups."""
+    return BlockMatrix([Q.blocks[own.block].part(own.cells) for own in groups], Q.rows)
+
+
+def _energies_of_pairs(groups: Sequence[_Group], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
     """Mean energies of strongly coupled functions in the cells of this process, [size, size]."""
-    coupled, values = list[Any](), list[Any]()
+    coupled, values, Q = list[Any](), list[Any](), _of_groups(groups, Q)
     for group, codes in zip(groups, Q.codes, strict=True):
         coupled.append(np.stack([codes[:, places].ravel() for places in group.pairs]))
         values.append((as_numpy(energies[group.block].means[group.cells]) @ group.coupling).ravel())

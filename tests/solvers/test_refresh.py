@@ -1,0 +1,123 @@
+"""Multigrid owns its coefficients and takes new ones: as one made anew, on every backend; Newton's method with it."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.mesh import box
+from hpfem.solvers.multigrid import Multigrid
+from tests.assembly.meshes import ours
+
+
+def varying(space, number):
+    """A coefficient, of which 1 is twice 0, and 2 is another one."""
+    return space.evaluate(lambda *x: (1 + min(number, 1)) * (1.5 + np.sin((1 + 2 * (number > 1)) * x[0])))
+
+
+def problem(shape="hex", order=3, backend="auto", dtype="float64", basis="modified", lam=1.0, **conditions):
+    """An operator with a field as diffusivity, and the field."""
+    mesh = ours(shape) if shape.endswith("msh") else box(shape, (3,) * (2 if shape in ("quad", "tri") else 3))
+    space = hp.Space(mesh, order, basis, dtype=dtype, backend=backend)
+    c0, k = hp.C0Space(space), varying(space, 0)
+    bc = hp.BoundaryConditions(c0, **(conditions or {"dirichlet": {"xmin": 0.0}}))
+    return hp.GlobalOperator(hp.Helmholtz(space, lam, k), c0, bc), k
+
+
+def change(k, number):
+    """Give a field other values."""
+    for own, new in zip(k.arrays, varying(k.space, number).arrays, strict=True):
+        own[...] = new
+
+
+def vector(A):
+    return A.vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), A.dtype)
+
+
+def apart(A, x, y):
+    return float(A.vectors.max_norm(x - y) / A.vectors.max_norm(y))
+
+
+@pytest.mark.parametrize("shape", ["hex", "prism", "pyramid", "tet", "quad", "tri", "cube_mixed.msh"])
+@pytest.mark.parametrize(
+    ("basis", "dtype"), [("modified", "float64"), ("modified", "float32"), ("lagrange", "float64")]
+)
+def test_it_is_as_made_anew(shape, basis, dtype, backend):
+    A, k = problem(shape, 3 if shape == "hex" else 2, backend, dtype, basis, lam=0.0, dirichlet=0.0)
+    M, r = Multigrid(A), vector(A)
+    first = M(r)
+    change(k, 1)
+    assert apart(A, M(r), first) < 1e-6  # its coefficients are its own
+    M.refresh()
+    free = A.vectors.from_host(A.bc.free)
+    assert apart(A, 2 * M(r) * free, first * free) < 1e-5
+    change(k, 2)
+    M.refresh(A)
+    counts = [hp.cg(A, r * free, own, tol=1e-4, bar=False)[1].iterations for own in (M, Multigrid(A))]
+    assert abs(counts[0] - counts[1]) <= 1, counts
+
+
+def test_numbers_and_boundary_terms(backend):
+    A, _ = problem(backend=backend, robin=(2.0, 0.0))
+    M, r = Multigrid(A), vector(A)
+    A.operator.parameters["lam"] = 100.0
+    M.refresh()
+    assert apart(A, M(r), Multigrid(A)(r)) < 1e-5
+    side = hp.WeakForm(A.c0.space, lambda u, a: a * u, trial="value", test="value", fields={"a": 1.0}, on="xmax")
+    B = hp.GlobalOperator(hp.Helmholtz(A.c0.space, 1.0) + 2.0 * side, A.c0)
+    M = Multigrid(B)
+    B.boundary_terms[0].form.parameters["a"] = 50.0
+    M.refresh()
+    assert apart(B, M(r), Multigrid(B)(r)) < 1e-5
+
+
+def test_another_operator_and_what_is_refused():
+    A, _ = problem()
+    space, M = A.c0.space, Multigrid(A)
+    other = hp.GlobalOperator(hp.Helmholtz(space, 1.0, varying(space, 2)), A.c0, A.bc)
+    M.refresh(other)
+    assert M.A is other and copy.copy(M).A is other
+    everywhere = hp.BoundaryConditions(A.c0, dirichlet=0.0)
+    for wrong in (
+        hp.GlobalOperator(hp.Laplacian(space), A.c0, A.bc),
+        hp.GlobalOperator(other.operator, A.c0, everywhere),
+        hp.GlobalOperator(other.operator, hp.C0Space(space)),
+        hp.GlobalOperator(other.operator, A.c0, A.bc, components=2),
+    ):
+        with pytest.raises(hp.ArgumentError, match="make another Multigrid"):
+            M.refresh(wrong)
+    assert M.A is other
+    # A form that is no more elliptic: its elliptic part is.
+    M.refresh(hp.GlobalOperator(hp.Helmholtz(space, 1.0, space.evaluate(lambda *x: x[0] - 0.4)), A.c0, A.bc))
+    r = vector(A)
+    assert r @ M(r) > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("how", ["kept", "refreshed"])
+def test_tangents_of_the_p_laplacian(dtype, how):
+    """p = 3: the multigrid of the first tangent stays positive definite, and takes the next one's coefficients."""
+    space = hp.Space(ours("cube_mixed.msh"), 4 if dtype == "float32" else 2, dtype=dtype)
+    c0 = hp.C0Space(space)
+    gradient = hp.PhysDeriv(space)(space.evaluate(lambda x, y, z: np.sin(3 * x) * y + z))
+    fields = {
+        name: space.field("phys", [own[c : c + 1].copy() for own in gradient.arrays]) for c, name in enumerate("pqr")
+    }
+
+    def tangent(du, p, q, r):
+        w = (p, q, r)
+        size = (1e-4 + p * p + q * q + r * r) ** 0.5
+        along = sum(a * b for a, b in zip(w, du, strict=True)) / size
+        return [size * du[i] + along * w[i] for i in range(3)]
+
+    form = hp.WeakForm(space, tangent, trial="grad", test="grad", fields=fields)
+    J = hp.GlobalOperator(form, c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    M, b = Multigrid(J), vector(J) * J.bc.free
+    first = hp.cg(J, b, M, tol=1e-3, bar=False)[1].iterations
+    for own in fields["p"].arrays:
+        own *= 30
+    if how == "refreshed":
+        M.refresh(J)
+    later = hp.cg(J, b, M, tol=1e-3, bar=False)[1].iterations
+    assert later <= (80 if how == "kept" else 2 * first + 4), (first, later)
