@@ -145,7 +145,7 @@ def solve(
             A.symmetric if side.whole else seems_symmetric(vectors, product, len(rhs), rhs.dtype)
         )
     maybe = definite is None
-    if maybe:
+    if definite is None:
         definite = side.whole and symmetric and A.is_positive()
     if side.whole and A.symmetric:
         check_solvable(A, rhs, vectors, default_tolerance(rhs.dtype) if tol is None else tol, name)

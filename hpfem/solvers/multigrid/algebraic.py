@@ -125,7 +125,7 @@ class AlgebraicMultigrid:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
         bounds = [None] * len(made.matrices) if before is None else [own.bounds for own in before._levels]
         given = zip(made.matrices, made.interpolations, bounds, strict=True)
-        self._levels = [_Level(A, P, vectors, dtype, comm, own) for A, P, own in given]
+        self._levels: list[_Level] = [_Level(A, P, vectors, dtype, comm, own) for A, P, own in given]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
         pair = made.root, np.ascontiguousarray(made.root.T)
         self._root, self._transposed = (vectors.from_host(R, dtype) for R in pair)

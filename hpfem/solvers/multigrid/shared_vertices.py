@@ -63,13 +63,13 @@ class SharedVertices:
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self.everywhere = solved_everywhere(vectors)
         self._solver: AlgebraicMultigrid | None = None
-        on = vectors_on(vectors.device)
+        on, solver = vectors_on(vectors.device), None if before is None else before._solver
         if self.everywhere:
             of_all: Any = vectors.comm.bcast(made)
             self._scatter_rows(of_all.sizes[0])
-            self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm, before and before._solver)
+            self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm, solver)
         elif made is not None:
-            self._solver = AlgebraicMultigrid(made, on, dtype, before=before and before._solver)
+            self._solver = AlgebraicMultigrid(made, on, dtype, before=solver)
 
     def _scatter_rows(self, n: int) -> None:
         """Tell every process which of the n rows it has, and which of these no earlier process has."""
