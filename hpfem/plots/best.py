@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from ..benchmarks.turns import Gain
 from . import style
-from .grid import Record, best, draw_line, having, values
+from .grid import Record, best, draw_line, having, values, with_spread
 
 # Inches: an order and its least, a panel, a row of names; the width of a letter in its size, in points.
 _ORDER, _LEAST, _PANEL, _ROW, _LETTER = 0.62, 4.3, 1.9, 0.18, 0.62
+
+
+def plot_best(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str) -> Path:
+    """Draw the fastest ways of a comparison as ``best``; those of another quadrature, with other results, are apart."""
+    figure = draw_best([with_spread(row) for row in results["results"] if not row["quadrature"]])
+    machine = style.processor(results, results["results"][0]["backend"]) or "unknown machine"
+    name = Path(str(results.get("mesh", ""))).name
+    style.heading(figure, f"Helmholtz on {name}, the fastest way with the same results — {machine}")
+    return style.save(figure, Path(folder) / f"best{suffix}")
 
 
 def draw_best(records: Sequence[Record]) -> Figure:
@@ -25,7 +38,7 @@ def draw_best(records: Sequence[Record]) -> Figure:
     orders, geometries = values(records, "order"), values(records, "geometry")
     looks = {shape: style.order_line(i, style.shape_colour(shape), "-") for i, shape in enumerate(_shapes(records), 1)}
     several = len(values(records, "algorithm")) > 1
-    note = f"in frames: the {'fastest' if len(records) > len(_winners(records)) else 'only'} strategy measured"
+    note = f"in frames: the {'fastest' if len(records) > len(_winners(records)) else 'only'} strategy"
     note += "; filled: collocated, open: not" * several
     note += "\nbars: spread of the timings"
     note += "; ≈: another is as fast within the spread" * any(_equal(records, one) for one in _winners(records))
@@ -78,7 +91,11 @@ def _equal(records: Sequence[Record], winner: Record) -> bool:
     """Whether another strategy or algorithm is as fast as the fastest one, within the spread of both."""
     rivals = having(records, **{name: winner[name] for name in ("shape", "geometry", "order")})
     own = winner["strategy"], winner["algorithm"]
-    return any(one["high"] >= winner["low"] for one in rivals if (one["strategy"], one["algorithm"]) != own)
+    return any(
+        not Gain(*one["behind"]).sign if "behind" in one else one["high"] >= winner["low"]
+        for one in rivals
+        if (one["strategy"], one["algorithm"]) != own
+    )
 
 
 def _name(axis: Axes, row: int, places: Sequence[int], color: str, filled: bool, text: str, size: float) -> None:

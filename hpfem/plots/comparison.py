@@ -13,12 +13,13 @@ from matplotlib.ticker import MultipleLocator
 
 from ..benchmarks.turns import HOPELESS, Gain
 from . import style
+from .best import plot_best
 
 Row = Mapping[str, Any]
 
 
 def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
-    """Draw the throughput of each way, and the gain by collocation, by order as ``compare``; see `plot_results`."""
+    """Draw throughput and gains of ways by order as ``compare``, and the fastest as ``best``; see `plot_results`."""
     rows: Sequence[Row] = results["results"]
     blocks = _blocks(rows)
     # What is far slower everywhere would be lines at the bottom.
@@ -46,7 +47,7 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         below.set_xticks(sorted({row["order"] for row in rows}))
     style.throughput_axis(speeds[0])
     gains[0].set_ylabel(_GAIN, fontsize=9)
-    return [style.save(figure, Path(folder) / f"compare{suffix}")]
+    return [style.save(figure, Path(folder) / f"compare{suffix}"), plot_best(results, folder, suffix)]
 
 
 def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path:

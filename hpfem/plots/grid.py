@@ -32,7 +32,7 @@ def best(records: Iterable[Record], *keys: str) -> list[Record]:
     found: dict[tuple[Any, ...], Record] = {}
     for record in records:
         key = tuple(record[name] for name in keys)
-        found[key] = max(found.get(key, record), record, key=lambda one: one["value"])
+        found[key] = max(found.get(key, record), record, key=lambda one: (one.get("fastest", False), one["value"]))
     return list(found.values())
 
 
@@ -46,9 +46,12 @@ def largest(records: Sequence[Record], *more: str) -> list[Record]:
 
 
 def with_spread(record: Record, rate: str = "dofs_per_second") -> Record:
-    """A record with its rate as `value`, and the rates of its slowest and fastest timing, `low` and `high`."""
+    """A record with its rate as `value`; `low` and `high` are those of its slowest and fastest timing, or quartiles."""
     value, seconds = record[rate], record.get("seconds", 1.0)
-    low, high = (value * seconds / record.get(name, seconds) for name in ("worst", "best"))
+    low, high = (
+        value * seconds / record.get(name, record.get(quartile, seconds))
+        for name, quartile in (("worst", "high"), ("best", "low"))
+    )
     return {**record, "value": value, "low": low, "high": high}
 
 

@@ -50,7 +50,7 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     ]
     each = 3 if max(map(len, words)) <= _SHORT else 2
     legend = [row[i : i + each] for row in entries for i in range(0, len(row), each)]
-    figure, axes = style.columns([_TITLES[scaling] for scaling in scalings], legend)
+    figure, [axes] = style.grid(1, [_TITLES[scaling] for scaling in scalings], legend, 2.9)
     backends = sorted({row["backend"] for row in rows})
     device = style.processor(results, "cuda" if backends == ["cuda"] else None) or "unknown machine"
     about = f"{', '.join(backends)}, {device}"

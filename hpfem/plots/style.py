@@ -102,14 +102,7 @@ def panels(
     (width, height), (left, top, bottom) = size, margins
     figure = Figure(figsize=size, dpi=DPI)
     FigureCanvasAgg(figure)
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - 0.15 / width,
-        top=1 - top / height,
-        bottom=bottom / height,
-        wspace=gaps[0],
-        hspace=gaps[1],
-    )
+    figure.subplots_adjust(left / width, bottom / height, 1 - 0.15 / width, 1 - top / height, *gaps)
     axes = figure.subplots(*counts, sharex="col", sharey="row", squeeze=False, height_ratios=heights)
     for axis in axes.flat:
         axis.grid(color="#dddddd", linewidth=0.6)
@@ -143,12 +136,6 @@ def grid(
     return figure, axes
 
 
-def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 2.86) -> tuple[Figure, list[Axes]]:
-    """Panels beside each other that share the vertical axis, with a legend below."""
-    figure, [axes] = grid(1, titles, legend, height)
-    return figure, axes
-
-
 def log_dofs(axes: Sequence[Axes]) -> None:
     """Make the horizontal axis of the last row one of degrees of freedom: logarithmic, a label per decade or three."""
     every = [own for axis in axes for own in axis.get_shared_x_axes().get_siblings(axis)]
@@ -163,18 +150,11 @@ def log_dofs(axes: Sequence[Axes]) -> None:
         axis.set_xlabel("Degrees of freedom", fontsize=9)
 
 
-def orders_axis(axis: Axes, orders: Sequence[int]) -> None:
-    """Make the horizontal axis one of orders."""
-    axis.set_xticks(orders)
+def orders_axis(axis: Axes, orders: Sequence[int], places: Sequence[int] | None = None) -> None:
+    """Make the horizontal axis one of orders; of bars, at 0, 1, ..."""
+    axis.set_xticks(orders if places is None else places, [str(order) for order in orders])
     axis.tick_params(axis="x", labelsize=8 if len(orders) < 12 else 7)
     axis.set_xlabel("Order P", fontsize=9)
-
-
-def bars_axis(axis: Axes, orders: Sequence[int]) -> None:
-    """Make the horizontal axis one of bars, at 0, 1, ... for the orders."""
-    axis.set_xticks(range(len(orders)), [str(order) for order in orders])
-    axis.set_xlabel("Order P", fontsize=9)
-    axis.grid(visible=False, axis="x")
 
 
 def throughput_axis(axis: Axes) -> None:
@@ -196,49 +176,22 @@ def handle(label: str, **style: Any) -> Line2D:
 def legend_below(figure: Figure, rows: Sequence[Row], bottom: float = 0.0) -> None:
     """A legend under the panels, with these rows."""
     lines = broken(rows, figure.get_size_inches()[0])
-    width = max(len(line) for line in lines)
-    lines = [[*line, *(handle(" ", linestyle="none") for _ in range(width - len(line)))] for line in lines]
+    width, blank = max(map(len, lines)), handle(" ", linestyle="none")
     # Matplotlib fills column by column.
-    by_column = [line[i] for i in range(width) for line in lines]
-    figure.legend(
-        handles=by_column,
-        loc="lower center",
-        bbox_to_anchor=(0.5, bottom),
-        ncols=width,
-        fontsize=8,
-        frameon=False,
-        handlelength=2.6,
-        columnspacing=1.6,
-    )
+    by_column = [line[i] if i < len(line) else blank for i in range(width) for line in lines]
+    look: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 2.6, "columnspacing": 1.6}
+    figure.legend(handles=by_column, ncols=width, loc="lower center", bbox_to_anchor=(0.5, bottom), **look)
 
 
-def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
+def broken(rows: Sequence[Row], width: float) -> list[Row]:
     """Cut the rows of a legend where they are longer than a figure."""
-    longest = max((len(str(entry.get_label())) for row in rows for entry in row), default=0)
+    longest = max(len(str(entry.get_label())) for row in rows for entry in row)
     most = max(int(width / max(ENTRY_WIDTH, 0.075 * longest + 0.4)), 1)
-    lines = []
-    for row in rows:
-        titled = str(row[0].get_label()).endswith(":")
-        head, entries = ([row[0]], row[1:]) if titled else ([], row)
-        room = max(most - len(head), 1)
-        for i in range(0, max(len(entries), 1), room):
-            # Entries below a title leave its column free.
-            lines.append([*(head if i == 0 else [handle(" ", linestyle="none") for _ in head]), *entries[i : i + room]])
-    return lines
+    return [row[i : i + most] for row in rows for i in range(0, len(row), most)]
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure, whole or not at all.
-
-    Parameters
-    ----------
-    figure : Figure
-    path : path
-
-    Returns
-    -------
-    Path
-    """
+    """Write a figure, whole or not at all; see `hpfem.support.files.atomic_path`."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=figure.dpi)
     return Path(path)

@@ -48,25 +48,12 @@ _SOLVE_PHASES = ("space", "operator", "multigrid", "vertices", "right-hand side"
 def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
     """Draw every figure that the results of `hpfem bench` have the data for; see `plot_results`.
 
-    - ``<benchmark>_best``: the fastest strategy of each shape and order, named, with the spread of its timings,
-    - ``<benchmark>_by_order``: every strategy,
-    - ``<benchmark>_gain``: collocated over not,
-    - ``<benchmark>_sources``: geometric factors stored, recomputed and between,
-    - ``<benchmark>_roofline``: share of the machine's limit of the fastest, all of these at the largest size;
-    - ``<benchmark>_<geometry>``: strategies over size ([Xing] Figs 5, 6),
-    - ``<benchmark>_geometry``: affine, deformed and multilinear over size ([Xing] Figs 7, 8),
-    - ``<benchmark>_collocation``: collocated and not over size ([Xing] Fig. 9);
-
-    for problems on continuous functions, phases take the place of strategies: the application, an iteration of
-    conjugate gradients, SciPy's product. For whole solves these are the total, the iterations and a peer's solve, and
-    in place of the roofline
-
-    - ``<benchmark>_parts``: time of each part per unknown, at the largest size;
-
-    with the precision after the benchmark's name where the results hold several, the source of factors that are not
-    stored (of them there are only the best, and strategies over size), and ``_2d`` at the end for shapes of two
-    dimensions where there are more columns than a page is wide. Of a GPU's results the peaks of others are drawn as
-    lines (`hpfem.plots.references`). Measurements at one size only have no figures over size.
+    First is ``<benchmark>_best``, the fastest strategy of each shape and order; ``by_order`` has every strategy,
+    ``gain`` collocated over not, ``sources`` those of geometric factors, ``roofline`` shares of the machine's limit,
+    all at the largest size; ``<geometry>``, ``geometry`` and ``collocation`` are over size, like [Xing] Figs 5 to 9.
+    Of problems on continuous functions and whole solves, phases take the place of strategies, and ``parts`` has the
+    time of each part of a solve. The precision follows the benchmark's name where the results hold several, and at the
+    end are the source of factors that are not stored, and ``2d`` where two-dimensional shapes are apart.
     """
     every = [{"dtype": None, "backend": None, **record} for record in _with_factors(results["results"])]
     paths = []
@@ -80,22 +67,18 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     return paths
 
 
-def _with_factors(records: Sequence[Record]) -> list[Record]:
+def _with_factors(records: Sequence[Record]) -> Iterator[Record]:
     """Records with their spread, and with the source of their factors: some files name it at the largest size only."""
     names = ("benchmark", "dtype", "shape", "geometry", "strategy", "algorithm", "order", "source")
-    keys = [tuple(record.get(name) for name in names) for record in records]
-    # Older results name it among the options of the kernel.
-    words = [
-        " ".join(record.get(name) or "" for name in ("factors", "source", "variant")).split() for record in records
-    ]
-    known = {key: own for key, own in zip(keys, words, strict=True) if own}
-    return [
-        {
-            **grid.with_spread(record),
-            "factors": next((w for w in RECOMPUTED if w in (own or known.get(key, []))), STORED),
-        }
-        for record, own, key in zip(records, words, keys, strict=True)
-    ]
+    known: dict[tuple[Any, ...], str] = {}
+    for record in sorted(records, key=lambda record: -record["n_dofs"]):
+        key = tuple(record.get(name) for name in names)
+        # Older results name it among the options of the kernel.
+        words = " ".join(record.get(name) or "" for name in ("factors", "source", "variant"))
+        known[key] = (
+            next((word for word in RECOMPUTED if word in words), STORED) if words.strip() else known.get(key, STORED)
+        )
+        yield {**grid.with_spread(record), "factors": known[key]}
 
 
 def _columns(records: Sequence[Record]) -> list[tuple[list[Record], str]]:
@@ -250,7 +233,7 @@ def _bars(
     figure, axes = style.grid(len(geometries), [shape.capitalize() for shape in shapes], legend, note=note)
     for k, shape in enumerate(shapes):
         orders = values(having(records, shape=shape), "order")
-        style.bars_axis(axes[-1][k], orders)
+        style.orders_axis(axes[-1][k], orders, range(len(orders)))
         for row, geometry in zip(axes, geometries, strict=True):
             level = dict.fromkeys(orders, 0.0)
             for record in having(records, shape=shape, geometry=geometry):

@@ -495,7 +495,7 @@ def shell(command, before="true", **environment):
 def test_closed_pipe_is_no_error_and_the_work_is_done(tmp_path):
     assert shell(f"info {MIXED} | true") == (0, "", "")
     assert shell(f"compare {FLAT} --order 2 --repeats 1 -o {tmp_path} | true") == (0, "", "")
-    assert {path.name for path in tmp_path.iterdir()} == {"compare.json", "compare.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"best.png", "compare.json", "compare.png"}
 
 
 def test_closed_output_is_one_line():
