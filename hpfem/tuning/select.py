@@ -194,15 +194,12 @@ def choose_else_auto(
 
 def asked_by_shape(strategy: ByShape, algorithm: ByShape, backend: Backend) -> dict[str, tuple[str, str]]:
     """Strategy and algorithm that are asked for, by shape."""
-    names, where, found = ["auto", *backend.strategy_names], f" of backend {backend.name!r}", []
-    for kind, given, valid, of in (
-        ("strategy", strategy, names, where),
-        ("algorithm", algorithm, ["auto", *ALGORITHMS], ""),
-    ):
+    names, where, found = backend.strategy_names, f" of backend {backend.name!r}", []
+    for kind, given, valid, of in (("strategy", strategy, names, where), ("algorithm", algorithm, ALGORITHMS, "")):
         own = given if isinstance(given, Mapping) else dict.fromkeys(SHAPES, given)
         for shape, name in own.items():
             name_of(shape, SHAPES, "shape", f" in {kind}")
-            name_of(name, valid, kind, of)
+            name_of(name, ["auto", *valid], kind, of)
         found.append(own)
     return {shape: (found[0].get(shape, "auto"), found[1].get(shape, "auto")) for shape in SHAPES}
 
