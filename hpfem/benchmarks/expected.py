@@ -69,5 +69,5 @@ def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str
             shares = dict(zip(("cells", "straightened"), map(int, cells), strict=True))
             about = {"shape": names[row], "geometry": GEOMETRY_KINDS[number].name, "choice": choice}
             rows.append({**about, **shares, "dofs_per_second": modes / seconds})
-    source = shipped or f"{own.processor()}, at most, by the limits of memory and arithmetic"
+    source = shipped or f"{own.processor()}, at most, out of cache: the limits of memory and arithmetic"
     return {"source": source, "rows": rows, "dofs_per_second": (dofs / time).tolist()}

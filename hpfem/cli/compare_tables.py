@@ -28,9 +28,9 @@ def print_comparison(rows: Rows, result: Mapping[str, Any], everything: bool) ->
     output.say("")
     output.print_table("Times as fast, with quartiles", heads, lines, 4 if everything else 3)
     output.say_wrapped(f"A difference inside the quartiles, or under {MARGIN:.0%}, is no difference.")
-    if any(row.copies > 1 for row in rows):
-        text = "Cells 6 x 40: 40 copies of the mesh's 6 were timed, as those alone take little longer than a call."
-        output.say_wrapped(text)
+    if row := next((row for row in rows if row.copies > 1), None):
+        text = f"Cells {row.n_cells:,} x {row.copies}: {row.copies} copies of the mesh's {row.n_cells:,} were timed, as"
+        output.say_wrapped(f"{text} those alone take little longer than a call.")
     if any(row.precision_error for row in rows):
         output.say(f"relative error by factors in float32 {max(row.precision_error for row in rows):.1e}")
     output.say_wrapped(_results(rows, [own for own in blocks if own[-1].quadrature]))

@@ -226,4 +226,7 @@ def expected_gain(choice: Choice, problem: BlockProblem, backend: Backend) -> st
     least = next((provider.cost(candidate) for config, provider, candidate in found if config == own), 0.0)
     others = ((config, provider.cost(candidate)) for config, provider, candidate in found)  # those after it
     second, cost = next(others, ("", math.inf))
-    return f"expected {cost / least:.2f} times as fast as {second}" if 0 < least and cost < math.inf else ""
+    if not 0 < least <= cost < math.inf:
+        return ""
+    gain = f"{cost / least:.2f} times"
+    return f"expected {'to be' if gain == '1.00 times' else gain} as fast as {second}"
