@@ -137,12 +137,10 @@ def changes(given: argparse.Namespace) -> Iterator[Record]:
                 Multigrid(A)  # compiles
                 began = perf_counter()
                 M = Multigrid(A)
-                M(b)
                 made.append(perf_counter() - began)
         if hasattr(M, "refresh"):
             began = perf_counter()
             M.refresh(A)
-            M(b)
             made.append(perf_counter() - began)
             yield {"row": shape, "column": "refresh / set-up", "count": round(made[1] / made[0], 2), "seconds": made}
             yield {"row": shape, "column": "refreshed"} | iterations(A, b, M)
@@ -233,6 +231,37 @@ def bratu(given: argparse.Namespace) -> Iterator[Record]:
             yield {"row": shape, "column": column} | found
 
 
+# Unknowns of a component in the table of steps, about.
+SIZES = {"cpu": 40_000, "numpy": 4_000, "cuda": 2_000_000}
+
+
+@table
+def steps(given: argparse.Namespace) -> Iterator[Record]:
+    """Steps of the smoother: iterations, and milliseconds of them, least of three; -lap u + u, and elasticity."""
+    for shape in SHAPES:
+        flat = shape in ("quad", "tri")
+        for order in (2,) if given.small else (2, 4) if flat else (1, 2, 4, 7):
+            for coupled in (False, True)[: 1 if order in (1, 7) or flat else 2]:
+                unknowns = (SIZES[given.backend] if not given.small else 500) / (3 if coupled else 1)
+                each = {"hex": 1.0, "prism": 1.0, "tet": 1.0, "pyramid": 2.0}.get(shape, 1.0)  # of P^3 in a box
+                n = max(2, round((unknowns / each) ** (1 / (2 if flat else 3)) / order))
+                space = hp.Space(box(shape, (n,) * (2 if flat else 3)), order, backend=given.backend)
+                c0 = hp.C0Space(space)
+                bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0})
+                form: Any = hp.Helmholtz(space, 1.0)
+                if coupled:
+                    form = hp.WeakForm(space, elastic(3), trial="grad", test="grad", components=3)
+                A = hp.GlobalOperator(form, c0, bc)
+                free = np.tile(bc.free, A.components)
+                b = A.vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]) * free)
+                for degree in (1, 2, 3):
+                    M = Multigrid(A, degree)
+                    found = [iterations(A, b, M) for _ in range(4)]
+                    record = {"row": f"{shape}, P={order}" + ", elastic" * coupled, "column": f"{degree}"}
+                    record |= found[0] | {"size": A.shape[0], "seconds": min(own["seconds"] for own in found[1:])}
+                    yield record | {"text": f"{record['count']}, {1e3 * record['seconds']:.3g} ms"}
+
+
 def text_of(content: Content) -> str:
     """The tables of a file, with their titles; "x" where no solution came."""
     lines: list[str] = []
@@ -241,7 +270,7 @@ def text_of(content: Content) -> str:
         for one in found["cases"]:
             count, method = one["count"], one.get("method", "cg")
             text = "x" if count is None else f"{count}" + f" ({method})" * (method != "cg")
-            cells[one["row"],][one["column"]] = text
+            cells[one["row"],][one["column"]] = one.get("text", text)
         lines += [f"## {found['title']}", "", pivot([""], cells), ""]
         lines += [f"{one['row']}, {one['column']}: {one['failed']}" for one in found["cases"] if "failed" in one]
     return "\n".join(lines)

@@ -28,6 +28,8 @@ class SolveInfo(Printed):
         Seconds of `time` in which compilers were waited for: machine code of new kernels, which is then kept on disk.
     preconditioner : str
         Its name: "none", "jacobi", "multigrid", or "user" for any other function.
+    smoother_steps : int
+        Steps of multigrid's smoother before and after each coarser level; 0 without multigrid.
     method : str
         "cg", "minres" or "gmres".
     size : int
@@ -49,6 +51,7 @@ class SolveInfo(Printed):
     set_up_time: float = 0.0
     compile_time: float = 0.0
     preconditioner: str = "none"
+    smoother_steps: int = 0
     method: str = "cg"
     size: int = 0
     residual: float = 0.0
@@ -58,9 +61,9 @@ class SolveInfo(Printed):
     def __str__(self) -> str:
         iterating = self.time - self.set_up_time
         per = f", {1e3 * iterating / self.iterations:.3g} ms each" if self.iterations else ""
-        lines = [
-            f"{self.size} unknowns, {self.method}, preconditioner {self.preconditioner}, residual {self.residual:.1e}"
-        ]
+        steps = f" of {self.smoother_steps} step(s)" if self.smoother_steps else ""
+        used = f"preconditioner {self.preconditioner}{steps}"
+        lines = [f"{self.size} unknowns, {self.method}, {used}, residual {self.residual:.1e}"]
         lines += [f"  {name:<18}{seconds:9.3f} s" for name, seconds in self.phases.items()]
         lines.append(f"  {'iterations':<18}{iterating:9.3f} s   {self.iterations}{per}")
         if self.compile_time:

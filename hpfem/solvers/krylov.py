@@ -247,6 +247,7 @@ class Method(NamedTuple):
                 0.0 if M is None else M.time,
                 compile_time=compile_seconds() - compiled,
                 preconditioner=name_of_preconditioner(precondition),
+                smoother_steps=getattr(precondition, "degree", 0),
                 method=self.name,
                 size=size,
                 residual=residual,

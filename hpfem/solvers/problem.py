@@ -349,7 +349,7 @@ class Problem:
         with self._phase("preconditioner"):
             if callable(self._asked):
                 self.preconditioner: Callable[[Any], Any] | None = self._asked
-                self._used = "user"
+                self._used, self._steps = "user", getattr(self._asked, "degree", 0)
             else:
                 self._make_preconditioner(self._asked)
         with self._phase("constants"):
@@ -363,7 +363,7 @@ class Problem:
     def _make_preconditioner(self, name: str) -> None:
         together = self.conditions.differ
         made, self._used = make_preconditioner(name, self.operator if together else self._single)
-        copies = 1 if together else self.components
+        copies, self._steps = 1 if together else self.components, getattr(made, "degree", 0)
         self.preconditioner = made and each_component([made] * copies, self._vectors)
 
     def solve(
@@ -464,6 +464,7 @@ class Problem:
             set_up_time=set_up,
             compile_time=compile_seconds() - compiled,
             preconditioner=self._used,
+            smoother_steps=self._steps,
             residual=self._checked_residual(missed, possible, info.residual, tol),
             incompatibility=incompatibility,
             phases=phases,

@@ -9,6 +9,7 @@ import hpfem as hp
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers import make_preconditioner
 from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid.cycle import smoother_steps
 
 
 def operator(mesh, order, lam=1.0, **options):
@@ -78,3 +79,23 @@ def test_multigrid_falls_back_where_it_is_not_definite(backend, definite, monkey
     if not definite:
         with pytest.raises(hp.SolverError, match="the preconditioner is not positive definite"):
             hp.cg(problem.operator, problem._loads(f), make_preconditioner("multigrid", problem.operator)[0])
+
+
+@pytest.mark.parametrize(("shapes", "order", "components", "steps"), [
+    ("hex", 4, 1, (2, 1)), ("tet", 2, 1, (2, 2)), ("prism", 2, 1, (2, 1)), ("prism", 3, 1, (2, 2)),
+    (("hex", "prism", "pyramid", "tet"), 5, 1, (2, 2)), ("hex", 4, 3, (2, 2)), ("tet", 4, 3, (3, 3)), ("tet", 1, 3, (2, 3)),
+])  # fmt: skip
+def test_steps_of_the_smoother_are_those_of_the_table(shapes, order, components, steps, monkeypatch, caplog):
+    """By device, shapes, order and coupled components; the record of a solve says how many."""
+    space = hp.Space(box(shapes, (4, 1, 1)), order)
+    c0, form = hp.C0Space(space), hp.Helmholtz(space, 1.0)
+    if components > 1:
+        form = hp.WeakForm(space, lambda u, du: (u, [du[c] for c in range(components)]), components=components)
+    A = hp.GlobalOperator(form, c0)
+    _, info = hp.solve(A, np.ones(A.shape[0]), "multigrid", tol=1e-6, bar=False)
+    assert info.smoother_steps == smoother_steps(A) == steps[0] and f"of {steps[0]} step(s)" in str(info)
+    monkeypatch.setattr(type(A.operator.backend), "smoother_steps", hp.BACKENDS["cuda"].smoother_steps)
+    assert smoother_steps(A) == Multigrid(A).degree == steps[1]
+    if components == 1:
+        u = hp.solve_helmholtz(space, 1.0, 1.0, preconditioner="multigrid", components=2, bar=False)
+        assert u.info.smoother_steps == steps[1]

@@ -31,8 +31,6 @@ from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
 
-# Steps of the smoother on the host, and on a device that iterates without the host, where more do not pay.
-DEGREE, DEVICE_DEGREE = 2, 1
 # What the vertices interpolate exactly.
 NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
@@ -127,7 +125,8 @@ class Multigrid:
         Of a symmetric form in the basis "modified" or "lagrange", whose numbers are copied. If the form is not elliptic
         in every cell, as with a negative reaction, its elliptic part takes its place (`GlobalOperator.elliptic_part`).
     degree : int, optional
-        Steps of the smoother: 1, 2 or 3. The default was measured to be fastest: 2, or 1 on a GPU.
+        Steps of the smoother: 1, 2 or 3. By default those that take least time by a table that was measured, by device,
+        shapes, order and whether components are coupled (`Backend.smoother_steps`).
     dtype : dtype
         Type inside the cycle; float64 is used if numbers leave the range of float32 or energies differ too much.
     near_null : str
@@ -177,7 +176,7 @@ class Multigrid:
         instance(A, GlobalOperator, "the operator of a preconditioner")
         self._near = name_of(near_null, NEAR_NULL, "near-null space")
         if degree is None:
-            degree = DEGREE if A.vectors.iteration is None else DEVICE_DEGREE
+            degree = smoother_steps(A)
         degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
         if not A.symmetric:
             raise NotSuitable("multigrid is for symmetric forms")
@@ -463,6 +462,15 @@ class _Run:
 
     def _step(self) -> None:
         self.result = self.M.cycle(self.source)
+
+
+def smoother_steps(A: GlobalOperator) -> int:
+    """Steps of the smoother that suit the shapes and orders of a mesh: the most that any takes; collective."""
+    table, most = A.operator.backend.smoother_steps, 1
+    for shape, order in A.c0.space.orders.items():
+        by_order = table.get(shape, ((2, 2),))
+        most = max(most, by_order[min(order, len(by_order)) - 1][A.coupled > 1])
+    return int(A.vectors.comm.max(float(most)))
 
 
 def straightened(space: Space, xp: Any) -> Space:
