@@ -1,8 +1,9 @@
 """Functions of low energy on a reference cell: in this basis, the diagonal of an elliptic operator is a good smoother.
 
 The function of a vertex, edge or face has given values on that entity and is zero on all entities that do not contain
-it. Among such functions it is the one of least energy [SC]. On an edge or face, and inside the cell, the functions are
-eigenvectors of the Laplacian of the regular entity, so that neighbours of any shape have the same trace.
+it. Among such functions it is the one of least energy [SC]: on edges and faces of an energy that neighbours share,
+inside the cell of the cell's own. On an edge or face the functions are eigenvectors of the Laplacian of the regular
+entity, so that neighbours of any shape have the same trace; inside a cell, which nobody shares, of its own energy.
 
 The modified basis is hierarchical and sorted by entity, and so are these functions: column m belongs to mode m, and
 changes its sign and place with the entity's orientation like that mode, except on rotated tris.
@@ -115,34 +116,81 @@ def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
     """Factors of `eigenbasis`: in a product of entities one per direction; -> [n, n]."""
     if shape.dim < 2 or shape.base is None or shape.collapsed:
         return [csr_array(eigenbasis(shape, order))]
+    return _by_direction(shape, order, eigenbasis_factors(shape.base, order))
+
+
+def _by_direction(shape: Shape, order: int, of_base: list[csr_array]) -> list[csr_array]:
+    """Factors for a product of a base and a segment."""
+    assert shape.base is not None
     pairs = [(*b, *a) for b in _inner(shape.base, order) for a in _inner(SEGMENT, order)]
     own = [pairs.index(indices) for indices in _inner(shape, order)]
     n, m = len(_inner(shape.base, order)), len(_inner(SEGMENT, order))
-    factors = [kron(part, eye_array(m)) for part in eigenbasis_factors(shape.base, order)]
+    factors = [kron(part, eye_array(m)) for part in of_base]
     factors.append(kron(eye_array(n), csr_array(eigenbasis(SEGMENT, order))))
     return [csr_array(csr_array(part)[own][:, own]) for part in factors]
 
 
-def low_energy_factors(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> list[csr_array]:
-    """Functions of low energy as coefficients of modified modes: a product of sparse matrices; A [n_modes, n_modes]."""
+def shared_energy(shape: Shape, Q: Array) -> Array:
+    """Diffusion in the regular cell that its neighbours have too; Q [dim, dim] -> [dim, dim]."""
+    # Cells at an edge or face see it at different angles, and stretched cones at very different ones: a cone is taken
+    # for the regular one. Layers of products go on in their neighbours: a product keeps the ratio of its factors.
+    if shape.base is None or shape.dim < 2:
+        return Q
+    if shape.collapsed:
+        return np.eye(shape.dim) * max(np.linalg.eigvalsh(Q)[0], 0)
+    own = np.zeros(Q.shape)
+    own[:-1, :-1], own[-1, -1] = shared_energy(shape.base, Q[:-1, :-1]), Q[-1, -1]
+    return own
+
+
+def interior_factors(shape: Shape, order: int, Q: Array) -> list[csr_array]:
+    """Factors of eigenvectors as `eigenbasis_factors`, for a diffusion Q of the regular cell without its couplings of
+    the directions of a product; Q [dim, dim] -> [n, n].
+    """
+    if shape.dim < 2 or shape.base is None or np.allclose(Q, Q[0, 0] * np.eye(len(Q)), atol=1e-9 * Q[0, 0]):
+        return eigenbasis_factors(shape, order)
+    if not shape.collapsed:
+        return _by_direction(shape, order, interior_factors(shape.base, order, Q[:-1, :-1]))
+    stiffness, mass = reference_energies(shape, order)
+    inside, back = interior_modes(make_basis("modified", shape, order)), np.linalg.inv(regular_jacobian(shape))
+    A = np.einsum("ij,ijmn->mn", back @ Q @ back.T, stiffness)[np.ix_(inside, inside)]
+    return [csr_array(eigh(A, mass[np.ix_(inside, inside)])[1])]
+
+
+def low_energy_factors(
+    shape: Shape, order: int, S: Array, m: float, orders: tuple[tuple[int, ...], ...]
+) -> list[csr_array]:
+    """Functions of low energy of a diffusion S [dim, dim] and reaction m, as coefficients of modified modes: a product
+    of sparse matrices.
+    """
     # The last factors extend, entity by entity from the cell to its edges, the functions around an entity into it. The
     # others go, direction by direction, from the eigenbases of all entities to modes.
-    n, (change, entities) = len(A), _entities(shape, order, orders)
-    # In the eigenbases, where few functions are coupled in a product of segments.
-    for U in change:
-        A = U.T @ A @ U
-    size = np.sqrt(np.abs(A.diagonal()))
-    A = np.where(np.abs(A) < _ROUNDING * np.outer(size, size), 0, A)
-    # The interior is eliminated once for all entities.
-    inner = entities[-1][0]
-    outer = np.concatenate([modes for modes, _ in entities[:-1]])
-    extension = -np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)])
-    schur, T = A.copy(), np.eye(n)
-    schur[np.ix_(outer, outer)] += A[np.ix_(outer, inner)] @ extension
+    R, (K, M) = regular_jacobian(shape), reference_energies(shape, order)
+    Q, back, n = R @ S @ R.T, np.linalg.inv(R), len(M)
+    change, entities = _entities(shape, order, orders)
+    inner, outer = entities[-1][0], np.concatenate([modes for modes, _ in entities[:-1]])
+    put = csr_array((np.ones(len(inner)), (inner, np.arange(len(inner)))), shape=(n, len(inner)))
+    own = interior_factors(shape, orders[-1][0], Q)
+    change = [*(csr_array(U + put @ V @ put.T) for U, V in zip(change, own, strict=False)), *change[len(own) :]]
+
+    def energy(S: Array) -> Array:
+        """In the eigenbases, where few functions are coupled in a product of segments."""
+        A = np.einsum("ij,ijmn->mn", S, K) + m * M
+        for U in change:
+            A = U.T @ A @ U
+        size = np.sqrt(np.abs(A.diagonal()))
+        return np.where(np.abs(A) < _ROUNDING * np.outer(size, size), 0, A)
+
+    def extension(A: Array) -> Array:
+        """Into the interior, which is eliminated once for all entities."""
+        return np.asarray(-np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)]))
+
+    schur, T = energy(back @ shared_energy(shape, Q) @ back.T), np.eye(n)
+    schur[np.ix_(outer, outer)] += schur[np.ix_(outer, inner)] @ extension(schur)
     for modes, around in entities:
         if len(around) and len(modes):
             T[np.ix_(around, modes)] = -np.linalg.solve(schur[np.ix_(around, around)], schur[np.ix_(around, modes)])
-    T[np.ix_(inner, outer)] = extension @ T[np.ix_(outer, outer)]
+    T[np.ix_(inner, outer)] = extension(energy(S)) @ T[np.ix_(outer, outer)]
     T[np.abs(T) < _ROUNDING] = 0
     parts = [_identity_but(T, np.sort(modes)) for modes, _ in entities[len(shape.vertices) :] if len(modes)]
     return [*change, *parts]
@@ -164,7 +212,7 @@ def _identity_but(T: Array, modes: Indices) -> csr_array:
 def _entities(
     shape: Shape, order: int, orders: tuple[tuple[int, ...], ...]
 ) -> tuple[list[csr_array], list[tuple[Indices, Indices]]]:
-    """Factors from the eigenbases of all entities to modes; by entity its modes, and those around it."""
+    """Factors from the eigenbases of all entities but the cell to modes; by entity its modes, and those around it."""
     basis = make_basis("modified", shape, order)
     own = {
         (dim, number): modal_entity_modes(basis, dim, number)[kept_modes(entity.shape, order, orders[dim][number])]
@@ -179,7 +227,7 @@ def _entities(
         for k, U in enumerate(eigenbasis_factors(entity.shape, orders[dim][number])):
             if k == len(change):
                 change.append(np.eye(n))
-            change[k][np.ix_(modes, modes)] = U.toarray()
+            change[k][np.ix_(modes, modes)] = U.toarray() if dim < shape.dim else 0
         around = [
             others
             for (d, i), others in own.items()

@@ -8,30 +8,49 @@ from hpfem.shapes import SHAPES, make_basis
 from hpfem.shapes.low_energy import (
     eigenbasis,
     eigenbasis_factors,
+    interior_factors,
     kept_modes,
     low_energy_factors,
     modal_entity_modes,
     reference_energies,
+    regular_jacobian,
+    shared_energy,
 )
 
 CELLS = [s for s in SHAPES.values() if s.dim > 1]
 
 
-def energy(shape, order, rng, sheared):
+def diffusion(shape, rng, sheared):
     """Of a cell with edges of several lengths, at right angles or not."""
-    K, M = reference_energies(shape, order)
     J = np.diag(rng.uniform(0.5, 2, shape.dim)) + sheared * rng.standard_normal((shape.dim, shape.dim))
-    return np.einsum("ij,ijmn->mn", J @ J.T, K) + 0.7 * M
+    return J @ J.T
 
 
-def least_energy(shape, order, A, orders):
-    """Entity by entity: its eigenvectors, and the least energy of what is around it, inside and all."""
+def energy(shape, order, S, m):
+    K, M = reference_energies(shape, order)
+    return np.einsum("ij,ijmn->mn", S, K) + m * M
+
+
+def regular(shape, S):
+    """In the regular cell."""
+    return regular_jacobian(shape) @ S @ regular_jacobian(shape).T
+
+
+def shared(shape, S):
+    """The diffusion that neighbours have too."""
+    back = np.linalg.inv(regular_jacobian(shape))
+    return back @ shared_energy(shape, regular(shape, S)) @ back.T
+
+
+def least_energy(shape, order, S, m, orders):
+    """Entity by entity: its eigenvectors, and the least energy of what is around it: shared, and the cell's inside."""
     own = {
         (dim, i): modal_entity_modes(make_basis("modified", shape, order), dim, i)[kept_modes(entity.shape, order, p)]
         for dim in range(shape.dim + 1)
         for i, (entity, p) in enumerate(zip(shape.entities[dim], orders[dim], strict=True))
     }
-    T = np.zeros(A.shape)
+    A, traces = energy(shape, order, S, m), energy(shape, order, shared(shape, S), m)
+    T, inner = np.zeros(A.shape), own[shape.dim, 0]
     for (dim, i), modes in own.items():
         corners = set(shape.entities[dim][i].vertices)
         T[np.ix_(modes, modes)] = eigenbasis(shape.entities[dim][i].shape, orders[dim][i])
@@ -42,8 +61,13 @@ def least_energy(shape, order, A, orders):
             for m in others
         ]
         if around and len(modes):
-            given = A[np.ix_(around, modes)] @ T[np.ix_(modes, modes)]
-            T[np.ix_(around, modes)] = -np.linalg.solve(A[np.ix_(around, around)], given)
+            given = traces[np.ix_(around, modes)] @ T[np.ix_(modes, modes)]
+            T[np.ix_(around, modes)] = -np.linalg.solve(traces[np.ix_(around, around)], given)
+    outer = np.setdiff1d(np.concatenate(list(own.values())), inner)
+    T[np.ix_(inner, outer)] = -np.linalg.solve(
+        A[np.ix_(inner, inner)], A[np.ix_(inner, outer)] @ T[np.ix_(outer, outer)]
+    )
+    T[np.ix_(inner, inner)] = multiplied(interior_factors(shape, orders[-1][0], regular(shape, S)))
     return T
 
 
@@ -52,13 +76,13 @@ def least_energy(shape, order, A, orders):
 @pytest.mark.parametrize("order", range(1, 9))
 @pytest.mark.parametrize("shape", CELLS, ids=lambda s: s.name)
 def test_the_product_is_the_functions_of_least_energy(shape, order, orders, sheared, rng):
-    A = energy(shape, order, rng, sheared)
+    S = diffusion(shape, rng, sheared)
     chosen = [
         [order if orders == "same" or dim in (0, shape.dim) else int(rng.integers(1, order + 1)) for _ in own]
         for dim, own in enumerate(shape.entities)
     ]
-    factors = low_energy_factors(shape, order, A, tuple(map(tuple, chosen)))
-    wanted = least_energy(shape, order, A, chosen)
+    factors = low_energy_factors(shape, order, S, 0.7, tuple(map(tuple, chosen)))
+    wanted = least_energy(shape, order, S, 0.7, chosen)
     assert np.abs(multiplied(factors) - wanted).max() < 1e-12 * np.abs(wanted).max()
 
 
@@ -74,7 +98,7 @@ def test_eigenbases_are_products_by_direction(shape, order):
 def test_few_functions_meet_in_products_of_segments(shape, order, rng):
     """Those of a cell with right angles: the ones alone that have its indices, or a vertex' in their places."""
     same = tuple(tuple(order for _ in own) for own in shape.entities)
-    factors = low_energy_factors(shape, order, energy(shape, order, rng, 0.0), same)
+    factors = low_energy_factors(shape, order, diffusion(shape, rng, 0.0), 0.7, same)
     T = np.eye(factors[0].shape[0])
     for factor in reversed(factors[shape.dim :]):
         T = factor @ T
@@ -83,3 +107,31 @@ def test_few_functions_meet_in_products_of_segments(shape, order, rng):
     # And along a direction, with the even or the odd ones.
     for factor in factors[: shape.dim]:
         assert np.diff(factor.indptr).max() <= max(1, order // 2)
+
+
+@pytest.mark.parametrize("order", [2, 4, 5])
+@pytest.mark.parametrize("shape", CELLS, ids=lambda s: s.name)
+def test_the_interior_is_its_own_eigenbasis(shape, order):
+    """In cells that are stretched along a product's directions, or in any way: the energy is diagonal there."""
+    S, back = np.diag(16.0 ** np.arange(shape.dim)), np.linalg.inv(regular_jacobian(shape))
+    S = back @ S @ back.T
+    T = multiplied(low_energy_factors(shape, order, S, 0.7, tuple(tuple(order for _ in own) for own in shape.entities)))
+    inner = modal_entity_modes(make_basis("modified", shape, order), shape.dim, 0)
+    A = (T.T @ energy(shape, order, S, 0.7) @ T)[inner]
+    assert np.abs(A - np.diag(np.diag(A[:, inner])) @ np.eye(len(T))[inner]).max(initial=0) < 1e-9 * np.abs(A).max(
+        initial=1
+    )
+
+
+@pytest.mark.parametrize("shape", [s for s in CELLS if s.name not in ("quad", "hex")], ids=lambda s: s.name)
+def test_neighbours_share_their_traces(shape):
+    """However a cone or the triangle of a prism is stretched: the traces are those of a regular one."""
+    found, basis, back = [], make_basis("modified", shape, 4), np.linalg.inv(regular_jacobian(shape))
+    same = tuple(tuple(4 for _ in own) for own in shape.entities)
+    outer = np.flatnonzero([mode.entity[0] < shape.dim for mode in basis.modes])
+    for more in (0, 900):
+        Q = np.eye(shape.dim)
+        Q[:2, :2] += more * np.outer([0.6, 0.8], [0.6, 0.8])
+        T = multiplied(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same))
+        found.append(T[np.ix_(outer, outer)])
+    assert np.abs(found[0] - found[1]).max() < 1e-11

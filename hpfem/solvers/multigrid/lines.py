@@ -1,8 +1,8 @@
 """Strong couplings between functions of low energy in stretched cells: whole matrices in place of the diagonal.
 
 Across a thin cell the functions of opposite vertices, edges and faces nearly cancel, so that their sum has little
-energy. The diagonal does not see that. Strongly coupled functions of neighbouring cells form groups, as lines through
-the layers of a mesh; the matrix of each group is inverted. Where a group's functions are on several processes, these
+energy. The diagonal does not see that. What stands above each other in the cells forms groups, as lines through the
+layers of a mesh, whose matrices are factorised (`groups`). Where a group's functions are on several processes, these
 exchange its coefficients, and each multiplies its own rows of the inverse.
 """
 
@@ -17,8 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from hpfem.shapes import Shape
-from hpfem.shapes.low_energy import regular_jacobian
+from hpfem.shapes import Shape, make_basis
+from hpfem.shapes.overlap import stacked
 
 from ...assembly import C0Space
 from ...backends import vectors_on
@@ -26,62 +26,37 @@ from ...backends.shared_vectors import shared_vectors
 from ...backends.sharing import Sharing
 from ...backends.vectors import VectorSpace
 from ...mesh.sorting import unique
+from .groups import Eliminated, eliminated, inverse_of_groups, most_of, pieces
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Ratio of energies by direction from which on a cell counts as stretched; an entry of its matrix that is strong,
-# relative to the diagonal; and the largest group.
-_STRETCHED, _STRONG, _MOST = 16.0, 0.6, 100
-# Smallest eigenvalue of a group's matrix, relative to its diagonal, that float32 can invert.
-_SMALLEST = 1e-5
+# An entry of a cell's matrix that is weak, relative to the diagonal.
+_WEAK = 0.1
+# A group on several processes is that much larger than others at most.
+_SHARED = 4
 
 
-def strong_pairs(shape: Shape, S: Array, A: Array, T: Array) -> tuple[Indices, Indices]:
+def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array) -> tuple[Indices, Indices]:
     """Find pairs of functions of a cell that are in one group; S [dim, dim], A, T [n, n] -> [pairs]."""
-    R = regular_jacobian(shape)
-    values = np.linalg.eigvalsh(R @ S @ R.T)
-    if values[-1] <= _STRETCHED * values[0]:
+    groups = stacked(shape, S)
+    if not groups:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    own = np.array([groups.get(mode.entity, -1) for mode in make_basis("modified", shape, order).modes])
     energy = T.T @ (A @ T)
-    size = np.sqrt(energy.diagonal())
-    _, group = connected_components(csr_array(np.abs(energy) > _STRONG * np.outer(size, size)))
-    i, j = np.nonzero(group[:, None] == group)
+    size = np.sqrt(np.maximum(energy.diagonal(), 0))
+    scale = np.outer(size, size)
+    same = (own[:, None] == own) & (own >= 0) & (scale > 0)
+    _, part = connected_components(csr_array(same & (np.abs(energy) > _WEAK * scale)))
+    i, j = np.nonzero((part[:, None] == part) & same)
     return i[i != j], j[i != j]
 
 
-def inverse_of_groups(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr_array] | None:
-    """Invert the matrices of groups; coupled [n, n], diagonal [n] -> [k]."""
-    n, scale = len(diagonal), 1 / np.sqrt(diagonal)
-    entries = coo_array(coupled)
-    inside = (scale[entries.row] > 0) & (scale[entries.col] > 0) & (entries.row != entries.col)
-    i, j = entries.row[inside], entries.col[inside]
-    N = csr_array((entries.data[inside] * scale[i] * scale[j], (i, j)), shape=(n, n))
-    _, group = connected_components(N, directed=False)
-    counts = np.bincount(group)
-    by_group, starts = np.argsort(group, kind="stable"), np.cumsum(counts) - counts
-    members = np.flatnonzero((counts[group] > 1) & (counts[group] <= _MOST))
-    parts = list[tuple[Any, Any, Any]]()
-    for size in np.unique(counts[group[members]]):
-        own = by_group[starts[counts == size][:, None] + np.arange(size)]
-        row, column = np.broadcast_arrays(own[:, :, None], own[:, None, :])
-        matrices = np.asarray(N[row.ravel(), column.ravel()]).reshape(row.shape) + np.eye(size)
-        values, V = np.linalg.eigh(matrices)
-        inverse = (V / np.maximum(values, _SMALLEST)[:, None]) @ V.swapaxes(1, 2)
-        inverse *= scale[row] / scale[column]
-        parts.append((row.ravel(), column.ravel(), inverse.ravel()))
-    if not parts:
-        return None
-    row, column, given = (np.concatenate(own) for own in zip(*parts, strict=True))
-    places = np.searchsorted(members, row), np.searchsorted(members, column)
-    return members, csr_array((given, places), shape=(len(members),) * 2)
-
-
 class Lines:
-    """z -> the inverse of the groups' matrices times z, in place; members [k], inverse [k, k]."""
+    """z -> the inverse of the groups' matrices times z, in place; members [k], inverse [k, size]."""
 
     def __init__(self, members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        self.members = vectors.from_host(members)
+        self.members, self.entries = vectors.from_host(members), inverse.nnz
         self.inverse = vectors.sparse(csr_array(inverse.astype(dtype)))
 
     def __call__(self, z: Any) -> None:
@@ -90,7 +65,7 @@ class Lines:
 
     def _coefficients(self, z: Any) -> Any:
         """What the inverse is multiplied with."""
-        return z[self.members]
+        return z
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,26 +96,62 @@ class SharedLines(Lines):
         return self._functions.summed(found)[0]
 
 
-def lines_of(coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> list[Lines]:
+class Stage:
+    """A step of an elimination of groups: what stands in their odd layers, in terms of the even ones."""
+
+    def __init__(self, given: Eliminated, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        self._own, self._others = vectors.from_host(given.own), vectors.from_host(given.others)
+        self._there, self._back = (vectors.sparse(csr_array(M.astype(dtype))) for M in (given.there, given.back))
+
+    def there(self, z: Any) -> None:
+        """Take from the others what the eliminated ones do to them, in place."""
+        z[self._others] = z[self._others] + self._there @ z
+
+    def back(self, z: Any) -> None:
+        """Find the eliminated ones from all, in place."""
+        z[self._own] = self._back @ z
+
+
+class Layers:
+    """z -> the inverse of the groups' matrices times z, in place; with the number of entries of their factors."""
+
+    def __init__(self, steps: list[Eliminated], rest: Lines, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        self._stages, self._rest = [Stage(step, vectors, dtype) for step in steps], rest
+        self.entries = rest.entries + sum(step.there.nnz + step.back.nnz for step in steps)
+
+    def __call__(self, z: Any) -> None:
+        """Apply to a vector, [size]."""
+        for stage in self._stages:
+            stage.there(z)
+        self._rest(z)
+        for stage in reversed(self._stages):
+            stage.back(z)
+
+
+def lines_of(
+    coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
+) -> list[Lines | Layers]:
     """Make what multiplies by the inverses of groups; collective; coupled [size, size], diagonal [size]."""
-    made, sharing = list[Lines](), c0.numbering.sharing
+    made, sharing, order = list[Lines | Layers](), c0.numbering.sharing, max(c0.space.orders.values())
     if sharing is not None:
         strong = sharing.combined((np.diff(coupled.indptr) > 0) & np.isfinite(diagonal), np.logical_or)
-        _, group = connected_components(coupled, directed=False)
+        group = pieces(coupled, diagonal, _SHARED * most_of(order))
         shared = strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]])
         sent = np.flatnonzero(shared)
         numbers, entries = c0.places()[sent], coupled[sent][:, sent].tocoo()
         comm = c0.space.comm
         found = comm.gather((numbers, numbers[entries.row], numbers[entries.col], entries.data, diagonal[sent]))
-        part = comm.scatter(None if found is None else _parts(found))
+        part = comm.scatter(None if found is None else _parts(found, _SHARED * most_of(order)))
         if part is not None and len(part.members):
             made.append(SharedLines(part, sent, c0, vectors, dtype))
         diagonal = np.where(shared, np.inf, diagonal)
-    own = inverse_of_groups(coupled, diagonal)
-    return made if own is None else [*made, Lines(*own, vectors, dtype)]
+    steps, members, inverse = eliminated(coupled, diagonal, order)
+    if len(members):
+        made.append(Layers(steps, Lines(members, inverse, vectors, dtype), vectors, dtype))
+    return made
 
 
-def _parts(given: Sequence[tuple[Any, ...]]) -> list[_Part | None]:
+def _parts(given: Sequence[tuple[Any, ...]], most: int) -> list[_Part | None]:
     """Groups that processes share: what each of them gets, from what each of them has sent."""
     known = unique(np.concatenate([numbers for numbers, *_ in given]))
     sent = [np.searchsorted(known, numbers) for numbers, *_ in given]
@@ -148,7 +159,7 @@ def _parts(given: Sequence[tuple[Any, ...]]) -> list[_Part | None]:
     values, diagonal = np.concatenate([own[3] for own in given]), np.empty(len(known))
     for places, own in zip(sent, given, strict=True):
         diagonal[places] = own[4]
-    found = inverse_of_groups(csr_array(coo_array((values, (rows, columns)), (len(known),) * 2)), diagonal)
+    found = inverse_of_groups(csr_array(coo_array((values, (rows, columns)), (len(known),) * 2)), diagonal, most)
     if found is None:
         return [None] * len(given)
     row, inverse = np.full(len(known), -1), found[1]

@@ -25,7 +25,7 @@ from ...memory import as_numpy
 from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
-from .lines import Lines, lines_of, strong_pairs
+from .lines import Layers, Lines, lines_of, strong_pairs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -67,10 +67,10 @@ def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Group]:
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
         S, m = energies.classes[int(energies.class_of[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        factors = low_energy_factors(shape, block.order, A, around)
+        factors = low_energy_factors(shape, block.order, S, m, around)
         T, means = multiplied(factors), [*K.reshape(-1, *M.shape), M]
         of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
-        i, j = strong_pairs(shape, S, A, T)
+        i, j = strong_pairs(shape, block.order, S, A, T)
         coupling = np.array([(T.T @ (mean @ T))[i, j] for mean in means]) if len(i) else np.zeros((len(means), 0))
         groups.append(_Group(number, cells, factors, of_T, (i, j), coupling))
     return groups
@@ -123,7 +123,7 @@ class LowEnergySmoother:
                     "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
                     " that fixes the solution?"
                 )
-        self._inverse, self.lines = (1 / D).astype(dtype), list[Lines]()
+        self._inverse, self.lines = (1 / D).astype(dtype), list[Lines | Layers]()
         if c0.space.comm.any(bool(self._coupled)):
             coupled = _energies_of_pairs(self._coupled, energies, c0.low_energy_matrix)
             self.lines = lines_of(coupled, as_numpy(D), c0, vectors, dtype)

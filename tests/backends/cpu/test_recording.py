@@ -92,6 +92,30 @@ def test_products(n, dtype, rng, monkeypatch):
     check(function, n, dtype, rng, monkeypatch)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_of_the_same_columns_are_multiplied_together(dtype, rng, monkeypatch):
+    """In blocks of 1 to 40 rows, with rows of zeros between."""
+    counts = [1, 9, 0, 40, 0, 0, 16, 17, 3]
+    n = sum(counts) + 4
+    dense, row, calls = np.zeros((n, n), dtype), 0, []
+    for count in counts:
+        if count:
+            columns = rng.choice(n, max(5, count), replace=False)
+            dense[np.ix_(range(row, row + count), columns)] = rng.standard_normal((count, len(columns)))
+        row += max(count, 1)
+    sparse, chosen = csr_array(dense), rng.permutation(n)
+    real = Recording._row_panels
+    monkeypatch.setattr(Recording, "_row_panels", lambda self, *given: calls.append(1) or real(self, *given))
+
+    def function(r):
+        x, y = 1 * r, sparse @ r
+        x[chosen] = sparse @ y
+        return x + y
+
+    check(function, n, dtype, rng, monkeypatch)
+    assert len(calls) == 2
+
+
 def test_memory_is_used_again_and_arguments_are_left_alone(rng):
     given = rng.standard_normal(5)
     before, sizes = given.copy(), []

@@ -226,6 +226,23 @@ def write_rows(add: bool, dtype: DTypeLike) -> str:
     return b.module()
 
 
+def write_row_panels(lanes: int, dtype: DTypeLike) -> str:
+    """Write a kernel for the panels %g0 to %g1 of a sparse matrix, rows of the same columns as lanes: as `write_rows`,
+    but out[panel].
+    """
+    b = Builder(lanes, dtype)
+    with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as panel:
+        start, count = _entries(b, panel)
+
+        def entry(j: Index, sums: list[str]) -> list[str]:
+            at = Index(b.new(f"add nsw i64 {start}, {j.value}"))
+            x = b.load_scalar("%in", (b.load_index("%fields", at), 1))
+            return [b.fma(x, b.load(b.at("%geometry", (at, 1))), sums[0])]
+
+        b.store(b.reduce(count, [0.0], entry)[0], b.at("%out", (panel, 1)))
+    return b.module()
+
+
 def write_panels(lanes: int, dtype: DTypeLike) -> str:
     """Write a kernel for the panels %g0 to %g1 of a dense matrix: columns of x M, %stride rows of lanes each."""
     b = Builder(lanes, dtype)

@@ -20,7 +20,7 @@ from ....errors import NotSuitable
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 from ...passes import Pass
 from ..codegen.sequence import WORDS, write_sequence
-from ..codegen.vectors import blocks_of, write_move, write_panels, write_rows
+from ..codegen.vectors import blocks_of, write_move, write_panels, write_row_panels, write_rows
 from .buffers import aligned
 from .kernel import GroupKernel
 from .passes import code_of, words_of_pass
@@ -28,6 +28,8 @@ from .target import Code, host
 
 Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
+# Lanes by entry of a sparse matrix up to which panels of rows are faster than single rows.
+_SPARSE = 4
 _NOTHING = (0,) * 8
 # The words of a kernel's call with the addresses of its inputs, and of its scratch.
 _INPUTS, _SCRATCH = slice(7, 11), 11
@@ -174,6 +176,10 @@ class Recording:
     def rows(self, matrix: csr_array, source: Array, target: Array, add: bool = False, at: Any = None) -> None:
         """Multiply a vector by a sparse matrix; matrix [n, m], source [m], at [n]."""
         key = id(matrix), at is None
+        panels = None if add else self.once(("panels", id(matrix)), lambda: (self._panels(matrix), matrix))[0]
+        if panels is not None:
+            self._row_panels(matrix, panels, source, target, at)
+            return
         if key not in self._made:
             counts = np.diff(matrix.indptr)
             some = np.flatnonzero(counts)
@@ -186,6 +192,45 @@ class Recording:
             self.update(ZERO, (target,))
         code = code_of(write_rows, add, self.dtype.name)
         self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, places))
+
+    def _panels(self, matrix: csr_array) -> Any:
+        """Rows side by side with those of the same columns, if most lanes are used: addresses, and places of rows."""
+        matrix, lanes = matrix.sorted_indices(), self._lanes
+        counts = np.diff(matrix.indptr)
+        some = np.flatnonzero(counts)
+        counts, columns = counts[some].astype(np.int64), matrix.indices
+        if not len(some):
+            return None
+        starts = np.cumsum(counts) - counts
+        row = np.repeat(np.arange(len(some)), counts)
+        before = np.maximum(np.arange(len(columns)) - counts[row], 0)
+        same = np.logical_and.reduceat(columns == columns[before], starts)
+        same[1:] &= counts[1:] == counts[:-1]
+        same[0] = False
+        run = np.cumsum(~same) - 1
+        number = np.arange(len(some)) - np.flatnonzero(~same)[run]
+        first = np.flatnonzero(number % lanes == 0)
+        panel = np.cumsum(number % lanes == 0) - 1
+        ends = np.append(0, np.cumsum(counts[first]))
+        if lanes * ends[-1] > _SPARSE * len(columns):
+            return None
+        values, place = np.zeros((ends[-1], lanes), self.dtype), ends[panel] - starts
+        values[place[row] + np.arange(len(columns)), number[row] % lanes] = matrix.data
+        at = np.concatenate([np.arange(starts[r], starts[r] + counts[r]) for r in first])
+        entries = self._new(values.size)
+        entries[:] = values.ravel()
+        given = entries.ctypes.data, self.hold(ends, np.int32), self.hold(columns[at], np.int32)
+        return len(first), given, some, lanes * panel + number % lanes
+
+    def _row_panels(self, matrix: csr_array, panels: Any, source: Array, target: Array, at: Any) -> None:
+        """Multiply by panels of rows; see `rows`."""
+        n, given, some, places = panels
+        out, code = self.empty((n * self._lanes,)), code_of(write_row_panels, self._lanes, self.dtype.name)
+        self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, out.array.ctypes.data, *given, 0, 0, 0))
+        if at is None and len(some) < len(target):
+            self.update(ZERO, (target,))
+        put = some if at is None else np.asarray(at)[some]
+        self.move(out.array, places, target, put)
 
     def dense(self, source: Array, matrix: Array, target: Array) -> None:
         """Multiply a vector by a dense matrix from the right; source [n], matrix [n, k], target [k]."""

@@ -1,0 +1,231 @@
+"""Multigrid on stretched cells: iterations, and a cycle over one on cubes of as many unknowns.
+
+    python -m benchmarks.stretched -o OUT.json [TABLE ...] [--backend cpu|cuda|numpy] [--jacobi] [--small]
+    mpiexec -n 2 python -m benchmarks.stretched -o OUT.json [TABLE ...]
+    python -m benchmarks.stretched --show OUT.json
+
+-lap u with a random right-hand side, to 1e-8. Values are given on one small side, which is the worst case, unless a
+row says otherwise. `--jacobi`: solve by Jacobi's preconditioner too, and record the difference of the solutions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import hpfem as hp
+from benchmarks.multigrid import FLAT, FOLDERS, files
+from benchmarks.script import Content, pivot, run
+from hpfem.backends import choose_backend
+from hpfem.mesh import Mesh, box, read_mesh
+from hpfem.solvers import make_preconditioner
+from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid.irregular import entity_numbers, irregular
+from hpfem.support.communicator import world
+
+MOST_ITERATIONS = 1000
+# Boxes across the layers, layers, and the axis across the layers.
+LAYERS = {
+    "tri": ("tri", 12, 4, -1),
+    "quad": ("quad", 12, 4, -1),
+    "tet": ("tet", 4, 3, -1),
+    "prism thin in x": ("prism", 4, 3, 0),
+    "prism thin in z": ("prism", 4, 3, -1),
+    "pyramid": ("pyramid", 3, 2, -1),
+    "hex": ("hex", 4, 3, -1),
+}
+RATIOS = (1, 4, 16, 32, 100)
+
+
+class Case(NamedTuple):
+    """A count, and where it stands in its table."""
+
+    row: str
+    column: str
+    mesh: Callable[[], Mesh]
+    order: int
+    given: Any = "xmin"  # sides with values, or None for all
+
+
+Table = Callable[[bool], Iterator[Case]]
+TABLES: dict[str, tuple[str, Table]] = {}
+
+
+def table(function: Table) -> Table:
+    """Register a table by the name of its function; the docstring is its title."""
+    TABLES[function.__name__] = str(function.__doc__).rstrip("."), function
+    return function
+
+
+def layers(shape: str, n: int, ratio: float, count: int, axis: int = -1) -> Mesh:
+    """Layers of boxes stretched 1:ratio, n boxes across each."""
+    d = 2 if shape in FLAT else 3
+    counts, upper = [n] * d, [1.0] * d
+    counts[axis], upper[axis] = count, count / n / ratio
+    return box(shape, counts, upper=upper)
+
+
+def _layers(small: bool, orders: Sequence[int], finer: int) -> Iterator[Case]:
+    for name, (shape, n, count, axis) in LAYERS.items():
+        for P in orders:
+            for ratio in RATIOS[2:3] if small else RATIOS:
+                mesh = partial(layers, shape, finer * n, ratio, finer * count, axis)
+                yield Case(f"{name}, P={P}", f"1:{ratio}", mesh, P, "ymin" if axis == 0 else "xmin")
+
+
+@table
+def boxes(small: bool) -> Iterator[Case]:
+    """Layers of boxes: values on one small side."""
+    yield from _layers(small, (2,) if small else (2, 3, 4, 5, 6, 8), 1)
+
+
+@table
+def finer(small: bool) -> Iterator[Case]:
+    """The same, twice as fine."""
+    yield from _layers(small, (2,) if small else (2, 4), 1 if small else 2)
+
+
+def thin(path: Path, ratio: float) -> Mesh:
+    """A mesh squeezed in its last direction."""
+    found = read_mesh(path)
+    return found.transformed(lambda x: x * np.array([1.0] * (found.dim - 1) + [1 / ratio]))
+
+
+@table
+def squeezed(small: bool) -> Iterator[Case]:
+    """Unstructured meshes squeezed in their last direction: values on xmin, or all around (ball, disc)."""
+    for name in ("square_mixed", "disc", "cube_mixed", "ball"):
+        path = FOLDERS[0] / f"{name}.msh"
+        for P in (2,) if small else (2, 3, 4, 6):
+            for ratio in (4,) if small else (1, 4, 16, 64):
+                yield Case(
+                    f"{name}, P={P}", f"1:{ratio}", partial(thin, path, ratio), P, "xmin" if "mixed" in name else None
+                )
+
+
+def graded_mesh(shapes: Any, ratio: float, slope: float) -> Mesh:
+    """Layers graded to 1:ratio in the last direction, sheared."""
+    flat = (shapes if isinstance(shapes, str) else shapes[0]) in FLAT
+    g = math.log(ratio)
+
+    def graded(x: np.ndarray) -> np.ndarray:
+        y = np.array(x)
+        y[:, -1] = (np.exp(g * y[:, -1]) - 1) / (np.exp(g) - 1) * (1 + 0.1 * np.sin(3 * y[:, 0]))
+        y[:, 0] += slope * y[:, -1]
+        return y
+
+    return box(shapes, (8, 8) if flat else (4, 3, 6) if isinstance(shapes, str) else (4, 2, 4)).transformed(graded)
+
+
+@table
+def graded(small: bool) -> Iterator[Case]:
+    """Layers graded and sheared, of one shape or several: the wall given, or one small side."""
+    several = (("quad", "tri"), ("hex", "prism"), ("prism", "tet"), ("hex", "prism", "tet"), ("hex", "pyramid", "tet"))
+    for shapes in ("tri", "quad", "tet", "prism", "hex", "pyramid", *several):
+        name = shapes if isinstance(shapes, str) else " beside ".join(shapes)
+        flat = name.startswith(FLAT)
+        for P in (2,) if small else (2, 4):
+            for ratio in (10,) if small else (100, 1000):
+                for given in ("xmin",) if small else ("ymin" if flat else "zmin", "xmin"):
+                    for slope in (0.5,) if small else (0.0, 0.5):
+                        column = f"1:{ratio}{', sheared' if slope else ''}, {'xmin' if given == 'xmin' else 'wall'}"
+                        yield Case(f"{name}, P={P}", column, partial(graded_mesh, shapes, ratio, slope), P, given)
+
+
+@table
+def ordinary(small: bool) -> Iterator[Case]:
+    """Mesh files that are not stretched: values all around."""
+    for case in files(small):
+        yield Case(case.row, case.column, case.mesh, case.order, None)
+
+
+def solved(case: Case, backend: str, jacobi: bool) -> dict[str, Any]:
+    """Count the iterations of a case; what went wrong in place of them."""
+    record: dict[str, Any] = {"iterations": None}
+    mesh, comm = case.mesh(), world()
+    try:
+        space = hp.Space(hp.distribute(mesh, comm) if comm.size > 1 else mesh, case.order, backend=backend)
+        c0 = hp.C0Space(space)
+        bc = hp.BoundaryConditions(c0, dirichlet=0.0 if case.given is None else {case.given: 0.0})
+        A = hp.GlobalOperator(hp.Laplacian(space), c0, bc)
+        if not comm.any(bool(bc.free.any())):
+            return record | {"failed": "no unknown is free"}
+        began = time.perf_counter()
+        M = Multigrid(A)
+        record |= {"unknowns": c0.whole_size, "setup_s": round(time.perf_counter() - began, 3)}
+        b = irregular(A, entity_numbers(c0.numbering, A.vectors.xp)) * A.vectors.from_host(bc.free)
+        x, info = hp.cg(A, b, M, tol=1e-8, max_iterations=MOST_ITERATIONS, bar=False)
+        record |= {"iterations": info.iterations, "cycle_ms": _milliseconds(lambda: M(b), backend, comm)}
+        if jacobi:
+            y, other = hp.cg(A, b, make_preconditioner("jacobi", A)[0], tol=1e-8, bar=False)
+            record |= {"jacobi": other.iterations, "difference": float(A.vectors.norm(x - y) / A.vectors.norm(y))}
+    except hp.HpfemError as error:
+        return record | {"failed": str(error)}
+    return record
+
+
+def _milliseconds(call: Callable[[], Any], backend: str, comm: Any) -> float:
+    timer, calls = choose_backend(backend).timer(), 1
+    while comm.max(timer.seconds(call, calls)) < 0.02 and calls < 1000:
+        calls *= 2
+    return round(1e3 * min(timer.seconds(call, calls) for _ in range(3)) / calls, 4)
+
+
+def text_of(content: Content) -> str:
+    """The tables of a file: iterations, and where cells are stretched more and more what a cycle takes."""
+    lines: list[str] = []
+    for name, found in content["tables"].items():
+        counts: dict[tuple[str, ...], dict[str, str]] = {}
+        cycles: dict[tuple[str, ...], dict[str, str]] = {}
+        failed = [f"- {one['row']}, {one['column']}: {one['failed']}" for one in found["cases"] if "failed" in one]
+        first: dict[str, float] = {}
+        for one in found["cases"]:
+            key, count = (one["row"],), one["iterations"]
+            counts.setdefault(key, {})[one["column"]] = "x" if count is None else str(count)
+            if count is not None:
+                unit = first.setdefault(one["row"], one["cycle_ms"])
+                cycles.setdefault(key, {})[one["column"]] = f"{one['cycle_ms'] / unit:.2f}"
+        lines += [f"## {found['title']}", "", pivot([""], counts), "", *failed]
+        if name in ("boxes", "finer"):
+            lines += ["A cycle over one of the first column", "", pivot([""], cycles), ""]
+    return "\n".join(lines) if world().rank == 0 else ""
+
+
+def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
+    """Solve the cases of the tables; a line for each goes to the error stream."""
+    content |= {"backend": given.backend, "processes": world().size, "small": given.small, "tables": {}}
+    for name in given.tables or TABLES:
+        title, cases = TABLES[name]
+        content["tables"][name] = {"title": title, "cases": []}
+        for case in cases(given.small):
+            if given.orders and case.order not in given.orders:
+                continue
+            record = {"row": case.row, "column": case.column} | solved(case, given.backend, given.jacobi)
+            content["tables"][name]["cases"].append(record)
+            if world().rank == 0:
+                print(name, record, file=sys.stderr, flush=True)
+        if world().rank == 0:  # which writes the file
+            yield
+
+
+def main(arguments: Sequence[str] | None = None) -> Content:
+    """Solve, print and write."""
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("tables", nargs="*", choices=[*TABLES, []], metavar="TABLE", help=", ".join(TABLES))
+        parser.add_argument("--orders", type=int, nargs="*", help="these orders alone")
+        parser.add_argument("--jacobi", action="store_true", help="compare with solutions by Jacobi's preconditioner")
+
+    return run(__doc__, measure, text_of, arguments, ("numpy", "cpu", "cuda"), add_options=add_options)
+
+
+if __name__ == "__main__":
+    main()

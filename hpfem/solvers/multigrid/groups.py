@@ -1,0 +1,218 @@
+"""Groups of strongly coupled functions: their matrices, factorised so that a function's cost does not grow with them.
+
+A group through the layers of a mesh is eliminated layer by layer: every second one at a time, until few are left, whose
+matrix is inverted. A group that spreads sideways, as in unstructured meshes, is cut where it is coupled least.
+Matrices are scaled to ones on the diagonal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array, diags_array, eye_array, hstack, vstack
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# Layers, and functions, up to which a group's matrix is inverted as it is.
+_LAYERS, _FEW = 4, 24
+# Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
+_SMALLEST = 1e-5
+
+
+def most_of(order: int) -> int:
+    """Functions of a group that spreads sideways, at most: an inverse has that many entries for each."""
+    return max(64, 4 * order**2)
+
+
+def widest(order: int) -> int:
+    """Functions of a layer at most, of groups that are not cut."""
+    return max(32, 5 * order**2)
+
+
+class Eliminated(NamedTuple):
+    """Functions of some layers, eliminated: z_others += there z; ..; z_own = back z; z [n]."""
+
+    own: Indices  # [k]
+    others: Indices  # [m]
+    there: csr_array  # [m, n]
+    back: csr_array  # [k, n]
+
+
+def eliminated(coupled: csr_array, diagonal: Array, order: int) -> tuple[list[Eliminated], Indices, csr_array]:
+    """Factorise the matrices of groups: steps, and the functions that are left, with the inverse of their matrix; for
+    vectors that are divided by the diagonal; coupled [n, n], diagonal [n] -> [k], [k, n].
+    """
+    n = len(diagonal)
+    members, N, scale = _scaled(coupled, diagonal)
+    N = _within(N, _cut(N, most_of(order), widest(order)))
+    _, group = connected_components(N, directed=False)
+    steps, level = list[Eliminated](), levels(N, group)
+    # Functions of a layer side by side: their rows have the same columns.
+    sides = np.lexsort((level, group))
+    members, scale, N, group, level = members[sides], scale[sides], N[sides][:, sides], group[sides], level[sides]
+    while len(members):
+        top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
+        np.maximum.at(top, group, level)
+        odd = ((top >= _LAYERS) & (size > _FEW))[group] & (level % 2 == 1)
+        if not odd.any():
+            break
+        own, others = np.flatnonzero(odd), np.flatnonzero(~odd)
+        rows = csr_array(N[own])
+        inverse, back = (
+            inverse_of_blocks(csr_array(rows[:, own]), group[own] * (level.max() + 1) + level[own]),
+            rows[:, others],
+        )
+        back = csr_array(inverse @ back)
+        N = csr_array(N[others][:, others] - csr_array(rows[:, others]).T @ back)
+        near = np.unique(back.indices)
+        back = csr_array(back[:, near])
+        there = _rescaled(-back.T, scale[others[near]], scale[own])
+        found = hstack([_rescaled(inverse, scale[own], scale[own]), _rescaled(-back, scale[own], scale[others[near]])])
+        all_of_them = np.concatenate([members[own], members[others[near]]])
+        steps.append(
+            Eliminated(
+                members[own], members[others[near]], _of_all(there, members[own], n), _of_all(found, all_of_them, n)
+            )
+        )
+        members, scale, group, level = members[others], scale[others], group[others], level[others] // 2
+    return steps, members, _of_all(_rescaled(inverse_of_blocks(N, group), scale, scale), members, n)
+
+
+def inverse_of_groups(coupled: csr_array, diagonal: Array, most: int) -> tuple[Indices, csr_array] | None:
+    """Invert the matrices of groups, cut to a size; as `eliminated`; coupled [n, n], diagonal [n] -> [k]."""
+    members, N, scale = _scaled(coupled, diagonal)
+    if not len(members):
+        return None
+    group = _cut(N, most)
+    sides = np.argsort(group, kind="stable")
+    members, scale, N, group = members[sides], scale[sides], N[sides][:, sides], group[sides]
+    inverse = inverse_of_blocks(N, group)
+    return members, _rescaled(inverse, scale, scale)
+
+
+def pieces(coupled: csr_array, diagonal: Array, most: int) -> Indices:
+    """Number the groups, cut to a size; coupled [n, n], diagonal [n] -> [n]."""
+    members, N, _ = _scaled(coupled, diagonal)
+    found = len(members) + np.arange(len(diagonal))
+    found[members] = _cut(N, most)
+    return found
+
+
+def _scaled(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr_array, Array]:
+    """Functions that are coupled to others, their matrix with ones on the diagonal, and the scale; -> [k]."""
+    scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
+    inside = (scale[entries.row] > 0) & (scale[entries.col] > 0) & (entries.row != entries.col)
+    i, j = entries.row[inside], entries.col[inside]
+    members = np.unique(i)
+    places = np.searchsorted(members, i), np.searchsorted(members, j)
+    N = csr_array((entries.data[inside] * scale[i] * scale[j], places), shape=(len(members),) * 2)
+    return members, csr_array(N + eye_array(len(members))), scale[members]
+
+
+def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
+    """For vectors that are divided by the diagonal; M [k, m], scales of its rows [k] and columns [m]."""
+    return csr_array(diags_array(rows) @ M @ diags_array(1 / columns))
+
+
+def _of_all(M: csr_array, columns: Indices, n: int) -> csr_array:
+    """A matrix for whole vectors; M [k, m], columns [m] -> [k, n]."""
+    M = csr_array(M)
+    return csr_array((M.data, columns[M.indices], M.indptr), shape=(M.shape[0], n))
+
+
+def _within(N: csr_array, label: Indices) -> csr_array:
+    """The entries between functions of one label."""
+    entries = coo_array(N)
+    same = label[entries.row] == label[entries.col]
+    return csr_array((entries.data[same], (entries.row[same], entries.col[same])), shape=N.shape)
+
+
+def inverse_of_blocks(N: csr_array, label: Indices) -> csr_array:
+    """Invert the blocks of functions of one label; N [n, n], label [n] -> [n, n]."""
+    label = np.unique(label, return_inverse=True)[1].ravel()
+    counts, by_label = np.bincount(label), np.argsort(label, kind="stable")
+    starts, squares = np.cumsum(counts) - counts, counts.astype(np.int64) ** 2
+    first, place = np.cumsum(squares) - squares, np.empty(len(label), dtype=np.int64)
+    place[by_label] = np.arange(len(label)) - starts[label[by_label]]
+    entries, values = coo_array(N), np.zeros(squares.sum())
+    same = label[entries.row] == label[entries.col]
+    i, j = entries.row[same], entries.col[same]
+    np.add.at(values, first[label[i]] + place[i] * counts[label[i]] + place[j], entries.data[same])
+    row, column = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
+    for size in np.unique(counts):
+        blocks = first[counts == size][:, None] + np.arange(size**2)
+        eigenvalues, V = np.linalg.eigh(values[blocks].reshape(-1, size, size))
+        eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
+        values[blocks] = ((V / eigenvalues[:, None]) @ V.swapaxes(1, 2)).reshape(blocks.shape)
+        own = by_label[starts[counts == size][:, None] + np.arange(size)]
+        row[blocks], column[blocks] = np.repeat(own, size, axis=1), np.tile(own, size)
+    return csr_array((values, (row, column)), shape=N.shape)
+
+
+def levels(N: csr_array, group: Indices) -> Indices:
+    """Number the layers of every group, from one end of it to the other; N [n, n], group [n] -> [n]."""
+    if not len(group):
+        return group
+    found = _distances(N, np.unique(group, return_index=True)[1])
+    return _distances(N, np.lexsort((found, group))[np.cumsum(np.bincount(group)) - 1])
+
+
+def _distances(N: csr_array, starts: Indices) -> Indices:
+    """Steps from the nearest of some functions; N [n, n] -> [n]."""
+    n = len(starts), N.shape[0]
+    first = csr_array((np.ones(n[0]), (np.zeros(n[0], np.int64), starts)), shape=(1, n[1]))
+    graph = csr_array(vstack([N, first]))
+    graph.resize(n[1] + 1, n[1] + 1)
+    before = breadth_first_order(graph, n[1])[1].astype(np.int64)
+    before[n[1]], steps = n[1], np.ones(n[1] + 1, dtype=np.int64)
+    steps[n[1]] = 0
+    while (before != n[1]).any():
+        steps, before = steps + steps[before], before[before]
+    return steps[:-1] - 1
+
+
+def _cut(N: csr_array, most: int, width: int = 0) -> Indices:
+    """Number the groups; one that is larger than `most`, with a layer beyond a width, in pieces; N [n, n] -> [n]."""
+    _, group = connected_components(N, directed=False)
+    if not len(group):
+        return group
+    large = np.bincount(group) > most
+    if width and large.any():
+        level = levels(N, group)
+        layers, sizes = np.unique(group * (level.max() + 1) + level, return_counts=True)
+        widths = np.zeros(len(large), dtype=np.int64)
+        np.maximum.at(widths, layers // (level.max() + 1), sizes)
+        large &= widths > width
+    own = np.flatnonzero(large[group])
+    group = group.astype(np.int64)
+    if len(own):
+        group[own] = len(large) + _clusters(csr_array(N[own][:, own]), most)
+    return group
+
+
+def _clusters(N: csr_array, most: int) -> Indices:
+    """Merge the functions that are coupled most, up to a size; N [n, n] -> [n]."""
+    n, entries = N.shape[0], coo_array(abs(N))
+    upper = entries.row < entries.col
+    by_size = np.argsort(-entries.data[upper], kind="stable")
+    i, j = entries.row[upper][by_size].astype(np.int64), entries.col[upper][by_size].astype(np.int64)
+    label, size = np.arange(n), np.ones(n, dtype=np.int64)
+    while True:
+        i, j = np.minimum(i, j), np.maximum(i, j)
+        possible = np.flatnonzero((i != j) & (size[i] + size[j] <= most))
+        kept = possible[np.sort(np.unique(i[possible] * n + j[possible], return_index=True)[1])]
+        i, j = i[kept], j[kept]
+        if not len(i):
+            return label
+        best, rank = np.full(n, len(i)), np.arange(len(i))
+        np.minimum.at(best, i, rank)
+        np.minimum.at(best, j, rank)
+        merged = (best[i] == rank) & (best[j] == rank)
+        to = np.arange(n)
+        to[j[merged]] = i[merged]
+        size[i[merged]] += size[j[merged]]
+        label, i, j = to[label], to[i], to[j]

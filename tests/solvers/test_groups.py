@@ -1,0 +1,84 @@
+"""Factors of the matrices of strongly coupled groups, against their inverses."""
+
+import numpy as np
+import pytest
+from scipy.sparse import block_diag, csr_array
+
+from hpfem.solvers.multigrid.groups import eliminated, inverse_of_groups, levels, most_of, pieces
+
+
+def layered(rng, layers, width):
+    """A matrix, positive definite, whose layers are coupled to the next ones."""
+    n = layers * width
+    layer = np.arange(n) // width
+    A = np.where(abs(layer[:, None] - layer) <= 1, rng.standard_normal((n, n)), 0)
+    A = A + A.T
+    return A + np.diag(abs(A).sum(axis=1) + 0.01)
+
+
+def solved(coupled, diagonal, order, r):
+    """What the steps make of a vector that is divided by the diagonal."""
+    z, (steps, members, inverse) = r / diagonal, eliminated(csr_array(coupled), diagonal, order)
+    for step in steps:
+        z[step.others] += step.there @ z
+    z[members] = inverse @ z
+    for step in reversed(steps):
+        z[step.own] = step.back @ z
+    return z, sum(step.there.nnz + step.back.nnz for step in steps) + inverse.nnz
+
+
+def test_a_factor_of_layers_is_the_inverse(rng):
+    parts = [layered(rng, layers, width) for layers, width in ((40, 3), (7, 5), (3, 4), (1, 1), (1, 2))]
+    A = block_diag(parts).toarray()
+    order = rng.permutation(len(A))
+    A = A[np.ix_(order, order)]
+    diagonal = A.diagonal().copy()
+    fixed = rng.choice(len(A), 5, replace=False)
+    diagonal[fixed] = np.inf
+    free = np.setdiff1d(np.arange(len(A)), fixed)
+    r = rng.standard_normal(len(A))
+    r[fixed] = 0
+    found, _ = solved(A, diagonal, 4, r)
+    assert np.abs(found[free] - np.linalg.solve(A[np.ix_(free, free)], r[free])).max() < 1e-11
+    assert not found[fixed].any()
+
+
+def test_entries_do_not_grow_with_layers(rng):
+    entries = []
+    for layers in (16, 256):
+        A = layered(rng, layers, 4)
+        entries.append(solved(A, A.diagonal(), 4, np.ones(len(A)))[1] / len(A))
+    assert entries[1] < 1.2 * entries[0]
+
+
+def test_layers_go_from_one_end_to_the_other():
+    n = 9
+    order = np.random.default_rng(0).permutation(n)
+    path = np.zeros((n, n))
+    path[order[1:], order[:-1]] = path[order[:-1], order[1:]] = 1
+    found = levels(csr_array(path + np.eye(n)), np.zeros(n, dtype=int))[order]
+    assert found.tolist() in (list(range(n)), list(range(n))[::-1])
+
+
+def test_wide_groups_are_cut_where_they_are_coupled_least(rng):
+    """Blocks of 40 that are coupled weakly to all others stay whole, and larger ones do not."""
+    n, size = 1200, 40
+    block = np.arange(n) // size
+    A = np.where(block[:, None] == block, 0.5, 1e-3) * rng.uniform(0.9, 1.0, (n, n))
+    A = (A + A.T) / 2 + np.diag(np.full(n, 50.0))
+    found = pieces(csr_array(A), A.diagonal(), most_of(2))
+    assert [len(np.unique(found[block == k])) for k in range(n // size)] == [1] * (n // size)
+    assert np.bincount(np.unique(found, return_inverse=True)[1]).max() <= most_of(2)
+    members, inverse = inverse_of_groups(csr_array(A), A.diagonal(), size)
+    assert len(members) == n and np.diff(inverse.indptr).max() == size
+    z, _ = solved(A, A.diagonal(), 2, np.ones(n))
+    assert np.isfinite(z).all() and inverse_of_groups(csr_array((n, n)), A.diagonal(), size) is None
+
+
+@pytest.mark.parametrize("layers", [3, 30])
+def test_what_is_left_is_positive_definite(layers, rng):
+    """Nearly singular groups, as layers that float."""
+    A = layered(rng, layers, 3)
+    A -= (np.linalg.eigvalsh(A)[0] - 1e-9) * np.eye(len(A))
+    B = np.array([solved(A, A.diagonal(), 4, e)[0] for e in np.eye(len(A))])
+    assert np.abs(B - B.T).max() < 1e-6 * np.abs(B).max() and np.linalg.eigvalsh((B + B.T) / 2)[0] > 0
