@@ -113,7 +113,7 @@ def _drawn(
     devices = ", ".join(dict.fromkeys(one.device.name for one in shown))
     limits = [record for record in records if record["series"].startswith("roofline")]
     notes = ["black: limits"] * bool(limits) + [f"lines across a panel: the paper's numbers, {devices}"] * bool(shown)
-    figure, panels = grid.lines(records, row, "way", x, "panel", looks, "; ".join(notes))
+    figure, panels = grid.lines(records, (row, "panel", "way", x), unit, "; ".join(notes), looks)
     (_, first), *_ = panels
     for (at, value), axis in panels.items():
         # Limits may leave the panel.
@@ -121,7 +121,6 @@ def _drawn(
         top = max(record["high"] for record in own if record not in limits or len(limits) == len(own))
         if value == first:
             axis.set_ylim(0, 1.06 * top)
-            axis.set_ylabel("\n".join(filter(None, (axis.get_ylabel(), unit))), fontsize=9)
         _draw_theirs(axis, shown, measured(own, panel=value), looks, top)
     return _saved(figure, title, path)
 

@@ -35,26 +35,28 @@ def draw_best(records: Sequence[Record]) -> Figure:
 
     The records are of one size, with their spread (`hpfem.plots.grid.with_spread`).
     """
-    orders, geometries = values(records, "order"), values(records, "geometry")
-    looks = {shape: style.order_line(i, style.shape_colour(shape), "-") for i, shape in enumerate(_shapes(records), 1)}
+    orders, shapes = values(records, "order"), style.in_order(values(records, "shape"))
+    looks = {shape: style.order_line(i, style.shape_colour(shape), "-") for i, shape in enumerate(shapes, 1)}
     several = len(values(records, "algorithm")) > 1
     note = f"in frames: the {'fastest' if len(records) > len(_winners(records)) else 'only'} strategy"
     note += "; filled: collocated, open: not" * several
     note += "\nbars: spread of the timings"
     note += "; ≈: another is as fast within the spread" * any(_equal(records, one) for one in _winners(records))
     width = max(_ORDER * len(orders), _LEAST)
-    each = {geometry: _shapes(having(records, geometry=geometry)) for geometry in geometries}
+    each = {
+        kind: [s for s in shapes if having(records, geometry=kind, shape=s)] for kind in values(records, "geometry")
+    }
     figure, axes = style.grid(
-        *(2 * len(geometries), [""], [[style.handle(shape, **look) for shape, look in looks.items()]]),
-        [height for shapes in each.values() for height in (_PANEL, _ROW * (len(shapes) + 1))],
+        *(2 * len(each), [""], [[style.handle(shape, **look) for shape, look in looks.items()]]),
+        [height for own in each.values() for height in (_PANEL, _ROW * (len(own) + 1))],
         gap=0.1,
         width=1.25 + width,
         note=note,
     )
-    for number, (geometry, shapes) in enumerate(each.items()):
+    for number, (geometry, own) in enumerate(each.items()):
         [panel], [names] = axes[2 * number : 2 * number + 2]
         panel.set_title(f"{geometry.capitalize()} elements", fontsize=9, loc="left")
-        for row, shape in enumerate(shapes):
+        for row, shape in enumerate(own):
             every = having(records, shape=shape, geometry=geometry)
             won = [{**one, "place": orders.index(one["order"]), "equal": _equal(every, one)} for one in _winners(every)]
             draw_line(panel, won, "place", looks[shape])
@@ -65,21 +67,16 @@ def draw_best(records: Sequence[Record]) -> Figure:
                 size = min(7.5, 72 * width * (len(places) / len(orders) - 0.01) / (_LETTER * len(text)))
                 _name(names, row, places, looks[shape]["color"], filled, text, size)
         style.throughput_axis(panel)
-        names.set_ylim(len(shapes) + 0.5, -0.5)
-        names.set_yticks(range(len(shapes)), shapes)
-        for label, shape in zip(names.get_yticklabels(), shapes, strict=True):
+        names.set_ylim(len(own) + 0.5, -0.5)
+        names.set_yticks(range(len(own)), own)
+        for label, shape in zip(names.get_yticklabels(), own, strict=True):
             label.set_color(looks[shape]["color"])
         names.spines[["left", "bottom"]].set_visible(False)
         names.tick_params(length=0)
         names.grid(visible=False)
-    names.set_xticks(range(len(orders)), [str(order) for order in orders])
+    style.orders_axis(names, orders, range(len(orders)))
     names.set_xlim(-0.5, len(orders) - 0.5)
-    names.set_xlabel("Order P", fontsize=9)
     return figure
-
-
-def _shapes(records: Sequence[Record]) -> list[str]:
-    return style.in_order(values(records, "shape"))
 
 
 def _winners(records: Sequence[Record]) -> list[Record]:

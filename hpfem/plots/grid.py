@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from . import style
 
 Record = Mapping[str, Any]
+Keys = tuple[str, str, str, str]
 Panels = dict[tuple[Any, str], Axes]
+Looks = Mapping[Any, dict[str, Any]]
 # More lines in a panel are not told apart: the fastest are drawn. Rows of orders, where lines are something else.
 MOST_LINES, MOST_ROWS = 5, 3
 
@@ -48,11 +50,8 @@ def largest(records: Sequence[Record], *more: str) -> list[Record]:
 def with_spread(record: Record, rate: str = "dofs_per_second") -> Record:
     """A record with its rate as `value`; `low` and `high` are those of its slowest and fastest timing, or quartiles."""
     value, seconds = record[rate], record.get("seconds", 1.0)
-    low, high = (
-        value * seconds / record.get(name, record.get(quartile, seconds))
-        for name, quartile in (("worst", "high"), ("best", "low"))
-    )
-    return {**record, "value": value, "low": low, "high": high}
+    slow, fast = record.get("worst", record.get("high", seconds)), record.get("best", record.get("low", seconds))
+    return {**record, "value": value, "low": value * seconds / slow, "high": value * seconds / fast}
 
 
 def picked(every: Sequence[Any], most: int) -> list[Any]:
@@ -63,15 +62,10 @@ def picked(every: Sequence[Any], most: int) -> list[Any]:
 
 
 def lines(
-    records: Sequence[Record],
-    row: str,
-    line: str,
-    x: str,
-    column: str = "shape",
-    looks: Mapping[Any, dict[str, Any]] | None = None,
-    note: str = "",
+    records: Sequence[Record], keys: Keys, label: str = "", note: str = "", looks: Looks | None = None
 ) -> tuple[Figure, Panels]:
-    """Draw values over x, with their spread; if no looks are given, the fastest lines where there are too many."""
+    """Draw values and their spread by keys: rows, columns, lines, x; of many lines the fastest, or those with looks."""
+    row, column, line, x = keys
     looks = looks or _looks(records, line)
     rows, columns = values(records, row), style.in_order(values(records, column))
     spread = "bars: spread of the timings" if any(record["low"] < record["high"] for record in records) else ""
@@ -85,8 +79,8 @@ def lines(
             shown = having(records, **{row: value, column: name, line: way})
             draw_line(axis, sorted(shown, key=lambda record: record[x]), x, look)
         say_if_empty(axis, bool(axis.get_lines()))
-    for i, value in enumerate(rows):
-        axes[i][0].set_ylabel(said(row, value), fontsize=9)
+    for own, value in zip(axes, rows, strict=True):
+        own[0].set_ylabel("\n".join(filter(None, (said(row, value), label))), fontsize=9)
     if x == "order":
         for k, name in enumerate(columns):
             style.orders_axis(axes[-1][k], values(having(records, **{column: name}), "order"))

@@ -133,7 +133,7 @@ def _by(records: Sequence[Record]) -> str:
 
 def _throughput(records: Sequence[Record], row: str, line: str, x: str) -> Figure:
     """Lines of throughput, with the peaks of others on panels of deformed elements."""
-    figure, panels = grid.lines(records, row, line, x)
+    figure, panels = grid.lines(records, (row, "shape", line, x))
     for (value, shape), axis in panels.items():
         if axis.get_ylabel():
             style.throughput_axis(axis)
@@ -153,10 +153,9 @@ def _gain(records: Sequence[Record]) -> Iterator[Drawn]:
             parts = zip(("value", "low", "high"), ("value", "high", "low"), strict=True)
             gains.append({**record, **{own: record[own] / other[theirs] for own, theirs in parts}})
     if gains:
-        figure, panels = grid.lines(gains, "geometry", "strategy", "order")
+        figure, panels = grid.lines(gains, ("geometry", "shape", "strategy", "order"), "Collocated / not")
         for axis in panels.values():
             axis.axhline(1.0, color="#444444", linewidth=0.8)
-        _label_rows(figure, "Collocated / not")
         yield "gain", f", throughput collocated over not{_at(gains)}", figure
 
 
@@ -192,12 +191,13 @@ def _over_sizes(records: Sequence[Record], ending: str) -> Iterator[Drawn]:
 
 def _over_size(records: Sequence[Record], key: str, name: str, words: str) -> Iterator[Drawn]:
     """A row for some orders, a line for each value; where there is one value, a line for some orders."""
+    sizes = {tuple(record[name] for name in ("shape", key, "order", "n_dofs")) for record in records}
+    counts = Counter(size[:-1] for size in sizes)
+    records = [record for record in records if counts[record["shape"], record[key], record["order"]] > 1]
     several, orders = len(values(records, key)) > 1, values(records, "order")
     row, line = ("order", key) if several else (key, "order")
     shown = grid.picked(orders, grid.MOST_ROWS if several else grid.MOST_LINES)
-    records = [record for record in records if record["order"] in shown]
-    sizes = {tuple(record[name] for name in ("shape", key, "order", "n_dofs")) for record in records}
-    if len({own[:-1] for own in sizes}) < len(sizes):
+    if records := [record for record in records if record["order"] in shown]:
         yield name, f"{words}{_by(records)}", _throughput(records, row, line, "n_dofs")
 
 
@@ -225,12 +225,10 @@ def _phase_figures(records: Sequence[Record], ending: str, whole: bool) -> Itera
         yield from _over_size(own, "strategy", f"{geometry}{ending}", f", {geometry} elements")
 
 
-def _bars(
-    records: Sequence[Record], quantity: str, legend: Sequence[style.Row], colours: Mapping[str, Any], note: str = ""
-) -> Figure:
+def _bars(records: Sequence[Record], quantity: str, label: str, colours: Mapping[str, Any], **layout: Any) -> Figure:
     """A row per geometry, a bar per order, of several records one upon the other; hatched where arithmetic binds."""
     geometries, shapes = values(records, "geometry"), style.in_order(values(records, "shape"))
-    figure, axes = style.grid(len(geometries), [shape.capitalize() for shape in shapes], legend, note=note)
+    figure, axes = style.grid(len(geometries), [shape.capitalize() for shape in shapes], **layout)
     for k, shape in enumerate(shapes):
         orders = values(having(records, shape=shape), "order")
         style.orders_axis(axes[-1][k], orders, range(len(orders)))
@@ -247,7 +245,7 @@ def _bars(
             row[k].grid(visible=False, axis="x")
             grid.say_if_empty(row[k], bool(row[k].patches))
     for row, geometry in zip(axes, geometries, strict=True):
-        row[0].set_ylabel(said("geometry", geometry), fontsize=9)
+        row[0].set_ylabel(f"{said('geometry', geometry)}\n{label}", fontsize=9)
     return figure
 
 
@@ -259,11 +257,9 @@ def _solve_bars(records: Sequence[Record]) -> Drawn:
         for phase in _SOLVE_PHASES
         for record in having(end, phase=phase)
     ]
-    shades = style.order_colours(range(len(_SOLVE_PHASES)))
-    colours = {phase: shades[number] for number, phase in enumerate(_SOLVE_PHASES)}
+    colours = dict(zip(_SOLVE_PHASES, style.order_colours(range(len(_SOLVE_PHASES))).values(), strict=True))
     legend = [Patch(label=phase, facecolor=colour) for phase, colour in colours.items()]
-    figure = _bars(parts, "microseconds", [legend[:3], legend[3:]], colours)
-    _label_rows(figure, "Microseconds per unknown")
+    figure = _bars(parts, "microseconds", "Microseconds per unknown", colours, legend=[legend[:3], legend[3:]])
     return "parts", f", parts{_at(parts)}", figure
 
 
@@ -276,15 +272,8 @@ def _roofline(records: Sequence[Record]) -> Drawn:
         notes.append(style.handle("sustained", color="black", marker="_", markersize=8, linestyle="none"))
     legend = [[Patch(label=name, facecolor=colour) for name, colour in colours.items()], notes]
     note = "above 1: in cache, fewer operations than are counted, or tensor cores"
-    figure = _bars(shown, "fraction", legend, colours, note * any(record["fraction"] > 1 for record in shown))
+    note *= any(record["fraction"] > 1 for record in shown)
+    figure = _bars(shown, "fraction", "Share of the roofline", colours, legend=legend, note=note)
     for axis in figure.axes:
         axis.axhline(1.0, color="#444444", linewidth=0.8)
-    _label_rows(figure, "Share of the roofline")
     return "roofline", f", share of the roofline of the fastest strategy{_at(shown)}", figure
-
-
-def _label_rows(figure: Figure, text: str) -> None:
-    """Add to the labels of rows what is drawn."""
-    for axis in figure.axes:
-        if label := axis.get_ylabel():
-            axis.set_ylabel(f"{label}\n{text}", fontsize=9)
