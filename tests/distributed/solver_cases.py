@@ -67,7 +67,7 @@ def one_sum(comm):
 
 
 def on_beams(comm):
-    """Rigid motions in the vertices: as many iterations on a slender beam, wherever it is cut."""
+    """Rigid motions in the vertices, and other coefficients: as many iterations on a slender beam, wherever it is cut."""
     mesh = hp.box("hex", (20, 2, 2), upper=(10.0, 1.0, 1.0), comm=hp.ALONE)
 
     def count(own):
@@ -78,6 +78,19 @@ def on_beams(comm):
         b = A.right_hand_side(np.stack([0 * one, one, one]))
         return hp.cg(A, b, make_preconditioner("multigrid", A)[0], tol=1e-8, bar=False)[1].iterations
 
+    def taking(own):
+        """Iterations of multigrid that takes other coefficients."""
+        space = hp.Space(own, 3, backend="numpy")
+        c0, k = hp.C0Space(space), space.evaluate(lambda x, y, z: 1 + x)
+        A = hp.GlobalOperator(hp.Helmholtz(space, 1.0, k), c0, hp.BoundaryConditions(c0, {"xmin": 0.0}))
+        M, b = Multigrid(A), c0.gather(hp.IProductWRTBase(space)(space.evaluate(exact))) * A.bc.free
+        for values in k.arrays:
+            values[...] = 1 / values
+        M.refresh()
+        return hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations
+
+    wanted, found = by_first(comm, lambda: taking(mesh)), taking(hp.distribute(mesh, comm))
+    assert abs(found - wanted) <= 1 and wanted <= 12, (found, wanted)
     wanted = by_first(comm, lambda: count(mesh))
     for owners in (None, random_owners(mesh, comm, 3)):
         found = count(hp.distribute(mesh, comm, owners=owners))

@@ -49,6 +49,8 @@ def test_what_the_vertices_interpolate_is_found_or_told():
     assert counts[0] == counts[1] <= 20 and counts[2] >= 60
     with pytest.raises(hp.ArgumentError, match="near-null space"):
         Multigrid(A, near_null="rotations")
+    with pytest.raises(hp.ArgumentError, match="rigid motions have 3 components"):
+        Multigrid(hp.GlobalOperator(hp.Laplacian(A.c0.space), A.c0), near_null="rigid")
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])

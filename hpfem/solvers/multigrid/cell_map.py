@@ -60,19 +60,15 @@ class CellMap:
             same = back.blocks is Q.blocks
             self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
         self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, vectors, dtype, rough)
-        self._weights = self._means = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
+        self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C = c0.face_correction
         self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
-
-    def scale(self, factor: float) -> None:
-        """Multiply the map by a number, but not its transpose: what both do together is multiplied by it."""
-        self._means = self._means * self._means.dtype.type(factor)
 
     def __call__(self, x: Any, onto: Any = None) -> Any:
         """Map a vector; x, onto [size] -> [size]."""
         if self._C is None:
-            return self._product.apply(x, self._means, onto)
-        y = self._product.apply(x, self._means)
+            return self._product.apply(x, self._weights, onto)
+        y = self._product.apply(x, self._weights)
         return added(y - self._vectors.summed(self._C[0] @ y), onto)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:

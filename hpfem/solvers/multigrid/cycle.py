@@ -95,11 +95,8 @@ class Level:
             if found[-1][0].all <= _LARGEST:
                 break
         self.bounds, self.smoothers = min(found, key=lambda pair: pair[0].all)
-        self._scale(first_step(self.bounds.all, degree))
-
-    def _scale(self, factor: float) -> None:
         for own in self.smoothers:
-            own.scale(factor)
+            own.scale(first_step(self.bounds.all, degree))
 
     def _start(self, numbers: list[Numbers]) -> Any:
         """An irregular vector without given values."""
@@ -110,10 +107,10 @@ class Level:
         """Take other means of the same cells."""
         for c, own in enumerate(self.smoothers):
             own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled))
-        self._scale(1 / first_step(self.bounds.all, degree))
-        start, before = self._start(numbers), self.bounds
-        self.bounds = largest_eigenvalue(self.product, self.smooth, self.A.vectors, start, before)
-        self._scale(first_step(self.bounds.all, degree))
+        vectors, start = self.A.vectors, self._start(numbers)
+        self.bounds = largest_eigenvalue(self.product, self.smooth, vectors, start, self.bounds)
+        for own in self.smoothers:
+            own.scale(first_step(self.bounds.all, degree))
 
 
 class Multigrid:
@@ -142,6 +139,8 @@ class Multigrid:
         Whether the near-null space has rigid motions.
     phases : {str: float}
         Seconds of each part of the set-up.
+    shape : tuple of int
+        Rows and columns.
     costly : bool
         True: to ask a device whether another cycle is needed takes less time than a cycle.
 
@@ -177,30 +176,18 @@ class Multigrid:
         self._near = name_of(near_null, NEAR_NULL, "near-null space")
         if degree is None:
             degree = smoother_steps(A)
+        if near_null == "rigid" and _together(A) % A.c0.space.dim:
+            raise ArgumentError(f"rigid motions have {A.c0.space.dim} components, {A!r} couples {A.coupled}")
         degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
         if not A.symmetric:
             raise NotSuitable("multigrid is for symmetric forms")
         self.A, self.vectors, self.degree, self.phases = A, A.vectors, degree, dict[str, float]()
+        self.shape: tuple[int, int] = A.shape
         self.dtype, self._of_part = checked_dtype(dtype), False
         self._made_elliptic(self._make_in)
 
     def __repr__(self) -> str:
         return f"Multigrid({self.A!r}, degree={self.degree}, {self.dtype})"
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns; with `matvec` all that SciPy wants of a preconditioner.
-
-        Returns
-        -------
-        tuple of int
-        """
-        n: int = self.A.shape[0]
-        return n, n
-
-    def matvec(self, r: Any) -> Any:
-        """Apply to a residual, as for SciPy's solvers; see `__call__`."""
-        return self(r)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Multigrid, (self.A, self.degree, self.dtype, self._near)
@@ -380,6 +367,8 @@ class Multigrid:
             return self.vectors.xp.where(self._free, z, r).astype(r.dtype, copy=False)
         finally:
             self._pool.give(run)
+
+    matvec = __call__  # as SciPy's solvers call it
 
     def cycle(self, r: Any) -> Any:
         """Apply as `__call__` in the type that is used inside; r and result are zero at Dirichlet values."""

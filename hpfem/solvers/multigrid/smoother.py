@@ -138,9 +138,8 @@ class LowEnergySmoother:
         return self._T(z, onto)
 
     def scale(self, factor: float) -> None:
-        """Multiply B by a number."""
-        if self._T is not None:
-            self._T.scale(factor)
+        """Multiply B by a number, until other means come."""
+        self._inverse = self._inverse * self._inverse.dtype.type(factor)
 
 
 def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
