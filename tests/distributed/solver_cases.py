@@ -67,7 +67,7 @@ def one_sum(comm):
 
 
 def on_beams(comm):
-    """Rigid motions in the vertices, and other coefficients: as many iterations on a slender beam, wherever it is cut."""
+    """Rigid motions in the vertices, other coefficients: as many iterations on a slender beam, wherever it is cut."""
     mesh = hp.box("hex", (20, 2, 2), upper=(10.0, 1.0, 1.0), comm=hp.ALONE)
 
     def count(own):
