@@ -103,7 +103,8 @@ class Backend(Immutable, ABC):
     solve_sizes: SolveSizes = SolveSizes(solid=20_000, flat=40_000)
     smoother_steps: Mapping[str, Sequence[tuple[int, int]]] = {
         **dict.fromkeys(("quad", "hex"), ((2, 2),)),
-        **dict.fromkeys(("tri", "prism", "pyramid", "tet"), ((2, 2), (2, 2), (2, 3))),
+        **dict.fromkeys(("prism", "pyramid"), ((2, 2), (2, 2), (2, 3))),
+        **dict.fromkeys(("tri", "tet"), ((2, 2), (2, 3))),
     }
     costs_of: str | None = None
 

@@ -23,7 +23,7 @@ WEIGHTS = {
 # Steps of Lanczos' method, and the factor on its estimate, a lower bound: at least 0.93 of the value in 870 cases.
 # The cycle is positive definite up to 1.25, 1.17, 1.11 times the result, for a smoother of degree 1, 2, 3. Few steps
 # tell how much it changes with coefficients.
-_STEPS, _SAFETY, _FEW = 15, 1.05, 5
+_STEPS, _SAFETY, _FEW = 15, 1.05, 4
 
 
 def first_step(largest: float, degree: int) -> float:

@@ -19,7 +19,7 @@ from hpfem.shapes.low_energy import regular_jacobian
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
-from ...geometry.jacobians import determinant_and_inverse, symmetric_pairs
+from ...geometry.jacobians import determinant, determinant_and_inverse, symmetric_pairs
 from ...memory import as_numpy
 from ...operators import Operator
 from ...support.communicator import Communicator
@@ -32,6 +32,8 @@ SPREAD, CAP, MOST_CLASSES = 2.0, 64.0, 32
 _QUANTILES = 101
 # Reaction over diffusion beyond which diffusion is neglected in the energy.
 _REACTION = 1e6
+# Of a determinant, relative to the largest one of matrices of that trace.
+_ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,27 +131,26 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
 
 
 def _elliptic(shape: Shape, means: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """S in regular cells, its determinant, and m of elliptic cells, [E]."""
-    d, n = shape.dim, len(means)
-    R = xp.asarray(regular_jacobian(shape))
-    S, m = R @ means[:, :-1].reshape(n, d, d) @ R.T, means[:, -1]
-    determinant = xp.linalg.det(S) if n else m
-    elliptic = (determinant >= 0) & (xp.trace(S, axis1=1, axis2=2) >= 0) & (m >= 0) & xp.isfinite(determinant)
+    """S in regular cells [dim, dim, E], its determinant, and m of elliptic cells, [E]."""
+    d, R, m = shape.dim, regular_jacobian(shape), means[:, -1]
+    S = (xp.asarray(np.kron(R, R)) @ means[:, :-1].T).reshape(d, d, len(means))
+    trace, size = xp.trace(S), determinant(S, xp)
+    elliptic = (size >= -_ROUNDING * trace**d) & (trace >= 0) & (m >= 0) & xp.isfinite(size)
     if not bool(elliptic.all()):
         raise NotSuitable("the form is not elliptic in every cell: multigrid is for diffusion with k > 0 and lam >= 0")
-    return S, determinant, m
+    return S, xp.maximum(size, 0), m
 
 
 def _coordinates(shape: Shape, means: Any, xp: Any) -> Any:
     """Entries of S over its size and of its inverse, then the reaction and its inverse, [., E]."""
-    (S, determinant, m), d = _elliptic(shape, means, xp), shape.dim
-    scale = xp.maximum(determinant ** (1 / d), m / _REACTION)
+    (S, size, m), d = _elliptic(shape, means, xp), shape.dim
+    scale = xp.maximum(size ** (1 / d), m / _REACTION)
     scale = xp.where(scale > 0, scale, 1)
     # Ratios beyond the cap, for which there are no tables of functions, are reduced to the cap.
-    level = xp.trace(S, axis1=1, axis2=2) / (d * scale * CAP**2) + 1e-12
-    S = xp.ascontiguousarray((S / scale[:, None, None] + level[:, None, None] * xp.eye(d)).transpose(1, 2, 0))
-    determinant, inverse = determinant_and_inverse(S, xp)
-    size, reaction = determinant ** (1 / d), 1 + m / scale
+    level = xp.trace(S) / (d * scale * CAP**2) + 1e-12
+    S = S / scale + level * xp.eye(d)[:, :, None]
+    product, inverse = determinant_and_inverse(S, xp)
+    size, reaction = product ** (1 / d), 1 + m / scale
     pairs = symmetric_pairs(d)
     return xp.stack(
         [*(S[pair] / size for pair in pairs), *(inverse[pair] * size for pair in pairs), reaction, 1 / reaction]
