@@ -417,7 +417,7 @@ def test_a_negative_reaction(shape, backend, rng):
     assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 15
 
 
-def test_an_indefinite_operator_is_left_to_minres(backend, rng):
+def test_an_indefinite_operator_is_left_to_minres(rng):
     A = operator(box("hex", (3, 3, 3)), 3, lam=-80.0, dirichlet=0.0)
     b = rng.standard_normal(A.shape[0]) * A.bc.free
     x, info = hp.solve(A, b, "multigrid", tol=1e-8, bar=False)

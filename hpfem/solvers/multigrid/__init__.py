@@ -5,7 +5,7 @@ smoother    one step of Jacobi's method in a basis of functions of low energy, w
 lines       groups of functions that stretched cells couple strongly
 chebyshev   several steps, as the best polynomial of one
 irregular   the vector from which the largest eigenvalue is estimated
-algebraic   the vertices alone: algebraic multigrid
+algebraic   the vertices alone: algebraic multigrid, with constants or rigid motions as near-null space
 cycle       orders P, P/2, .., 1, and the V-cycle through them
 
 Inside the cycle cells that are nearly affine are taken as affine. A GPU runs the cycle as one graph, a CPU as a
