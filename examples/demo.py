@@ -13,7 +13,7 @@ import numpy as np
 import hpfem as hp
 from hpfem.benchmarks import (
     BenchSettings,
-    ThroughputRun,
+    Runner,
     compare_algorithms,
     document,
     machine_description,
@@ -100,7 +100,7 @@ def measure(output, orders, dofs, backend):
             repeats=3,
             min_seconds=5e-3,
         )
-        run = ThroughputRun(settings, limits)
+        run = Runner(settings, {"float64": limits})
         for _ in run:
             pass
     about = {"machine": machine_description(), "threads": threads, "roofline": limits.as_dict()}

@@ -9,7 +9,7 @@
 import argparse
 
 import hpfem as hp
-from hpfem.benchmarks import BenchSettings, ThroughputRun, document, machine_description, thread_limit
+from hpfem.benchmarks import BenchSettings, Runner, document, machine_description, thread_limit
 from hpfem.plots import plot_results
 
 
@@ -29,10 +29,11 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
         limits = hp.choose_backend(backend).roofline("float64", True)
         for benchmark in ("bk1", "bk3"):
             settings = BenchSettings(benchmark, orders=orders, dofs=dofs, backend=backend, repeats=3, min_seconds=2e-3)
-            run = ThroughputRun(settings, limits)
-            for shape, geometry, order, _ in run:
-                done = [m for m in run.measurements if (m.shape, m.geometry, m.order) == (shape, geometry, order)]
-                best[benchmark, shape, geometry, order] = max(done, key=lambda m: m.dofs_per_second)
+            run = Runner(settings, {"float64": limits})
+            for case in run:
+                key = case.shape, case.geometry, case.order
+                done = [m for m in run.measurements if (m.shape, m.geometry, m.order) == key]
+                best[benchmark, *key] = max(done, key=lambda m: m.dofs_per_second)
             results += [measurement.as_dict() for measurement in run.measurements]
 
     for (benchmark, shape, geometry, order), m in best.items():

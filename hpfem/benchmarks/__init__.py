@@ -13,7 +13,7 @@ from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings
 from .comparison import ComparisonRow, compare_algorithms
 from .problems import BENCHMARKS, BOTH, GEOMETRIES
 from .results import Measurement, document, read_results
-from .runner import ThroughputRun
+from .runner import Runner
 from .threads import thread_limit
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "HostTimer",
     "Measurement",
     "Roofline",
-    "ThroughputRun",
+    "Runner",
     "Timer",
     "Timing",
     "compare_algorithms",

@@ -13,6 +13,7 @@ from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
+from .turns import Gain
 
 BENCH, COMPARE, SCALE = "hpfem-bench", "hpfem-compare", "hpfem-scale"
 VERSION = 1
@@ -20,14 +21,15 @@ VERSION = 1
 _NUMBER = (int, float)
 # Entries that plots and tables need.
 _COMMON = {"shape": str, "geometry": str, "strategy": str, "algorithm": str, "order": int, "n_dofs": int}
+_GAIN = {"collocation": (list, type(None))}
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
-    BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
+    BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str, **_GAIN},
     COMPARE: {
         **dict.fromkeys(("backend", "quadrature"), str),
         **_COMMON,
         **dict.fromkeys(("seconds", "low", "high", "dofs_per_second", "flops", "nbytes", "difference"), _NUMBER),
         "behind": list,
-        "collocation": (list, type(None)),
+        **_GAIN,
         "fastest": bool,
     },
     SCALE: {
@@ -57,8 +59,8 @@ class Measurement:
         What was measured. The algorithm is "collocated" too where there are no gradients.
     order, n_cells, n_modes, n_points, n_dofs : int
         Size; `n_dofs` is cells × modes, of a problem on continuous functions its unknowns.
-    seconds, best, worst : float
-        Of one application, or of the phase: median and extremes over `repeats` timings of `calls` calls.
+    seconds, low, high, best, worst : float
+        Of one application, or of the phase: median, quartiles and extremes over `repeats` timings of `calls` calls.
     dofs_per_second : float
         n_dofs / seconds.
     flops, nbytes : float, optional
@@ -78,6 +80,9 @@ class Measurement:
         largest entry.
     chosen : bool, optional
         Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
+    collocation : Gain, optional
+        Of the fastest strategy that has both algorithms, at the largest size on a mesh: how many times as fast it is
+        collocated, timed in turns.
     factors : str, optional
         Where the kernel has geometric factors from, in `hpfem.geometry.FactorSource`.
     variant, source : str, optional
@@ -101,6 +106,8 @@ class Measurement:
     n_points: int
     n_dofs: int
     seconds: float
+    low: float
+    high: float
     best: float
     worst: float
     repeats: int
@@ -116,6 +123,7 @@ class Measurement:
     residual: float | None = None
     error: float | None = None
     chosen: bool | None = None
+    collocation: Gain | None = None
     factors: str | None = None
     variant: str | None = None
     source: str | None = None

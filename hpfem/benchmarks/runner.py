@@ -16,7 +16,7 @@ from ..backends.timer import measure
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
 from .cases import TOLERANCES, BenchSettings, Case, Settings, check_settings
-from .problems import Application, BuiltOperator, MeshBlock, ProblemSize
+from .problems import Application, BuiltOperator, MeshBlock
 from .results import Measurement
 from .tiled import TiledProblem
 from .turns import gain, time_in_turns
@@ -25,8 +25,6 @@ from .turns import gain, time_in_turns
 REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 # Cases whose kernels are compiled together: enough for all cores, and few of them for nothing if time runs out.
 TOGETHER = 24
-# Shape, geometry, order and size.
-MeshCase = tuple[str, str, int, ProblemSize]
 Timed = tuple[Measurement, BuiltOperator]
 
 
@@ -44,8 +42,8 @@ class Runner:
     first precision at every size, with other sources of geometric factors if asked for, and the fastest one (of each
     source) for seconds without a pause. `rooflines` by precision are of the same run, `part` is (k, n) for the k-th of
     n parts, and no case is begun after `budget` seconds. `skipped` has cases and phases that were not measured, `wrong`
-    kernels that differ from NumPy and global operators that differ from their matrix, with the reason, `collocation`
-    how many times as fast the collocated algorithm is, on meshes of the largest size.
+    kernels that differ from NumPy and global operators that differ from their matrix, with the reason. Problems on
+    meshes that do not fit in memory are refused at once.
     """
 
     settings: Settings
@@ -56,12 +54,13 @@ class Runner:
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     wrong: list[dict[str, Any]] = field(default_factory=list)
-    collocation: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         number, parts = self.part
         if not 1 <= number <= parts:
             raise ArgumentError(f"part {number} of {parts} does not exist")
+        if isinstance(self.settings, BenchSettings):
+            check_settings(self.settings)
         self._backend = choose_backend(self.settings.backend)
         self._timer = self._backend.timer()
         self.cases = [case for case in self.settings.cases()[number - 1 :: parts] if case not in self.done]
@@ -91,7 +90,7 @@ class Runner:
             yield *way, [block, *others]
 
     def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
-        """Compile kernels of the next `TOGETHER` cases, which will be measured alone, on all of the machine's cores."""
+        """Compile kernels of the next cases on all cores, as they will be measured alone; see `TOGETHER`."""
         kernels = []
         for case in [case for case in self.cases if case not in self.done][:TOGETHER]:
             if case.size is not None:
@@ -171,21 +170,21 @@ class Runner:
             measurements[measurements.index(pair[0])] = self._sustain(*pair)
         largest = isinstance(s, BenchSettings) and case.size == s.sizes(case.shape, case.order, [max(s.dofs)])[0]
         if largest and isinstance(block, MeshBlock):
-            self._collocate(case, block, measurements)
+            self._collocate(block, measurements)
         self.measurements += measurements
         self.skipped += refused
         self.wrong += wrong
 
-    def _collocate(self, case: Case, block: MeshBlock, measurements: list[Measurement]) -> None:
+    def _collocate(self, block: MeshBlock, measurements: list[Measurement]) -> None:
         """Time the fastest strategy that differs by algorithm with each of them, in turns."""
-        for strategy in dict.fromkeys(m.strategy for m in sorted(measurements, key=lambda m: m.seconds)):
+        for measured in sorted(measurements, key=lambda m: m.seconds):
             with suppress(*REFUSALS):
-                built = {name: block.build(strategy, name, block.size.n_cells) for name in ALGORITHMS}
+                built = {name: block.build(measured.strategy, name, block.size.n_cells) for name in ALGORITHMS}
                 if len({own.choice.kernel.flops for own in built.values()}) > 1:
                     calls = {name: own.on(block.size.n_cells).call for name, own in built.items()}
                     times = time_in_turns(calls, self._timer, self.settings.repeats)
                     found = gain(times["collocated"], times["noncollocated"])
-                    self.collocation.append({**case.as_dict(), "strategy": strategy, "gain": found})
+                    measurements[measurements.index(measured)] = replace(measured, collocation=found)
                     return
 
     def _time(
@@ -218,6 +217,8 @@ class Runner:
             n_points=problem.n_points,
             n_dofs=n_dofs,
             seconds=timing.median,
+            low=timing.quartiles[0],
+            high=timing.quartiles[1],
             dofs_per_second=n_dofs / timing.median,
             **limits,
             **about,
@@ -233,52 +234,3 @@ class Runner:
             sustained_dofs_per_second=measured.n_dofs / seconds,
             sustained_fraction=None if fraction is None else fraction * measured.seconds / seconds,
         )
-
-
-class ThroughputRun:
-    """A run on meshes: iterate to measure; the results so far can always be read.
-
-    Parameters
-    ----------
-    settings : BenchSettings
-    roofline : Roofline
-        Measured on the backend of the settings, in the same run.
-
-    Attributes
-    ----------
-    measurements : list of Measurement
-    skipped : list of dict
-        Cases without a suitable kernel, and phases that could not be measured, with the reason.
-
-    Raises
-    ------
-    ArgumentError
-        For problems that do not fit in memory.
-    DeviceError
-        If the backend cannot run here.
-    """
-
-    def __init__(self, settings: BenchSettings, roofline: Roofline) -> None:
-        check_settings(settings)
-        self._runner = Runner(settings, {settings.dtype: roofline})
-        self.measurements = self._runner.measurements
-        self.skipped = self._runner.skipped
-
-    def cases(self) -> list[MeshCase]:
-        """List what is measured.
-
-        Returns
-        -------
-        list of (str, str, int, ProblemSize)
-            Shape, geometry, order and size.
-        """
-        return [_mesh_case(case) for case in self._runner.cases]
-
-    def __iter__(self) -> Iterator[MeshCase]:
-        """Measure case by case; yields each when it is done."""
-        return map(_mesh_case, self._runner)
-
-
-def _mesh_case(case: Case) -> MeshCase:
-    assert case.size is not None
-    return case.shape, case.geometry, case.order, case.size

@@ -48,7 +48,7 @@ from typing import Any
 from ..backends.base import choose_backend
 from ..benchmarks import BENCHMARKS, BOTH, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
 from ..benchmarks.bake_off import BAKE_OFFS
-from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_settings
+from ..benchmarks.cases import BenchSettings, Case, SuiteSettings
 from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
 from ..benchmarks.results import BENCH
@@ -124,8 +124,6 @@ def run(arguments: argparse.Namespace) -> None:
         bench_suite.merge(arguments, path)
         return
     settings = _settings(arguments, suite)
-    if isinstance(settings, BenchSettings):
-        check_settings(settings)
     began = time.monotonic()
     part = arguments.part or (1, 1)
     about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
@@ -151,7 +149,6 @@ def run(arguments: argparse.Namespace) -> None:
                     machine=about["machine"],
                     roofline={"backend": backend, "dtype": settings.dtype, **limits[settings.dtype]},
                     **({} if settings.bake_off is None else {"problem": settings.bake_off.as_dict()}),
-                    collocation=runner.collocation,
                     skipped=runner.skipped,
                 )
             seconds = round(time.monotonic() - began, 1)

@@ -39,13 +39,13 @@ def print_bench(result: Record) -> None:
             lambda record: record["n_dofs"],
             lambda record: f"{record['gain']:.2f}",
         )
-    if result["collocation"]:
+    if paired := [record for record in records if record.get("collocation")]:
         _print_by_order(
             f"{what}: times as fast collocated, at the largest size (quartiles)",
             ("shape", "geometry", "strategy"),
-            result["collocation"],
+            paired,
             lambda record: record["order"],
-            lambda record: str(Gain(*record["gain"])),
+            lambda record: str(Gain(*record["collocation"])),
         )
     output.say(f"limits measured: {_limits(roofline)}")
     reasons: dict[str, dict[str, None]] = {}

@@ -14,6 +14,7 @@ from matplotlib.ticker import MultipleLocator
 from ..benchmarks.turns import HOPELESS, Gain
 from . import style
 from .best import plot_best
+from .grid import draw_line, having, with_spread
 
 Row = Mapping[str, Any]
 
@@ -25,23 +26,19 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     # What is far slower everywhere would be lines at the bottom.
     ways = sorted({_way(row) for row in rows if row["behind"][1] <= HOPELESS})
     colours = style.strategy_colours(strategy for strategy, *_ in ways)
-    handles = [style.handle(" ".join(filter(None, way)), **_look(colours[way[0]], *way[1:])) for way in ways]
+    looks = {way: _look(colours[way[0]], *way[1:]) for way in ways}
+    handles = [style.handle(" ".join(filter(None, way)), **look) for way, look in looks.items()]
     handles.append(style.handle("fastest of the same results", **_FASTEST))
     titles = [f"{shape.capitalize()}, {geometry}" for shape, geometry in blocks]
-    legend = [*_in_rows(handles, 2.9 * len(blocks)), _filled("#333333")]
     note = f"bars: quartiles; left out is what nowhere reaches 1/{HOPELESS:g} of the fastest"
-    figure, [speeds, gains] = style.grid(2, titles, legend, 2.3, note=note)
+    figure, [speeds, gains] = style.grid(2, titles, [handles, _FILLED], 2.3, note=note)
     style.heading(figure, f"Helmholtz on {Path(str(results.get('mesh', ''))).name}, {_machine(results)}")
     for block, above, below in zip(blocks, speeds, gains, strict=True):
-        own = [row for row in rows if (row["shape"], row["geometry"]) == block]
-        for way in (way for way in ways if way in map(_way, own)):
-            shown = [row for row in own if _way(row) == way]
-            rates = np.array([row["dofs_per_second"] for row in shown])
-            bars = [np.array([row["n_dofs"] / row[end] for row in shown]) - rates for end in ("high", "low")]
-            look = _look(colours[way[0]], *way[1:])
-            above.errorbar([row["order"] for row in shown], rates, np.abs(bars), **look, capsize=2)
-        best = [row for row in own if row["fastest"]]
-        above.plot(*zip(*((row["order"], row["dofs_per_second"]) for row in best), strict=True), **_FASTEST)
+        own = [with_spread(row) for row in rows if (row["shape"], row["geometry"]) == block]
+        for way, look in looks.items():
+            draw_line(above, [row for row in own if _way(row) == way], "order", look)
+        best = having(own, fastest=True)
+        above.plot([row["order"] for row in best], [row["value"] for row in best], **_FASTEST)
         _draw_gains(below, own, "#333333", 0.0)
         below.set_xlabel("Order P", fontsize=9)
         below.set_xticks(sorted({row["order"] for row in rows}))
@@ -56,8 +53,7 @@ def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
     colours = dict(zip(blocks, style.order_colours(range(len(blocks))).values(), strict=True))
     titles = [_machine(results) for results in several]
     handles = [style.handle(" ".join(block), color=colours[block], marker="o") for block in blocks]
-    legend = [*_in_rows(handles, 2.9 * len(titles)), _filled("#333333")]
-    figure, [axes] = style.grid(1, titles, legend, 3.0, note="bars: quartiles")
+    figure, [axes] = style.grid(1, titles, [handles, _FILLED], 3.0, note="bars: quartiles")
     for axis, results in zip(axes, several, strict=True):
         for number, block in enumerate(blocks):
             own = [row for row in results["results"] if (row["shape"], row["geometry"]) == block]
@@ -70,6 +66,9 @@ def plot_gains(several: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
 
 
 _GAIN = "Times as fast\nby collocation"
+_DOT: dict[str, Any] = {"color": "#333333", "marker": "o", "linestyle": "none"}
+# What filled and hollow markers of gains mean.
+_FILLED = [style.handle("a difference", **_DOT), style.handle("no difference", **_DOT, markerfacecolor="white")]
 _FASTEST: dict[str, Any] = {"marker": "*", "markersize": 13, "color": "none", "markeredgecolor": "black", "zorder": 4}
 
 
@@ -88,19 +87,7 @@ def _machine(results: Mapping[str, Any]) -> str:
 
 def _look(colour: Any, algorithm: str, quadrature: str) -> dict[str, Any]:
     dash, marker = (":", "^") if quadrature else ("-", "o") if algorithm == "collocated" else ("--", "s")
-    return {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
-
-
-def _in_rows(handles: list[Any], width: float) -> list[list[Any]]:
-    """Rows of a legend of long entries."""
-    each = max(int(width / 1.9), 2)
-    return [handles[i : i + each] for i in range(0, len(handles), each)]
-
-
-def _filled(colour: str) -> list[Any]:
-    """Entries of a legend: what filled and hollow markers of gains mean."""
-    look = {"color": colour, "marker": "o", "linestyle": "none"}
-    return [style.handle("a difference", **look), style.handle("no difference", **look, markerfacecolor="white")]
+    return {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4}
 
 
 def _draw_gains(axis: Axes, rows: Sequence[Row], colour: Any, shift: float) -> None:

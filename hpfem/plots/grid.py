@@ -48,9 +48,9 @@ def largest(records: Sequence[Record], *more: str) -> list[Record]:
 
 
 def with_spread(record: Record, rate: str = "dofs_per_second") -> Record:
-    """A record with its rate as `value`; `low` and `high` are those of its slowest and fastest timing, or quartiles."""
+    """A record with its rate as `value`; `low` and `high` are those of quartiles, in old files of the extremes."""
     value, seconds = record[rate], record.get("seconds", 1.0)
-    slow, fast = record.get("worst", record.get("high", seconds)), record.get("best", record.get("low", seconds))
+    slow, fast = record.get("high", record.get("worst", seconds)), record.get("low", record.get("best", seconds))
     return {**record, "value": value, "low": value * seconds / slow, "high": value * seconds / fast}
 
 

@@ -21,8 +21,6 @@ _TITLES = {
 }
 Row = Mapping[str, Any]
 _DASHES = ("-", "--", ":", "-.")
-# Letters of a problem's words of which three fit a row of the legend.
-_SHORT = 30
 
 
 def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
@@ -48,9 +46,7 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
             for p, text in zip(problems, words, strict=True)
         ],
     ]
-    each = 3 if max(map(len, words)) <= _SHORT else 2
-    legend = [row[i : i + each] for row in entries for i in range(0, len(row), each)]
-    figure, [axes] = style.grid(1, [_TITLES[scaling] for scaling in scalings], legend, 2.9)
+    figure, [axes] = style.grid(1, [_TITLES[scaling] for scaling in scalings], entries, 2.9)
     backends = sorted({row["backend"] for row in rows})
     device = style.processor(results, "cuda" if backends == ["cuda"] else None) or "unknown machine"
     about = f"{', '.join(backends)}, {device}"

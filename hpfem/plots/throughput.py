@@ -145,12 +145,13 @@ def _throughput(records: Sequence[Record], row: str, line: str, x: str) -> Figur
 
 def _gain(records: Sequence[Record]) -> Iterator[Drawn]:
     """Throughput of the collocated algorithm over that of the other, by one strategy; a row per geometry."""
-    keys = ("shape", "strategy", "geometry", "order")
+    keys, spread = ("shape", "strategy", "geometry", "order"), ("low", "value", "high")
     others = {tuple(r[key] for key in keys): r for r in records if r["algorithm"] != "collocated"}
-    gains: list[Record] = []
-    for record in having(records, algorithm="collocated"):
+    # Those that were timed in turns, if there are any.
+    gains = [{**r, **dict(zip(spread, r["collocation"], strict=True))} for r in records if r.get("collocation")]
+    for record in having([] if gains else records, algorithm="collocated"):
         if other := others.get(tuple(record[key] for key in keys)):
-            parts = zip(("value", "low", "high"), ("value", "high", "low"), strict=True)
+            parts = zip(spread, reversed(spread), strict=True)
             gains.append({**record, **{own: record[own] / other[theirs] for own, theirs in parts}})
     if gains:
         figure, panels = grid.lines(gains, ("geometry", "shape", "strategy", "order"), "Collocated / not")

@@ -7,7 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.base import BACKENDS, choose_backend
-from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, ThroughputRun, measure
+from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, Runner, measure
 from hpfem.benchmarks.bake_off import BAKE_OFFS, GlobalBlock, GlobalSize, global_bytes, global_sizes, unknowns
 from hpfem.benchmarks.cases import check_settings
 from hpfem.benchmarks.global_phases import START, STEPS, MeasuredOperator
@@ -18,7 +18,7 @@ from hpfem.shapes import SHAPES
 from hpfem.solvers.breakdown import OutOfIterations
 from tests.standin import StandIn, StandInBackend, StandInStrategy
 
-LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
+LIMITS = dict.fromkeys(("float64", "float32"), Roofline(bandwidth=1e10, flops=1e11, details={}))
 QUICK = {"repeats": 1, "min_seconds": 1e-4}
 COLLOCATED = ("quad", "hex")
 # Those that time an operator.
@@ -161,7 +161,7 @@ def test_a_run_measures_every_shape(benchmark, backend):
     if choose_backend("auto").name != "cpu" and backend == "cpu":
         pytest.skip("no compiler")
     wanted = {"shapes": BOX_SHAPES, "orders": (1, 2), "dofs": (300,), "backend": backend}
-    run = ThroughputRun(BenchSettings(benchmark, **wanted, **QUICK), LIMITS)
+    run = Runner(BenchSettings(benchmark, **wanted, **QUICK), LIMITS)
     cases = list(run)
     shapes = COLLOCATED if benchmark == "bp5" else BOX_SHAPES
     assert len(cases) == len(shapes) * 2 * 2
@@ -225,10 +225,10 @@ def test_problems_with_few_unknowns_have_no_iterations():
 
 def test_wrong_results_are_not_timed(monkeypatch):
     monkeypatch.setattr(MeasuredOperator, "error", lambda self: 1e-3)
-    run = ThroughputRun(BenchSettings("bp3", ("quad",), (2,), (300,), **QUICK), LIMITS)
+    run = Runner(BenchSettings("bp3", ("quad",), (2,), (300,), **QUICK), LIMITS)
     list(run)
     assert not run.measurements
-    assert {entry["reason"] for entry in run._runner.wrong} == {"the result differs from SciPy's product by 0.001"}
+    assert {entry["reason"] for entry in run.wrong} == {"the result differs from SciPy's product by 0.001"}
 
 
 def test_the_estimate_of_memory_covers_permanent_arrays():
@@ -257,6 +257,6 @@ def test_on_a_device_nothing_is_transferred_while_it_is_timed(benchmark, monkeyp
     assert found.refused[0]["reason"].startswith("SciPy's CSR product is measured on the host alone")
     # And in a run.
     settings = BenchSettings(benchmark, ("quad",), (2,), (300,), backend="stand-in", **QUICK)
-    run = ThroughputRun(settings, LIMITS)
+    run = Runner(settings, LIMITS)
     list(run)
     assert [m.phase for m in run.measurements] == 2 * ["application", "iteration"]

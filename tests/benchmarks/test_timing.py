@@ -7,7 +7,7 @@ import pytest
 import threadpoolctl
 
 from hpfem.backends import BACKENDS
-from hpfem.benchmarks import BenchSettings, HostTimer, Roofline, ThroughputRun, measure, thread_limit
+from hpfem.benchmarks import BenchSettings, HostTimer, Roofline, Runner, measure, thread_limit
 from hpfem.benchmarks import threads as threads_module
 
 
@@ -107,7 +107,7 @@ def test_gpu_is_measured():
 @pytest.mark.cuda
 def test_throughput_on_a_gpu():
     settings = BenchSettings(shapes=("hex", "tet"), orders=(3,), dofs=(1e5,), backend="cuda", repeats=3)
-    run = ThroughputRun(settings, BACKENDS["cuda"].roofline("float64", True))
+    run = Runner(settings, {"float64": BACKENDS["cuda"].roofline("float64", True)})
     list(run)
     assert len(run.measurements) >= 8 and {m.backend for m in run.measurements} == {"cuda"}
     assert all(1e7 < m.dofs_per_second < 1e12 and 0 < m.fraction < 1.5 for m in run.measurements)

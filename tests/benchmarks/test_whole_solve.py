@@ -9,7 +9,7 @@ from scipy.sparse.linalg import spsolve
 
 import hpfem as hp
 from hpfem.backends.base import BACKENDS
-from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, ThroughputRun, read_results
+from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, Runner, read_results
 from hpfem.benchmarks.bake_off import GlobalBlock, global_sizes
 from hpfem.benchmarks.problems import new_mesh, problem_mesh
 from hpfem.benchmarks.whole_solve import source
@@ -19,7 +19,7 @@ from tests.cli.test_commands import refused, run
 from tests.samples import long
 from tests.standin import StandIn, StandInBackend, StandInStrategy
 
-LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
+LIMITS = dict.fromkeys(("float64", "float32"), Roofline(bandwidth=1e10, flops=1e11, details={}))
 PARTS = ("space", "operator", "multigrid", "vertices", "right-hand side", "iterations")
 PHASES = ("all in", *PARTS, "first", "pyamg")
 SMALL = [
@@ -110,7 +110,7 @@ def test_a_run_measures_both_geometries():
         1e8,
         1e8,
     )
-    measured = ThroughputRun(settings, LIMITS)
+    measured = Runner(settings, LIMITS)
     assert len(list(measured)) == 4 and not measured.skipped
     assert [m.phase for m in measured.measurements] == 4 * list(PHASES)
     for m in measured.measurements:

@@ -241,11 +241,11 @@ def test_bench_and_plot(capsys, tmp_path):
     result = json.loads(path.read_text())
     assert result["complete"] and result["quick"]
     pictures = json.loads(run(capsys, "plot", path, "--json"))["pictures"]
-    names = ("best", "by_order", "roofline", "deformed", "affine", "geometry")
+    names = ("best", "by_order", "gain", "roofline", "deformed", "affine", "geometry")
     assert [Path(p).name for p in pictures] == [f"bk3_{name}.png" for name in names]
     assert all(Path(p).parent == tmp_path for p in pictures)
     text = run(capsys, "plot", path, "-o", tmp_path / "svg", "--format", "svg")
-    assert text.count("written") == 6 and (tmp_path / "svg" / "bk3_roofline.svg").read_text().startswith("<?xml")
+    assert text.count("written") == 7 and (tmp_path / "svg" / "bk3_roofline.svg").read_text().startswith("<?xml")
 
 
 def test_one_picture_goes_into_a_file(capsys, tmp_path):
