@@ -386,21 +386,9 @@ class PairArray:
         return side
 
     def write(self, device: Device = HOST) -> Any:
-        """Give an array on a device to be overwritten entirely: nothing is transferred, the other side becomes stale.
+        """Give an array on a device to be overwritten entirely, with any content; see `read`.
 
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        array
-            Of the device, with any content.
-
-        Raises
-        ------
-        StateError
-            If the values are constant.
+        Nothing is transferred, the other side becomes stale. Values that are constant are refused by a StateError.
         """
         self._check_writable()
         self._place(device)

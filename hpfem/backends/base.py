@@ -309,17 +309,7 @@ class Backend(Immutable, ABC):
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure the limits that this backend reaches on its device, with the threads that it may use now.
 
-        Parameters
-        ----------
-        dtype : dtype
-            float64 or float32.
-        quick : bool
-            Smaller arrays and fewer repeats, for tests and demonstrations.
-
-        Returns
-        -------
-        Roofline
-            Zeros if other backends measure the device.
+        They are zeros if other backends measure the device; see `roofline`.
         """
         return Roofline(0.0, 0.0, {})
 

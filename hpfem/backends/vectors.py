@@ -345,29 +345,11 @@ class VectorSpace(Unshared):
         return max(float(vector.max()), -float(vector.min())) if vector.size else 0.0  # no array of all of them
 
     def exponent(self, vector: Any) -> int:
-        """Least k with all entries of a finite vector below 2^k; 0 for zeros.
-
-        Parameters
-        ----------
-        vector : array, [n]
-
-        Returns
-        -------
-        int
-        """
+        """Least k with all entries of a finite vector below 2^k; 0 for zeros; see `max_norm`."""
         return math.frexp(self.max_norm(vector))[1]
 
     def norm(self, vector: Any) -> float:
-        """Euclidean norm, of vectors of any size; infinite or NaN if an entry is.
-
-        Parameters
-        ----------
-        vector : array, [n]
-
-        Returns
-        -------
-        float
-        """
+        """Euclidean norm, of vectors of any size; infinite or NaN if an entry is; see `max_norm`."""
         largest = self.max_norm(vector)
         if largest == 0 or not math.isfinite(largest):
             return largest

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
@@ -15,19 +12,10 @@ from matplotlib.figure import Figure
 
 from ..benchmarks.turns import Gain
 from . import style
-from .grid import Record, best, draw_line, having, values, with_spread
+from .grid import Record, best, draw_line, having, values
 
 # Inches: an order and its least, a panel, a row of names; the width of a letter in its size, in points.
 _ORDER, _LEAST, _PANEL, _ROW, _LETTER = 0.62, 4.3, 1.9, 0.18, 0.62
-
-
-def plot_best(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str) -> Path:
-    """Draw the fastest ways of a comparison as ``best``; those of another quadrature, with other results, are apart."""
-    figure = draw_best([with_spread(row) for row in results["results"] if not row["quadrature"]])
-    machine = style.processor(results, results["results"][0]["backend"]) or "unknown machine"
-    name = Path(str(results.get("mesh", ""))).name
-    style.heading(figure, f"Helmholtz on {name}, the fastest way with the same results — {machine}")
-    return style.save(figure, Path(folder) / f"best{suffix}")
 
 
 def draw_best(records: Sequence[Record]) -> Figure:

@@ -137,7 +137,7 @@ class BlockProjection:
         ]
         choices = [choose_else_auto(problem, *asked, backend) for problem in problems]
         self._mass, self._iproduct = [choice.kernel for choice in choices]
-        self.refusals = [choice.refusal for choice in choices]
+        self.asked, self.refusals = asked, [choice.refusal for choice in choices]
         self._diagonal = block.geometry.volumes()[:, None] / block.shape.volume
         self._diagonal = self._diagonal * _orthogonal_norms(block.shape, block.order)
         self.block = block
@@ -213,23 +213,17 @@ class ForwardTransform:
         self.target: Any = space
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
-        ways = asked_by_shape(strategy, algorithm, self._on_host())
-        if set(ways.values()) == {AUTO}:
+        if strategy == algorithm == "auto":
             self._make_projections()
             return
-        own = []
         with space.comm.together():
             self._make_projections()
-            for made in self._projections:
-                asked, exists = ways[made.block.shape.name], bool(made.block.n_elements)
-                own += [(asked, refusal, refusal) for refusal in made.refusals] * exists
-        agree(self.name, space.comm, own)
-
-    def _on_host(self) -> Backend:
-        return self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
+        made = [own for own in self._projections if own.block.n_elements]
+        agree(self.name, space.comm, ((own.asked, text, text) for own in made for text in own.refusals))
 
     def _make_projections(self) -> None:
-        ways, backend = asked_by_shape(self.strategy, self.algorithm, self._on_host()), self._on_host()
+        backend = self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
+        ways = asked_by_shape(self.strategy, self.algorithm, backend)
         self._projections = [BlockProjection(block, ways[block.shape.name], backend) for block in self.space.blocks]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -170,7 +170,6 @@ class Content:
     points: Array | None = None
     elements: list[Elements] | None = None
     periodic: list[Indices] = field(default_factory=list)
-    n_partitions: int = 1
     chosen: frozenset[int] | None = None
     partitions: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
     needed: Indices | None = None
@@ -455,7 +454,7 @@ def _read_periodic_2(content: Content, lines: list[str]) -> None:
 def _read_entities(content: Content, stream: _Stream) -> None:
     partitioned = stream.section == "PartitionedEntities"
     if partitioned:
-        content.n_partitions = stream.integer("size")
+        stream.integer("size")  # partitions
         stream.table("int", stream.integer("size"), 2)  # ghosts
     for dim, count in enumerate(stream.integers("size", 4)):
         for _ in range(int(count)):

@@ -328,29 +328,20 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
 
 
 def from_gmsh(model: Any = None, *, periodic: bool = False, comm: Any = None) -> Mesh:
-    """Make a mesh from a model that gmsh has meshed in this program, without a file, with the checks of `read_mesh`.
+    """Make a mesh from a model that gmsh has meshed in this program, without a file, otherwise as `read_mesh`.
 
-    Physical groups become regions and boundaries, as for files. Cells in no group are left out if others are in one.
+    Physical groups become regions and boundaries. Cells in no group are left out if others are in one.
 
     Parameters
     ----------
     model : gmsh.model, optional
-        gmsh's current model when left out.
-    periodic : bool
-        Whether to identify the vertices that the model pairs (`gmsh.model.mesh.setPeriodic`).
-    comm : Communicator or mpi4py.MPI.Comm, optional
-        Processes that get a part each, as for `read_mesh`; the model is that of the first one.
+        gmsh's current model when left out; that of the first process.
+    periodic, comm
+        See `read_mesh`; `gmsh.model.mesh.setPeriodic` pairs vertices.
 
     Returns
     -------
     Mesh
-
-    Raises
-    ------
-    ArgumentError
-        If it is no model, or there is no gmsh, or it is not initialized.
-    MeshError
-        If there is no mesh, or it is unusable; the message names the element and the reason.
     """
 
     def make() -> Mesh:
