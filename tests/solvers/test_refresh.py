@@ -121,3 +121,19 @@ def test_tangents_of_the_p_laplacian(dtype, how):
         M.refresh(J)
     later = hp.cg(J, b, M, tol=1e-3, bar=False)[1].iterations
     assert later <= (80 if how == "kept" else 2 * first + 4), (first, later)
+
+
+@pytest.mark.parametrize("shape", ["prism", "pyramid", "tet", "tri"])
+@pytest.mark.parametrize("degree", [2, 3])
+def test_coefficients_that_become_rough(shape, degree, rng):
+    """The largest eigenvalue changes much: the estimate is not that of before."""
+    space = hp.Space(box(shape, (8, 8) if shape == "tri" else (3, 3, 3)), 2)
+    c0 = hp.C0Space(space)
+    k = space.field("phys", [np.ones((1, own.n_elements, own.n_points)) for own in space.blocks])
+    A = hp.GlobalOperator(hp.Helmholtz(space, 0.0, k), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    M, b = Multigrid(A, degree), rng.standard_normal(c0.size) * A.bc.free
+    for _ in range(3):
+        for own in k.arrays:
+            own[...] = np.where(rng.random((1, own.shape[1], 1)) < 0.5, 1.0, 1e6)
+        M.refresh()
+        assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 30

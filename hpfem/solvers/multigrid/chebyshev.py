@@ -21,9 +21,9 @@ WEIGHTS = {
     3: (1.00842544782028, 1.08867839208730, 1.33753125909618),
 }
 # Steps of Lanczos' method, and the factor on its estimate, a lower bound: at least 0.93 of the value in 870 cases.
-# The cycle is positive definite up to 1.25, 1.17, 1.11 times the result, for a smoother of degree 1, 2, 3. Few steps
-# tell how much it changes with coefficients.
-_STEPS, _SAFETY, _FEW = 15, 1.05, 4
+# The cycle is positive definite up to 1.25, 1.17, 1.11 times the result, for a smoother of degree 1, 2, 3. For other
+# coefficients a few steps are enough if their estimate is that of before, but for this share.
+_STEPS, _SAFETY, _FEW, _SAME = 15, 1.05, 4, 0.03
 
 
 def first_step(largest: float, degree: int) -> float:
@@ -63,30 +63,36 @@ def largest_eigenvalue(
     A: Apply, B: Apply, vectors: VectorSpace, start: Any, before: Bounds | None = None, steps: int = _STEPS
 ) -> Bounds:
     """Estimate the largest eigenvalue of B A by Lanczos' method, through conjugate gradients, with a margin; start [n].
-    From an estimate `before` for similar operators, few steps tell how much it has changed.
+
+    `before` is of similar operators.
     """
-    steps = steps if before is None else _FEW
-    r, ratios, curvatures = start, list[float](), list[float]()
+    r, few = start, 0.0
+    ratios, curvatures = list[float](), list[float]()
     p = z = B(r)
     rho = vectors.dot(r, z)
-    for _ in range(steps if rho > 0 else 0):
+    for step in range(1, steps + 1 if rho > 0 else 0):
         q = A(p)
         curvature = vectors.dot(p, q)
         if not curvature > 0:
             break
         curvatures.append(rho / curvature)
+        if step == _FEW:
+            few = _estimate(curvatures, ratios, vectors)
+            if before is not None and abs(few - before.few) < _SAME * before.few:
+                return Bounds(few, max(few, before.all * few / before.few))
         r = r - curvatures[-1] * q
         z = B(r)
         ratios.append(vectors.dot(r, z) / rho)
         if ratios[-1] < 1e-12:
             break
         rho, p = rho * ratios[-1], z + ratios[-1] * p
-    if not curvatures:
-        return Bounds(1.0, 1.0)
-    a, b = np.array(curvatures), np.array(ratios[: len(curvatures) - 1])
-    diagonal = 1 / a + np.append(0, b / a[:-1])
-    beside = np.sqrt(b) / a[:-1]
-    counts = min(_FEW, len(a)), len(a)
-    found = vectors.comm.bcast([float(eigvalsh_tridiagonal(diagonal[:n], beside[: n - 1])[-1]) for n in counts])
-    few, most = (_SAFETY * own for own in found)  # hosts of several kinds round in several ways
-    return Bounds(few, most if before is None else max(few, before.all * few / before.few))
+    most = _estimate(curvatures, ratios, vectors)
+    return Bounds(few or most, most)
+
+
+def _estimate(curvatures: list[float], ratios: list[float], vectors: VectorSpace) -> float:
+    """The largest eigenvalue of the matrix of Lanczos' method, with a margin."""
+    a, b = np.array(curvatures), np.array(ratios[: max(0, len(curvatures) - 1)])
+    diagonal = 1 / a + np.append(0, b / a[:-1]) if len(a) else np.ones(1)
+    found = float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / a[:-1])[-1])
+    return _SAFETY * vectors.comm.bcast(found)  # hosts of several kinds round in several ways
