@@ -36,7 +36,6 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
     b = Builder(lanes, dtype)
     targets, sums = [target for target, _ in what.updates], [((False, factors),) for factors in what.sums]
     trip, align = lanes * unrolled, b.dtype.itemsize
-    iota = ", ".join(f"i64 {lane}" for lane in range(lanes))
 
     def whole(op: str, *operands: object) -> str:
         return b.new(f"{op} i64 {', '.join(map(str, operands))}")
@@ -102,11 +101,7 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
                 return after
 
             def last_group(i: Index, totals: list[str]) -> list[str]:
-                left = whole("sub", rest, whole("mul", i.value, lanes))
-                kind, zeros = f"<{lanes} x i64>", f"<{lanes} x i32> zeroinitializer"
-                first = b.new(f"insertelement {kind} poison, i64 {left}, i32 0")
-                everywhere = b.new(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
-                mask = b.new(f"icmp slt {kind} <{iota}>, {everywhere}")
+                mask = _first_lanes(b, whole("sub", rest, whole("mul", i.value, lanes)))
                 return group(Index(whole("add", done.value, i.value)), mask, totals)
 
             def trip_of_groups(i: Index, totals: list[str]) -> list[str]:
@@ -227,20 +222,38 @@ def write_rows(add: bool, dtype: DTypeLike) -> str:
 
 
 def write_row_panels(lanes: int, dtype: DTypeLike) -> str:
-    """Write a kernel for the panels %g0 to %g1 of a sparse matrix, rows of the same columns as lanes: as `write_rows`,
-    but out[panel].
+    """Write a kernel for the panels %g0 to %g1 of a sparse matrix, rows of the same columns as lanes: out = A in.
+
+    Entries are at %geometry, columns at %fields, and at %points, i32, where those of a panel start, and its rows.
     """
     b = Builder(lanes, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as panel:
-        start, count = _entries(b, panel)
+
+        def known(number: int) -> tuple[Index, str]:
+            """A start of the panel, and how far that of the next one is."""
+            at = Index(b.new(f"mul nsw i64 {panel.value}, 3"), number)
+            start, end = b.load_index("%points", at), b.load_index("%points", Index(at.value, number + 3))
+            return start, b.new(f"sub nsw i64 {end.value}, {start.value}")
+
+        (columns, count), (values, _), (first, rows) = map(known, range(3))
+        mask = _first_lanes(b, rows)
 
         def entry(j: Index, sums: list[str]) -> list[str]:
-            at = Index(b.new(f"add nsw i64 {start}, {j.value}"))
-            x = b.load_scalar("%in", (b.load_index("%fields", at), 1))
-            return [b.fma(x, b.load(b.at("%geometry", (at, 1))), sums[0])]
+            column = b.load_index("%fields", Index(b.new(f"add nsw i64 {columns.value}, {j.value}")))
+            there = Index(b.new(f"mul nsw i64 {rows}, {j.value}"))
+            own = b.at("%geometry", (values, 1), (there, 1), unit=b.real)
+            return [b.fma(b.load_scalar("%in", (column, 1)), b.masked_load(own, mask), sums[0])]
 
-        b.store(b.reduce(count, [0.0], entry)[0], b.at("%out", (panel, 1)))
+        b.masked_store(b.reduce(count, [0.0], entry)[0], b.at("%out", (first, 1), unit=b.real), mask)
     return b.module()
+
+
+def _first_lanes(b: Builder, count: str) -> str:
+    """A mask of the first lanes."""
+    kind, iota = f"<{b.lanes} x i64>", ", ".join(f"i64 {lane}" for lane in range(b.lanes))
+    first = b.new(f"insertelement {kind} poison, i64 {count}, i32 0")
+    everywhere = b.new(f"shufflevector {kind} {first}, {kind} poison, <{b.lanes} x i32> zeroinitializer")
+    return b.new(f"icmp slt {kind} <{iota}>, {everywhere}")
 
 
 def write_panels(lanes: int, dtype: DTypeLike) -> str:

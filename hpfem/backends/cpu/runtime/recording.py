@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, issparse
 from ....errors import NotSuitable
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 from ...passes import Pass
+from ...restriction import row_entries
 from ..codegen.sequence import WORDS, write_sequence
 from ..codegen.vectors import blocks_of, write_move, write_panels, write_row_panels, write_rows
 from .buffers import aligned
@@ -29,7 +30,7 @@ from .target import Code, host
 Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
 # Lanes by entry of a sparse matrix up to which panels of rows are faster than single rows.
-_SPARSE = 4
+_SPARSE = 8
 _NOTHING = (0,) * 8
 # The words of a kernel's call with the addresses of its inputs, and of its scratch.
 _INPUTS, _SCRATCH = slice(7, 11), 11
@@ -195,42 +196,52 @@ class Recording:
 
     def _panels(self, matrix: csr_array) -> Any:
         """Rows side by side with those of the same columns, if most lanes are used: addresses, and places of rows."""
-        matrix, lanes = matrix.sorted_indices(), self._lanes
-        counts = np.diff(matrix.indptr)
-        some = np.flatnonzero(counts)
-        counts, columns = counts[some].astype(np.int64), matrix.indices
-        if not len(some):
+        matrix, lanes, counts = matrix.sorted_indices(), self._lanes, np.diff(matrix.indptr)
+        if not matrix.nnz:
             return None
-        starts = np.cumsum(counts) - counts
-        row = np.repeat(np.arange(len(some)), counts)
+        # Rows of the same columns one after the other, by a number that other columns do not have.
+        some = np.flatnonzero(counts)
+        marks = np.random.default_rng(0).integers(0, 2**63, matrix.shape[1], dtype=np.uint64)
+        mark = np.add.reduceat(marks[matrix.indices], matrix.indptr[some])
+        some = some[np.argsort(mark, kind="stable")]
+        entry, counts = row_entries(matrix, some)
+        starts, columns, row = (
+            np.cumsum(counts) - counts,
+            matrix.indices[entry],
+            np.repeat(np.arange(len(some)), counts),
+        )
         before = np.maximum(np.arange(len(columns)) - counts[row], 0)
         same = np.logical_and.reduceat(columns == columns[before], starts)
         same[1:] &= counts[1:] == counts[:-1]
         same[0] = False
-        run = np.cumsum(~same) - 1
-        number = np.arange(len(some)) - np.flatnonzero(~same)[run]
-        first = np.flatnonzero(number % lanes == 0)
-        panel = np.cumsum(number % lanes == 0) - 1
-        ends = np.append(0, np.cumsum(counts[first]))
-        if lanes * ends[-1] > _SPARSE * len(columns):
+        number = (np.arange(len(some)) - np.flatnonzero(~same)[np.cumsum(~same) - 1]) % lanes
+        first, panel = np.flatnonzero(number == 0), np.cumsum(number == 0) - 1
+        if lanes * counts[first].sum() > _SPARSE * len(columns):
             return None
-        values, place = np.zeros((ends[-1], lanes), self.dtype), ends[panel] - starts
-        values[place[row] + np.arange(len(columns)), number[row] % lanes] = matrix.data
-        at = np.concatenate([np.arange(starts[r], starts[r] + counts[r]) for r in first])
-        entries = self._new(values.size)
-        entries[:] = values.ravel()
-        given = entries.ctypes.data, self.hold(ends, np.int32), self.hold(columns[at], np.int32)
-        return len(first), given, some, lanes * panel + number % lanes
+        sizes = np.diff(np.append(first, len(some)))
+        parts = np.stack([counts[first], counts[first] * sizes, sizes], axis=1)
+        ends = np.concatenate([np.zeros((1, 3), np.int64), parts.cumsum(axis=0)])
+        entries, place = np.empty(len(columns), self.dtype), np.arange(len(columns)) - starts[row]
+        entries[ends[panel[row], 1] + place * sizes[panel[row]] + number[row]] = matrix.data[entry]
+        return (
+            len(first),
+            (self.hold(entries), self.hold(ends, np.int32), self.hold(columns[number[row] == 0], np.int32)),
+            some,
+        )
 
     def _row_panels(self, matrix: csr_array, panels: Any, source: Array, target: Array, at: Any) -> None:
         """Multiply by panels of rows; see `rows`."""
-        n, given, some, places = panels
-        out, code = self.empty((n * self._lanes,)), code_of(write_row_panels, self._lanes, self.dtype.name)
-        self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, out.array.ctypes.data, *given, 0, 0, 0))
+        n, given, some = panels
+        direct = at is None and np.array_equal(some, np.arange(len(target)))
+        out, code = target, code_of(write_row_panels, self._lanes, self.dtype.name)
+        if not direct:
+            out = self.empty((len(some),)).array
+        self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, out.ctypes.data, *given, 0, 0, 0))
+        if direct:
+            return
         if at is None and len(some) < len(target):
             self.update(ZERO, (target,))
-        put = some if at is None else np.asarray(at)[some]
-        self.move(out.array, places, target, put)
+        self.move(out, None, target, some if at is None else np.asarray(at)[some])
 
     def dense(self, source: Array, matrix: Array, target: Array) -> None:
         """Multiply a vector by a dense matrix from the right; source [n], matrix [n, k], target [k]."""
