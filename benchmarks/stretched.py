@@ -14,7 +14,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,10 @@ LAYERS = {
 RATIOS = (1, 4, 16, 32, 100)
 
 
+# Times as many boxes across, and as many layers, of meshes for the time of a cycle, by backend.
+LARGER = {"cuda": {2: 20, 3: 6}, "cpu": {2: 5, 3: 3}, "numpy": {2: 3, 3: 2}}
+
+
 class Case(NamedTuple):
     """A count, and where it stands in its table."""
 
@@ -55,7 +59,7 @@ class Case(NamedTuple):
     given: Any = "xmin"  # sides with values, or None for all
 
 
-Table = Callable[[bool], Iterator[Case]]
+Table = Callable[[bool, str], Iterator[Case]]
 TABLES: dict[str, tuple[str, Table]] = {}
 
 
@@ -73,24 +77,31 @@ def layers(shape: str, n: int, ratio: float, count: int, axis: int = -1) -> Mesh
     return box(shape, counts, upper=upper)
 
 
-def _layers(small: bool, orders: Sequence[int], finer: int) -> Iterator[Case]:
+def _layers(small: bool, orders: Sequence[int], times: Mapping[int, int], ratios: Sequence[int]) -> Iterator[Case]:
     for name, (shape, n, count, axis) in LAYERS.items():
+        finer = times[2 if shape in FLAT else 3]
         for P in orders:
-            for ratio in RATIOS[2:3] if small else RATIOS:
+            for ratio in ratios[-1:] if small else ratios:
                 mesh = partial(layers, shape, finer * n, ratio, finer * count, axis)
                 yield Case(f"{name}, P={P}", f"1:{ratio}", mesh, P, "ymin" if axis == 0 else "xmin")
 
 
 @table
-def boxes(small: bool) -> Iterator[Case]:
+def boxes(small: bool, backend: str) -> Iterator[Case]:
     """Layers of boxes: values on one small side."""
-    yield from _layers(small, (2,) if small else (2, 3, 4, 5, 6, 8), 1)
+    yield from _layers(small, (2,) if small else (2, 3, 4, 5, 6, 8), {2: 1, 3: 1}, RATIOS)
 
 
 @table
-def finer(small: bool) -> Iterator[Case]:
+def finer(small: bool, backend: str) -> Iterator[Case]:
     """The same, twice as fine."""
-    yield from _layers(small, (2,) if small else (2, 4), 1 if small else 2)
+    yield from _layers(small, (2,) if small else (2, 4), {2: 1, 3: 1} if small else {2: 2, 3: 2}, RATIOS)
+
+
+@table
+def cycles(small: bool, backend: str) -> Iterator[Case]:
+    """Larger meshes, for the time of a cycle."""
+    yield from _layers(small, (2,) if small else (4,), {2: 1, 3: 1} if small else LARGER[backend], (1, 16, 100))
 
 
 def thin(path: Path, ratio: float) -> Mesh:
@@ -100,7 +111,7 @@ def thin(path: Path, ratio: float) -> Mesh:
 
 
 @table
-def squeezed(small: bool) -> Iterator[Case]:
+def squeezed(small: bool, backend: str) -> Iterator[Case]:
     """Unstructured meshes squeezed in their last direction: values on xmin, or all around (ball, disc)."""
     for name in ("square_mixed", "disc", "cube_mixed", "ball"):
         path = FOLDERS[0] / f"{name}.msh"
@@ -126,7 +137,7 @@ def graded_mesh(shapes: Any, ratio: float, slope: float) -> Mesh:
 
 
 @table
-def graded(small: bool) -> Iterator[Case]:
+def graded(small: bool, backend: str) -> Iterator[Case]:
     """Layers graded and sheared, of one shape or several: the wall given, or one small side."""
     several = (("quad", "tri"), ("hex", "prism"), ("prism", "tet"), ("hex", "prism", "tet"), ("hex", "pyramid", "tet"))
     for shapes in ("tri", "quad", "tet", "prism", "hex", "pyramid", *several):
@@ -141,7 +152,7 @@ def graded(small: bool) -> Iterator[Case]:
 
 
 @table
-def ordinary(small: bool) -> Iterator[Case]:
+def ordinary(small: bool, backend: str) -> Iterator[Case]:
     """Mesh files that are not stretched: values all around."""
     for case in files(small):
         yield Case(case.row, case.column, case.mesh, case.order, None)
@@ -176,7 +187,7 @@ def _milliseconds(call: Callable[[], Any], backend: str, comm: Any) -> float:
     timer, calls = choose_backend(backend).timer(), 1
     while comm.max(timer.seconds(call, calls)) < 0.02 and calls < 1000:
         calls *= 2
-    return round(1e3 * min(timer.seconds(call, calls) for _ in range(3)) / calls, 4)
+    return round(1e3 * min(timer.seconds(call, calls) for _ in range(7)) / calls, 4)
 
 
 def text_of(content: Content) -> str:
@@ -194,7 +205,7 @@ def text_of(content: Content) -> str:
                 unit = first.setdefault(one["row"], one["cycle_ms"])
                 cycles.setdefault(key, {})[one["column"]] = f"{one['cycle_ms'] / unit:.2f}"
         lines += [f"## {found['title']}", "", pivot([""], counts), "", *failed]
-        if name in ("boxes", "finer"):
+        if name in ("boxes", "finer", "cycles"):
             lines += ["A cycle over one of the first column", "", pivot([""], cycles), ""]
     return "\n".join(lines) if world().rank == 0 else ""
 
@@ -205,7 +216,7 @@ def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
     for name in given.tables or TABLES:
         title, cases = TABLES[name]
         content["tables"][name] = {"title": title, "cases": []}
-        for case in cases(given.small):
+        for case in cases(given.small, given.backend):
             if given.orders and case.order not in given.orders:
                 continue
             record = {"row": case.row, "column": case.column} | solved(case, given.backend, given.jacobi)

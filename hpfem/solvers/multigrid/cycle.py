@@ -34,7 +34,7 @@ from .smoother import LowEnergySmoother
 # What the vertices interpolate exactly.
 NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
-_LARGEST = 20.0
+_LARGEST = 50.0
 # Smallest eigenvalue of the coarsest matrix, with a unit diagonal, below which float32 takes more iterations.
 _ILL = 1e-6
 # Largest deviation of Jacobians from their cell's mean that is neglected inside the cycle.
