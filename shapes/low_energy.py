@@ -158,10 +158,16 @@ def interior_factors(shape: Shape, order: int, Q: Array) -> list[csr_array]:
 
 
 def low_energy_factors(
-    shape: Shape, order: int, S: Array, m: float, orders: tuple[tuple[int, ...], ...]
+    shape: Shape,
+    order: int,
+    S: Array,
+    m: float,
+    orders: tuple[tuple[int, ...], ...],
+    beside: tuple[tuple[bool, ...], ...] = (),
 ) -> list[csr_array]:
     """Functions of low energy of a diffusion S [dim, dim] and reaction m, as coefficients of modified modes: a product
-    of sparse matrices.
+    of sparse matrices. `beside` tells of entities of the cell, by dimension, whether they are a stretched cone's too:
+    their traces are those of the regular cell.
     """
     # The last factors extend, entity by entity from the cell to its edges, the functions around an entity into it. The
     # others go, direction by direction, from the eigenbases of all entities to modes.
@@ -185,11 +191,20 @@ def low_energy_factors(
         """Into the interior, which is eliminated once for all entities."""
         return np.asarray(-np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)]))
 
-    schur, T = energy(back @ shared_energy(shape, Q) @ back.T), np.eye(n)
-    schur[np.ix_(outer, outer)] += schur[np.ix_(outer, inner)] @ extension(schur)
-    for modes, around in entities:
-        if len(around) and len(modes):
-            T[np.ix_(around, modes)] = -np.linalg.solve(schur[np.ix_(around, around)], schur[np.ix_(around, modes)])
+    def traces(Q: Array) -> Array:
+        """On all entities but the cell."""
+        schur, T = energy(back @ Q @ back.T), np.eye(n)
+        schur[np.ix_(outer, outer)] += schur[np.ix_(outer, inner)] @ extension(schur)
+        for modes, around in entities:
+            if len(around) and len(modes):
+                T[np.ix_(around, modes)] = -np.linalg.solve(schur[np.ix_(around, around)], schur[np.ix_(around, modes)])
+        return T
+
+    shared = shared_energy(shape, Q)
+    T, regular = traces(shared), [own for of_dim in beside for own in of_dim]
+    if any(regular):
+        rows = np.concatenate([modes for (modes, _), own in zip(entities, regular, strict=False) if own])
+        T[rows] = traces(np.eye(shape.dim) * np.linalg.eigvalsh(shared)[0])[rows]
     T[np.ix_(inner, outer)] = extension(energy(S)) @ T[np.ix_(outer, outer)]
     T[np.abs(T) < _ROUNDING] = 0
     parts = [_identity_but(T, np.sort(modes)) for modes, _ in entities[len(shape.vertices) :] if len(modes)]

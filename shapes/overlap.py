@@ -44,3 +44,8 @@ def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     behind = behind.any(axis=2)
     group = connected_components(csr_array(~(behind | behind.T)), directed=False)[1]
     return dict(zip(places, group.tolist(), strict=True))
+
+
+def is_stretched_cone(shape: Shape, S: Array) -> bool:
+    """Whether a cell is stretched, and its traces are those of the regular cell all the same; S [dim, dim]."""
+    return shape.collapsed and bool(stacked(shape, S))

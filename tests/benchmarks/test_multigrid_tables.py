@@ -1,11 +1,11 @@
-"""benchmarks/multigrid.py: that it runs, what it counts, and that the page shows the file."""
+"""benchmarks/multigrid.py and stretched.py: that they run, what they count, and that the page shows the files."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks import multigrid
+from benchmarks import multigrid, stretched
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -33,6 +33,18 @@ def test_errors_are_reported(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         multigrid.main(["nonsense"])
     assert "there are orders" in capsys.readouterr().err
+
+
+def test_small_tables_of_stretched_cells(tmp_path, capsys):
+    path = tmp_path / "found.json"
+    found = stretched.main(["boxes", "squeezed", "graded", "--small", "--jacobi", "-o", str(path)])
+    printed = capsys.readouterr().out
+    assert stretched.main(["--show", str(path)]) == json.loads(path.read_text()) == json.loads(json.dumps(found))
+    assert capsys.readouterr().out == printed
+    for content in found["tables"].values():
+        for record in content["cases"]:
+            most = 150 if "pyramid" in record["row"] else 20
+            assert 0 < record["iterations"] <= most and record["difference"] < 1e-5, record
 
 
 def test_the_page_shows_the_file(capsys):

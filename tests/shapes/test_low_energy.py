@@ -135,3 +135,21 @@ def test_neighbours_share_their_traces(shape):
         T = multiplied(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same))
         found.append(T[np.ix_(outer, outer)])
     assert np.abs(found[0] - found[1]).max() < 1e-11
+
+
+@pytest.mark.parametrize("shape", [SHAPES["quad"], SHAPES["hex"], SHAPES["prism"]], ids=lambda s: s.name)
+def test_entities_beside_stretched_cones_have_traces_of_the_regular_cell(shape):
+    """Those alone: the others keep what the ratio of the cell makes of them."""
+    Q, back = np.diag([1.0, 1.0, 400.0][-shape.dim :]), np.linalg.inv(regular_jacobian(shape))
+    same = tuple(tuple(4 for _ in own) for own in shape.entities)
+    entity, modes = (shape.dim - 1, 1), make_basis("modified", shape, 4).modes
+    beside = tuple(tuple((dim, i) == entity for i in range(len(own))) for dim, own in enumerate(shape.entities))
+    ratio, regular, mixed = (
+        multiplied(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same, own))
+        for Q, own in ((Q, ()), (np.eye(shape.dim), ()), (Q, beside))
+    )
+    own = np.array([mode.entity == entity for mode in modes])
+    others = np.array([mode.entity[0] < shape.dim for mode in modes]) & ~own
+    assert np.abs(mixed[own] - regular[own]).max() < 1e-12
+    assert np.abs(mixed[others] - ratio[others]).max() < 1e-12
+    assert np.abs(ratio[own] - regular[own]).max() > 1e-3

@@ -62,7 +62,7 @@ def test_layers_go_from_one_end_to_the_other():
 
 def test_wide_groups_are_cut_where_they_are_coupled_least(rng):
     """Blocks of 40 that are coupled weakly to all others stay whole, and larger ones do not."""
-    n, size = 1200, 40
+    n, size = 480, 40
     block = np.arange(n) // size
     A = np.where(block[:, None] == block, 0.5, 1e-3) * rng.uniform(0.9, 1.0, (n, n))
     A = (A + A.T) / 2 + np.diag(np.full(n, 50.0))

@@ -186,6 +186,16 @@ def test_groups_that_spread_sideways_are_cut(name, rng):
     assert iterations(operator(flat, 3, lam=0.0, dirichlet=0.0), rng) <= 20
 
 
+def test_products_beside_stretched_cones(rng):
+    """They have the traces of these where they meet: else the largest eigenvalue is 6.2."""
+    counts = []
+    for ratio in (16, 256):
+        A = operator(box(("quad", "tri"), (4, 4), upper=(1.0, 1 / ratio)), 4, lam=0.0, dirichlet={"xmin": 0.0})
+        assert Multigrid(A).levels[0].bounds.all <= 5
+        counts.append(iterations(A, rng))
+    assert max(counts) <= 12
+
+
 def test_solutions_are_those_of_jacobi(rng):
     A = operator(box(("prism", "tet"), (2, 1, 2), upper=(1, 1, 0.05)), 3, lam=0.0, dirichlet={"xmin": 0.0})
     b = rng.standard_normal(A.c0.size) * A.bc.free

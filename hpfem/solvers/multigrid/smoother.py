@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
+from hpfem.shapes.overlap import is_stretched_cone
 
 from ...assembly import C0Space
 from ...backends.base import Backend
@@ -43,11 +44,29 @@ class _Group:
     coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
 
 
-def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
-    """Cells of a block by class and by the orders of their entities."""
-    keys = energies.class_of
+def _entities_of_cones(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.bool_]]:
+    """Vertices, edges and faces of stretched cones on any process, as 0 or 1; collective; -> [n_entities]."""
+    numbering = c0.numbering
+    found = [np.zeros(len(sizes), dtype=bool) for sizes in numbering.sizes]
+    for number, own in enumerate(energies):
+        stretched = np.array([is_stretched_cone(c0.space.blocks[number].shape, S) for S, _ in own.classes])
+        for flags, part in zip(found[:-1], c0.seen(number), strict=False):
+            flags[part.ids[stretched[own.class_of]]] = True
+    if numbering.sharing is not None:
+        everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.logical_or)
+        for flags, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
+            flags[sizes > 0] = everywhere[first[sizes > 0]]
+    return found
+
+
+def _groups(c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray[np.bool_]]) -> list[Any]:
+    """Cells of a block by class, by the orders of their entities, and by which of these are of stretched cones."""
+    keys, seen, around = energies.class_of, c0.seen(number), list[Any]()
     if len(set(c0.space.orders.values())) > 1:
-        around = [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(c0.seen(number))]
+        around = [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(seen)]
+    if any(own.any() for own in cones) and not c0.space.blocks[number].shape.collapsed:
+        around += [own[part.ids] for own, part in zip(cones, seen, strict=True)]
+    if around:
         keys = np.unique(np.column_stack([keys, *around]), axis=0, return_inverse=True)[1].ravel()
     if keys.min() == keys.max():
         return [slice(None)]
@@ -56,18 +75,19 @@ def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
     return np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1)
 
 
-def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Group]:
+def _alike(c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray[np.bool_]]) -> list[_Group]:
     """Cells of a block by class, with their functions and the energies of these in each mean."""
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
     seen, orders = c0.seen(number), c0.numbering.orders
     K, M = reference_energies(shape, block.order)
     groups = []
-    for cells in _groups(c0, number, energies):
+    for cells in _groups(c0, number, energies, cones):
         first = 0 if isinstance(cells, slice) else int(cells[0])
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
+        beside = tuple(tuple(bool(own) for own in cones[dim][part.ids[first]]) for dim, part in enumerate(seen))
         S, m = energies.classes[int(energies.class_of[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        factors = low_energy_factors(shape, block.order, S, m, around)
+        factors = low_energy_factors(shape, block.order, S, m, around, beside)
         T, means = multiplied(factors), [*K.reshape(-1, *M.shape), M]
         of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
         i, j = strong_pairs(shape, block.order, S, A, T)
@@ -94,8 +114,9 @@ class LowEnergySmoother:
     ) -> None:
         self._c0, self._free, self._groups = c0, free, list[_Group]()
         self._vectors, self._T = c0.vectors_on(backend.device()), None
+        cones = _entities_of_cones(c0, energies)
         if c0.size:
-            self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own)]
+            self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own, cones)]
             Q = _of_groups(self._groups, c0.low_energy_matrix)
             back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
