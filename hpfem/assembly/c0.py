@@ -169,22 +169,7 @@ class C0Space(Immutable):
         return np.concatenate(self.space.comm.allgather(own[..., self.owned]), axis=-1)
 
     def local(self, vector: NDArray[Any]) -> NDArray[Any]:
-        """Part of a vector of all unknowns that belongs to this process; collective when first called.
-
-        Parameters
-        ----------
-        vector : ndarray, [..., whole_size]
-            As `allgather` makes it.
-
-        Returns
-        -------
-        ndarray, [..., size]
-
-        Raises
-        ------
-        ArgumentError
-            If it has another size.
-        """
+        """Part of a vector that belongs to this process, [..., size]; collective when first called; see `allgather`."""
         whole = self._sized(vector, self.whole_size)
         return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self._places])
 
@@ -196,17 +181,7 @@ class C0Space(Immutable):
         return found
 
     def vectors_on(self, device: Device = HOST) -> VectorSpace:
-        """Global vectors on a device: their sums, norms and products.
-
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        VectorSpace
-            Sums count shared unknowns once.
-        """
+        """Global vectors on a device: sums, norms and products count shared unknowns once; see `VectorSpace`."""
         return self._vectors.get(device, lambda: shared_vectors(vectors_on(device), self.numbering.sharing))
 
     @property

@@ -337,23 +337,7 @@ PREFERENCE = ("cpu", "numpy")
 
 
 def checked_name(name: str) -> str:
-    """Check that there is such a backend, whether or not it can run here.
-
-    Parameters
-    ----------
-    name : str
-        "auto" or the name of a backend.
-
-    Returns
-    -------
-    str
-        The name.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown name.
-    """
+    """Check that there is such a backend, whether or not it can run here; see `choose_backend`."""
     return name_of(name, ("auto", *BACKENDS), "backend")
 
 

@@ -58,12 +58,7 @@ class Roofline:
         return (memory, "bandwidth") if memory >= arithmetic else (arithmetic, "flops")
 
     def as_dict(self) -> dict[str, Any]:
-        """Make a record for result files.
-
-        Returns
-        -------
-        dict
-        """
+        """Make a record for result files; see `document`."""
         return asdict(self)
 
     @classmethod

@@ -64,17 +64,7 @@ class Strategy(Protocol):
         return None
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Tell the measured speed of the default options, if the package ships a measurement.
-
-        Parameters
-        ----------
-        problem : BlockProblem
-
-        Returns
-        -------
-        str or None
-            "22.4 GDoF/s on an H200"; None if `cost` is a model.
-        """
+        """Tell the measured speed of the default options: "22.4 GDoF/s on an H200"; None if it is a model; see `cost`."""
         return None
 
     def search(self, problem: BlockProblem) -> Search:
@@ -101,22 +91,9 @@ class Strategy(Protocol):
         yield (default, *others)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
-        """Begin in the background the slow part of `build`: compiling into a cache.
+        """Begin the slow part of `build` in the background: compiling into a cache; for the arguments see `build`.
 
-        Parameters
-        ----------
-        problem : BlockProblem
-        options : str, optional
-
-        Returns
-        -------
-        Future or None
-            A future of this work; None if there is nothing to do.
-
-        Raises
-        ------
-        NotSuitable, ArgumentError
-            As `build`.
+        Returns a future of this work; None if there is nothing to do.
         """
         return None
 
@@ -156,22 +133,9 @@ class Strategy(Protocol):
 
 
 def options_of_source(strategy: Strategy, problem: BlockProblem, source: FactorSource) -> Options:
-    """First options of a strategy's search whose kernel has a source of geometric factors.
+    """First options whose kernel has a source of geometric factors; see `Strategy.search`.
 
-    Parameters
-    ----------
-    strategy : Strategy
-    problem : BlockProblem
-    source : FactorSource
-
-    Returns
-    -------
-    str or None
-
-    Raises
-    ------
-    NotSuitable
-        If there are none before others were timed, or the strategy is not suitable.
+    NotSuitable is raised if there are none before others were timed.
     """
     for options in next(strategy.search(problem), ()):
         if source_in((strategy.default(problem) if options is None else options) or "") is source:
@@ -180,25 +144,9 @@ def options_of_source(strategy: Strategy, problem: BlockProblem, source: FactorS
 
 
 def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> BlockProblem:
-    """Take the source of geometric factors that options name, the only ones of a strategy with `sources`.
+    """A problem with the source of factors that options name, the default's when left out; see `Strategy.build`.
 
-    Parameters
-    ----------
-    strategy : Strategy
-    problem : BlockProblem
-    options : str or None
-        One of `Strategy.sources`; the strategy's default when left out.
-
-    Returns
-    -------
-    BlockProblem
-
-    Raises
-    ------
-    ArgumentError
-        For other options.
-    NotSuitable
-        If there is no such source for the problem.
+    These are all options of a strategy with `sources`.
     """
     if options is None:
         options = strategy.default(problem)

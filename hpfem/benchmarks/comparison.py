@@ -100,12 +100,7 @@ class ComparisonRow:
         return " ".join(filter(None, (self.strategy, self.algorithm, self.options, self.quadrature)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Make a record for result files.
-
-        Returns
-        -------
-        dict
-        """
+        """Make a record for result files; see `document`."""
         return rounded(asdict(self))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfem.shapes import SHAPES, Tabulation, make_basis
 
-from ..backends.base import BACKENDS, checked_name, choose_backend
+from ..backends.base import BACKENDS, choose_backend
 from ..backends.strategy import with_source
 from ..forms import Pointwise
 from ..forms.cost import operator_bytes
@@ -39,9 +39,8 @@ def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str
     A backend that is missing here is fine if the times that it ships are those of a certain device.
     """
     orders, names = checked_orders(order, mesh), list(SHAPES)
-    shipped = None if checked_name(backend) == "auto" else BACKENDS[backend].costs_of
-    own = BACKENDS[backend] if shipped else choose_backend(backend)
-    limits = own.roofline(quick=True) if shipped is None else None
+    own = BACKENDS[backend] if backend in BACKENDS and BACKENDS[backend].costs_of else choose_backend(backend)
+    limits = None if own.costs_of else own.roofline(quick=True)
     traced = trace(Pointwise(helmholtz, ("value", "grad")), mesh.points.shape[1], parameters=("lam",))
     form, counts = Form.weak("Helmholtz", traced), np.zeros((len(SHAPES), len(GEOMETRY_KINDS), 2))
     expected: dict[tuple[int, int], tuple[str, int, float]] = {}
@@ -56,11 +55,11 @@ def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str
             geometry = BlockGeometry(shape, group.order, elements.given, tabulation.rule, kind)
             problem = BlockProblem(form, tabulation, geometry, np.dtype(np.float64), parameters={"lam": 1.0})
             config, strategy, candidate = next(suited(problem, "auto", "auto", own))
-            seconds = strategy.cost(candidate) * (1e-9 if shipped else 1.0)
+            cost = strategy.cost(candidate)
             if limits is not None:
                 read = with_source(strategy, candidate, None) if strategy.sources else candidate
-                seconds = max(seconds / limits.flops, operator_bytes(read) / limits.bandwidth)
-            expected[row, number] = str(config), problem.n_modes, seconds
+                cost = 1e9 * max(cost / limits.flops, operator_bytes(read) / limits.bandwidth)
+            expected[row, number] = str(config), problem.n_modes, 1e-9 * cost
     rows, dofs, time, whole = [], np.zeros(2), np.zeros(2), mesh.comm.sum(counts)
     for (row, number), (choice, modes, seconds) in expected.items():
         cells = whole[row, number]
@@ -69,5 +68,5 @@ def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str
             shares = dict(zip(("cells", "straightened"), map(int, cells), strict=True))
             about = {"shape": names[row], "geometry": GEOMETRY_KINDS[number].name, "choice": choice}
             rows.append({**about, **shares, "dofs_per_second": modes / seconds})
-    source = shipped or f"{own.processor()}, at most, out of cache: the limits of memory and arithmetic"
+    source = own.costs_of or f"{own.processor()}, at most, out of cache: the limits of memory and arithmetic"
     return {"source": source, "rows": rows, "dofs_per_second": (dofs / time).tolist()}

@@ -23,21 +23,7 @@ CellValues = Mapping[str, RegionValue] | NDArray[Any]
 
 
 class ByRegion(Immutable):
-    """A coefficient given region by region. Made by `by_region`, or from a mapping that is given as a coefficient.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    values : mapping
-        Region name -> number, function of the coordinates, sequence of numbers (components) or matrix of numbers.
-    elsewhere : number, callable or sequence, optional
-        Value in the cells that are in none of these regions.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown region, a cell without a value or with two, or invalid values.
-    """
+    """A coefficient region by region, made by `by_region`, or from a mapping that is given as a coefficient."""
 
     mesh: Mesh
     names: tuple[str, ...]  # of the parts, in messages

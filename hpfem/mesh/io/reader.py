@@ -298,25 +298,17 @@ def _naming(file: Path) -> Iterator[None]:
 
 
 def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
-    """Make a mesh from a mesh of meshio, with the checks of `read_mesh`.
+    """Make a mesh from a mesh of meshio of linear and second-order cells, otherwise as `read_mesh`.
 
     Parameters
     ----------
     mesh : meshio.Mesh
-        Linear and second-order cells.
     regions : str, optional
-        Name of integer cell data, as for `read_mesh`.
+        Name of integer cell data; see `read_mesh`.
 
     Returns
     -------
     Mesh
-
-    Raises
-    ------
-    ArgumentError
-        If it is no `meshio.Mesh`, or has no integer data named `regions`.
-    MeshError
-        If it is unusable; the message names the element and the reason.
     """
     import meshio
 
