@@ -102,16 +102,7 @@ class VectorSpace(Unshared):
         return PairArray.of(np.ascontiguousarray(vector, dtype)).read(self.device)
 
     def to_host(self, vector: Any) -> NDArray[Any]:
-        """Copy a vector to the host; one counted transfer unless it is there already.
-
-        Parameters
-        ----------
-        vector : array
-
-        Returns
-        -------
-        ndarray
-        """
+        """Copy a vector to the host; one counted transfer unless it is there already; see `from_host`."""
         return np.array(PairArray.of(vector, self.device).read(HOST))
 
     def sparse(self, matrix: csr_array) -> Any:
@@ -157,17 +148,7 @@ class VectorSpace(Unshared):
         np.matmul(left, matrix, out=out)
 
     def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> ElementRestriction:
-        """Make an element restriction.
-
-        Parameters
-        ----------
-        Q, dtype, keep
-            As for `ElementRestriction`.
-
-        Returns
-        -------
-        ElementRestriction
-        """
+        """Make an element restriction; for the arguments see `ElementRestriction`."""
         return ElementRestriction(Q, self, dtype, keep)
 
     def pool(self) -> Any:
@@ -198,16 +179,7 @@ class VectorSpace(Unshared):
         return LinearOperator(shape, matvec=matvec, dtype=dtype)
 
     def messages(self, sharing: Sharing) -> Messages:
-        """Make what exchanges shared entries.
-
-        Parameters
-        ----------
-        sharing : Sharing
-
-        Returns
-        -------
-        Messages
-        """
+        """Make what exchanges shared entries; see `Messages`."""
         return Messages(sharing, self)
 
     def inner(self, a: Any, b: Any) -> Any:
@@ -225,29 +197,11 @@ class VectorSpace(Unshared):
         return a @ b
 
     def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
-        """Sums of products, on the host, which waits once for all; collective.
-
-        Parameters
-        ----------
-        *pairs : tuple of array, [n]
-
-        Returns
-        -------
-        list of float
-        """
+        """Sums of products of pairs, on the host, which waits once for all; collective; see `inner`."""
         return self.numbers(*(self.inner(a, b) for a, b in pairs))
 
     def dot(self, a: Any, b: Any) -> float:
-        """Sum of products, on the host.
-
-        Parameters
-        ----------
-        a, b : array, [n]
-
-        Returns
-        -------
-        float
-        """
+        """Sum of products of two vectors, on the host; collective; see `inner`."""
         return float(self.inner(a, b))
 
     def numbers(self, *arrays: Any) -> list[float]:
