@@ -64,7 +64,7 @@ class Strategy(Protocol):
         return None
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Tell the measured speed of the default options: "22.4 GDoF/s on an H200"; None if it is a model; see `cost`."""
+        """Tell the measured speed of the default options, "22.4 GDoF/s on an H200"; None for a model; see `cost`."""
         return None
 
     def search(self, problem: BlockProblem) -> Search:
