@@ -40,7 +40,11 @@ def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str
     """
     orders, names = checked_orders(order, mesh), list(SHAPES)
     own = BACKENDS[backend] if backend in BACKENDS and BACKENDS[backend].costs_of else choose_backend(backend)
-    limits = None if own.costs_of else own.roofline(quick=True)
+    limits = None
+    with mesh.comm.together():
+        if mesh.comm.rank == 0 and own.costs_of is None:
+            limits = own.roofline(quick=True)
+    limits = mesh.comm.bcast(limits)
     traced = trace(Pointwise(helmholtz, ("value", "grad")), mesh.points.shape[1], parameters=("lam",))
     form, counts = Form.weak("Helmholtz", traced), np.zeros((len(SHAPES), len(GEOMETRY_KINDS), 2))
     expected: dict[tuple[int, int], tuple[str, int, float]] = {}
