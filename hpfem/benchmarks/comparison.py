@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..backends.base import choose_backend
+from ..backends.base import choose_backend, vectors_on
 from ..backends.timer import Timer, Timing
 from ..errors import ArgumentError, NotSuitable
 from ..forms.cost import operator_bytes
@@ -26,12 +26,10 @@ from ..memory import HOST
 from ..mesh import Mesh
 from ..operators import Helmholtz, Operator
 from ..space.arguments import Quadrature, simplex_rules
-from ..space.field import Field
 from ..space.space import Space
 from ..support.threads import thread_count
 from ..tuning.record import Config
 from ..tuning.select import candidates
-from .problems import random_field
 from .results import rounded
 from .tiled import TiledKernel, TiledProblem
 from .turns import Gain, gain, time_in_turns
@@ -167,14 +165,13 @@ def compare_algorithms(
         for provider, candidate in candidates(operator.problem(number), "auto", "auto", chosen).values():
             with suppress(NotSuitable, ArgumentError):  # Said by nobody: it is no way.
                 provider.prepare(candidate, provider.default(candidate))
-    u = random_field(space, "coeff")
     enough = THREAD_DOFS * thread_count() if chosen.device().name == HOST.name else DEVICE_DOFS
     for number, block in enumerate(space.blocks):
         copies = math.ceil(enough / (block.n_elements * block.n_modes))
         ways: list[_Way] = []
         for rule, operator in operators.items():
             if not (rule and operator.space.blocks[number].rule.tensor):
-                ways += _ways(operator, number, rule, Field(operator.space, "coeff", u.data), copies)
+                ways += _ways(operator, number, rule, copies)
         calls = {i: way.call for i, way in enumerate(ways)}
         times = time_in_turns(calls, timer or chosen.timer(), repeats, min_seconds)
         first = _fastest(ways, times)
@@ -219,33 +216,31 @@ def _fastest(ways: Sequence[_Way], times: Mapping[int, Timing]) -> int:
     return min(equal, key=lambda i: (not ways[i].chosen, ways[i].kernel.flops, i))
 
 
-def _ways(operator: Operator, number: int, rule: str, u: Field, copies: int) -> list[_Way]:
+def _ways(operator: Operator, number: int, rule: str, copies: int) -> list[_Way]:
     """All kernels of a block, also of other options than a strategy's own where "auto" takes them."""
-    problem, backend, auto = operator.problem(number), operator.backend, operator.choices[number]
-    own: dict[Config, BlockKernel] = {}
+    problem, backend, auto = operator.problem(number), operator.backend, operator.choices[number].config
+    asked = {auto: auto.options or ""}
     for config, (provider, candidate) in candidates(problem, "auto", "auto", backend).items():
         if config.strategy != REFERENCE[0] or config.algorithm == REFERENCE[1]:
-            with suppress(NotSuitable, ArgumentError):
-                options = provider.default(candidate)
-                own[config._replace(options=options)] = provider.build(candidate, options)
-    tiled, n_cells, device = TiledProblem(problem, backend.name), copies * problem.n_elements, backend.device()
-    out, large, arrays, ways = operator.space.zeros("dual"), None, None, list[_Way]()
-    for config, kernel in {auto.config: auto.kernel, **own}.items():
-        given, written = u.data[number].read(device), out.data[number].write(device)
-        kernel.apply(given, written)
-        chosen, result = config == auto.config, np.array(out.data[number].read())
-        # What computes the same numbers by as many operations in both algorithms has none.
-        alike = [way for way in ways if way.config.strategy == config.strategy and way.kernel.flops == kernel.flops]
-        if config in own and alike and np.array_equal(alike[0].result, result):
-            alike[0].config = alike[0].config._replace(algorithm=None)
-            continue
-        call = partial(kernel.apply, given, written)
-        if copies > 1:
+            with suppress(NotSuitable):
+                asked[config._replace(options=provider.default(candidate))] = ""
+    tiled, n_cells = TiledProblem(problem, backend.name), copies * problem.n_elements
+    vectors = vectors_on(backend.device())
+    (given, out), large, ways = tiled.arrays(n_cells), problem, list[_Way]()
+    for config, options in asked.items():
+        if copies > 1 and (large is problem or vectors.device.name != HOST.name):
             # On the host all share the factors: other pages of memory would be a little faster or slower.
-            large = large if large is not None and device.name == HOST.name else tiled.tiled(n_cells)
+            large = tiled.tiled(n_cells)
+        with suppress(NotSuitable, ArgumentError):
             on = replace(large, algorithm=config.algorithm or "collocated")
-            repeated = TiledKernel(backend.strategy(config.strategy).build(on, config.options), tiled.xp).kernel
-            arrays = arrays or tiled.arrays(n_cells)
-            call = partial(repeated.apply, *arrays)
-        ways.append(_Way(config, kernel, rule, "" if config in own else config.options or "", chosen, result, call))
+            kernel = backend.strategy(config.strategy).build(on, config.options)
+            kernel = TiledKernel(kernel, tiled.xp).kernel if copies > 1 else kernel
+            kernel.apply(given, out)
+            result = vectors.to_host(out[:, : problem.n_elements])
+            # What computes the same numbers by as many operations in both algorithms has none.
+            alike = [way for way in ways if way.config.strategy == config.strategy and way.kernel.flops == kernel.flops]
+            if not options and alike and np.array_equal(alike[0].result, result):
+                alike[0].config = alike[0].config._replace(algorithm=None)
+                continue
+            ways.append(_Way(config, kernel, rule, options, config == auto, result, partial(kernel.apply, given, out)))
     return ways
