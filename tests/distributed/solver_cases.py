@@ -128,6 +128,9 @@ def stretched(comm):
     for last in (0.75, 0.5):
         part = hp.distribute(mesh, comm, owners=np.where(centres[:, 0] < last, 0, comm.size - 1))
         both(mesh, part, comm, 1e-6, order=2, **given)
+    # Prisms share the traces of stretched tets on other processes.
+    mesh = hp.box(("prism", "tet"), (2, 1, 3), upper=(1.0, 1.0, 0.05), comm=hp.ALONE)
+    both(mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 1)), comm, 1e-6, order=2, **given)
 
 
 def classes(comm):
