@@ -265,7 +265,7 @@ def mean_of(call: Callable[[], object], calls: int, timer: Any) -> Timing:
     """Time calls in a row, after one more."""
     timer.seconds(call, 1)
     mean = timer.seconds(call, calls) / calls
-    return Timing(mean, mean, mean, 1, calls)
+    return Timing.of([mean], calls)
 
 
 class Copies(Unbuilt):

@@ -86,7 +86,7 @@ class PaperRunner(Runner):
     ) -> Measurement:
         made = super()._time(case, built, n_elements, application, **about)
         known = self.known[id(made)] = {**getattr(built, "about", {})}
-        if application.timing is not None and application.timing.samples:
+        if application.timing is not None and application.timing.repeats > 1:
             known["samples"] = [float(f"{seconds:.4g}") for seconds in application.timing.samples]
         return made
 

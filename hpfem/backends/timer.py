@@ -59,7 +59,7 @@ class Timing:
     repeats, calls : int
         Repeats, and calls in a row in each.
     samples : tuple of float
-        All of them, where they were kept.
+        All of them.
     """
 
     median: float
@@ -67,7 +67,7 @@ class Timing:
     worst: float
     repeats: int
     calls: int
-    samples: tuple[float, ...] = ()
+    samples: tuple[float, ...]
 
     @classmethod
     def of(cls, samples: Sequence[float], calls: int) -> Timing:
@@ -76,8 +76,8 @@ class Timing:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Lower and upper quartile of the samples; the extremes where these were not kept."""
-        return (self.best, self.worst) if not self.samples else quartiles(self.samples)[::2]
+        """Lower and upper quartile of the samples."""
+        return quartiles(self.samples)[::2]
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -21,7 +21,6 @@ unknown. Work of a device in the background may count for the phase that waits f
 from __future__ import annotations
 
 import gc
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
@@ -104,8 +103,7 @@ class MeasuredSolve(BuiltOperator):
     def _application(
         self, phase: str, seconds: Sequence[float], call: Callable[[], object], **info: Any
     ) -> Application:
-        timing = Timing(statistics.median(seconds), min(seconds), max(seconds), len(seconds), 1)
-        return Application(call, None, None, len(self.vector), phase, timing=timing, **info)
+        return Application(call, None, None, len(self.vector), phase, timing=Timing.of(seconds, 1), **info)
 
     def on(self, n_elements: int) -> Application:
         """The whole solve; see `BuiltOperator.on`."""

@@ -284,4 +284,4 @@ class NearMemory(Unbuilt):
         """Bytes over the bandwidth that is measured; see `Unbuilt.seconds`."""
         rates = near_bandwidth()
         least = n_elements * sum(nbytes / rates[where] for where, nbytes in self._moved(strategy).items())
-        return Timing(least, least, least, 1, 1)
+        return Timing.of([least], 1)
