@@ -267,21 +267,6 @@ class Operator(Summable):
         given: dict[str, Coefficient] = {**self.parameters, **fields}
         return self.alike(space, self.form, self.name, given)
 
-    def take(self, other: Operator) -> None:
-        """Take the present parameters and fields of an operator like this one: its kernels stay.
-
-        Parameters
-        ----------
-        other : Operator
-            Of the same form on the same cells, with any points; fields must not be those that this operator shares with
-            others, as after `at`.
-        """
-        for key, field in self.fields.items():
-            found = resampled(other.fields[key], self.space, self.device)
-            for own, new in zip(field.data, found.data, strict=True):
-                own.write(self.device)[...] = new.read(self.device)
-        self.parameters.update(other.parameters)
-
     def alike(self, space: Space, form: Form, name: str, given: Mapping[str, Coefficient], **options: Any) -> Operator:
         """An operator of another form on the same backend, in the same precision; for the arguments see `Operator`."""
         how = {"backend": self.backend.name, "precision": self.precision, **options}

@@ -20,9 +20,11 @@ from hpfem.shapes.arguments import instance, integer, name_of, shown
 from ...assembly import GlobalOperator
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
+from ...operators import Operator
 from ...space import Space
 from ...space.arguments import checked_dtype
 from ...space.block import Block
+from ...space.transforms import resampled
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue, rest
@@ -211,11 +213,6 @@ class Multigrid:
                 raise
             self._make(np.dtype(np.float64))
 
-    @property
-    def _source(self) -> GlobalOperator:
-        """The operator, or its elliptic part."""
-        return self.A.elliptic_part() if self._of_part else self.A
-
     def refresh(self, A: GlobalOperator | None = None) -> None:
         """Take the coefficients that an operator has now; the set-up is not repeated.
 
@@ -248,12 +245,12 @@ class Multigrid:
         self._made_elliptic(self._make_in if on_boundaries else self._take)
 
     def _take(self) -> None:
-        """Take the coefficients of `A`, on all levels."""
-        self._pool, source = self.vectors.pool(), self._source
+        """Take the coefficients of `A`, on all levels; those of a level are from the points of the finer one."""
+        self._pool, source = self.vectors.pool(), self.A.elliptic_part() if self._of_part else self.A
         for own in (*(level.A for level in self.levels), self._wide):
             if own is not source:
                 with self.vectors.comm.together():
-                    own.operator.take(source.operator)
+                    _take_numbers(own.operator, source.operator)
             source = own
         last, xp = self.levels[-1].A.operator, self.vectors.xp
         energies = [refreshed(own, last, c, xp) for c, own in enumerate(self._energies)]
@@ -270,7 +267,7 @@ class Multigrid:
         self.phases[name] = self.phases.get(name, 0.0) + perf_counter() - began
 
     def _make(self, dtype: np.dtype[Any]) -> None:
-        A, self.dtype = self._source, dtype
+        A, self.dtype = self.A.elliptic_part() if self._of_part else self.A, dtype
         vectors, space = self.vectors, A.c0.space
         self._free = None
         if A.bc is not None and A.bc.constrained.any():
@@ -285,7 +282,7 @@ class Multigrid:
                 first, self._change = _in_modes(A, top)
             else:
                 kept = dtype == space.dtype and vectors.comm.all(top is same)
-                first = _own(A) if kept else _at(A, top)[0]
+                first = A.at(A.c0, slice(None), A.matrix) if kept else _at(A, top)[0]
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
@@ -490,9 +487,13 @@ def _fixed(A: GlobalOperator) -> Any:
     return np.zeros((A.components, A.c0.size), dtype=bool) if A.bc is None else A.bc.fixed(A.components)
 
 
-def _own(A: GlobalOperator) -> GlobalOperator:
-    """The same operator with coefficients of its own."""
-    return A.of_parts(A.operator.at(A.c0.space), A.c0, A.bc, [term.at(A.c0) for term in A.boundary_terms])
+def _take_numbers(own: Operator, source: Operator) -> None:
+    """Give an operator the present numbers of one of the same form, at its points."""
+    for key, field in own.fields.items():
+        found = resampled(source.fields[key], own.space, own.device)
+        for pair, new in zip(field.data, found.data, strict=True):
+            pair.write(own.device)[...] = new.read(own.device)
+    own.parameters.update(source.parameters)
 
 
 def _at(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
