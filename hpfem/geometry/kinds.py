@@ -96,13 +96,7 @@ class _Affine(GeometryKind):
 
 
 class _OfOrder(GeometryKind):
-    """The maps are of an order, possibly given in a higher one.
-
-    Parameters
-    ----------
-    name : str
-    order : int
-    """
+    """The maps are of an order, possibly given in a higher one."""
 
     def __init__(self, name: str, order: int) -> None:
         self.name, self.order = name, order

@@ -54,28 +54,14 @@ def _diffused(diffusivity: Any, du: Any) -> Any:
 
 
 class Mass(Operator):
-    """Mass matrix: (u, v) (BK1).
-
-    Parameters
-    ----------
-    space : Space
-    **options
-        strategy, algorithm, backend, precision of `Operator`.
-    """
+    """Mass matrix: (u, v) (BK1); for the options see `Operator`."""
 
     def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, Pointwise(mass, ("value",)), name="Mass", **options)
 
 
 class Laplacian(Operator):
-    """Stiffness matrix: (grad u, grad v).
-
-    Parameters
-    ----------
-    space : Space
-    **options
-        strategy, algorithm, backend, precision of `Operator`.
-    """
+    """Stiffness matrix: (grad u, grad v); for the options see `Operator`."""
 
     def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, Pointwise(laplacian, ("grad",)), name="Laplacian", **options)

@@ -89,11 +89,7 @@ class IProductWRTBase(Operator):
 class PhysDeriv(Operator):
     """Derivatives of values at the points: component c becomes components c D + i, the derivative by x_i.
 
-    Parameters
-    ----------
-    space : Space
-    **options
-        strategy, algorithm, backend, precision of `Operator`.
+    For the options see `Operator`.
     """
 
     def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:

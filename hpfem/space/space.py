@@ -485,17 +485,7 @@ class Space(Immutable):
         return float(total[0]) if len(total) == 1 else total
 
     def norm(self, field: Field) -> float:
-        """L2 norm over the mesh, all components together; collective where processes share the mesh.
-
-        Parameters
-        ----------
-        field : Field
-            In state "phys" or "coeff".
-
-        Returns
-        -------
-        float
-        """
+        """L2 norm over the mesh, all components together; collective where processes share it; see `integrate`."""
         values = self._values(field, "norm")
         largest = self.mesh.comm.max(max(float(np.abs(pair.read()).max(initial=0.0)) for pair in values.data))
         if largest == 0 or not np.isfinite(largest):
