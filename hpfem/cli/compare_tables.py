@@ -49,8 +49,8 @@ def _answers(blocks: Sequence[Rows]) -> Iterator[str]:
         equal = [row.variant for row in others if row.behind.sign <= 0]
         auto = next(row for row in (first, *others) if row.chosen)
         names = f"no difference between {' and '.join([first.variant, *equal])}" if equal else first.variant
-        slower = f"{auto.variant}, which takes {{}} times as long"
-        choice = slower if auto.behind.sign > 0 else "the first" if equal else "it"
+        taken = auto.variant if auto is not first else "the first" if equal else "it"
+        choice = f"{taken}, which takes {{}} times as long" if auto.behind.sign > 0 else taken
         gap = min((row.behind.median for row in others), default=1.0)
         key = f"{first.shape}, {first.geometry}", names, choice
         said.setdefault(key, []).append((first.order, gap, auto.behind.median))

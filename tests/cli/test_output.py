@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
+from hpfem.benchmarks import ComparisonRow
+from hpfem.benchmarks.turns import Gain
 from hpfem.cli import output
+from hpfem.cli.compare_tables import print_comparison
 
 HEADS = ["shape", ">P", "nothing", ">rate", ">seconds of one iteration", ">bytes"]
 ROWS = [["hex", "2", "", "12.5 M", "1.25 ms", "123"], ["pyramid", "12", "", "7 M", "9.75 ms", "4567"]]
@@ -42,3 +45,18 @@ def test_colours_are_for_terminals_that_are_no_launcher_s(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     text = printed(Terminal())
     assert "\x1b" not in text and max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("other", "said"), [(1.0, "between a and b; auto takes b."), (1.5, "b, which takes 1.5 times as long.")]
+)
+def test_what_auto_takes_is_named_if_it_is_not_the_first(capsys, other, said):
+    """Which may be no slower than the first, but than another that is as fast as the first."""
+    numbers = ("cpu", 2, 6, 100, 1e-5, 1e-5, 1e-5, 1e7, 1.0, 1.0, 0.0)
+    rows = [
+        ComparisonRow("hex", "affine", "a", "", *numbers, Gain(1.0, 1.0, 1.0), fastest=True),
+        ComparisonRow("hex", "affine", "b", "", *numbers, Gain(0.99 * other, other, 1.1 * other), chosen=True),
+    ]
+    about = {"mesh": "x.msh", "threads": {"limit": 1}, "space": {"dtype": "float64"}}
+    print_comparison(rows, about, everything=False)
+    assert said in " ".join(capsys.readouterr().out.split())
