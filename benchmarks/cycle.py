@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from benchmarks.script import Content, run
+from benchmarks.script import Content, markdown_table, run
 from hpfem.backends import choose_backend
-from hpfem.benchmarks.results import markdown_table
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers.multigrid import Multigrid

@@ -20,10 +20,9 @@ from time import perf_counter, thread_time
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.script import Content, run
+from benchmarks.script import Content, markdown_table, run
 from hpfem.backends import choose_backend
 from hpfem.backends.cpu.runtime import kernel, passes
-from hpfem.benchmarks.results import markdown_table
 from hpfem.memory import count_transfers
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "incompressible_flow.py"

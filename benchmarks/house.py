@@ -9,7 +9,7 @@ import ast
 import sys
 from pathlib import Path
 
-from hpfem.benchmarks.results import markdown_table
+from benchmarks.script import markdown_table
 
 
 def docstring(node: ast.AST) -> range:

@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpfem.benchmarks.results import markdown_table
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
 
 Content = dict[str, Any]
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table in Markdown."""
+    first, *others = ("| " + " | ".join(row) + " |" for row in (headings, *rows))
+    return "\n".join([first, "|---" * len(headings) + "|", *others])
 
 
 def pivot(names: Sequence[str], cells: Mapping[tuple[str, ...], Mapping[Any, str]], column: str = "{}") -> str:

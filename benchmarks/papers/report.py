@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from benchmarks.script import markdown_table
 from hpfem.backends.timer import Timing
-from hpfem.benchmarks.results import markdown_table
 from hpfem.benchmarks.turns import MARGIN, gain
 
 from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches

@@ -136,12 +136,6 @@ class Measurement:
         return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
 
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table in Markdown."""
-    first, *others = ("| " + " | ".join(row) + " |" for row in (headings, *rows))
-    return "\n".join([first, "|---" * len(headings) + "|", *others])
-
-
 def document(file_format: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
     """Make a document from results and information about them.
 
