@@ -240,7 +240,7 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
         given: dict[str, Any] = {"move": product(either, either, [real]), "rows": product(either, [real]), "pass": []}
         for name, write in vars(cpu_vectors).items():
             if name.startswith("write_"):
-                for some in given.get(name[6:], [(lanes, real) if name == "write_panels" else (real,)]):
+                for some in given.get(name[6:], [(lanes, real) if name.endswith("panels") else (real,)]):
                     yield case, f"cpu {name[6:]} {some}", write(*some)
     yield "vectors", "cpu function", write_function(trace, 8).text
     yield "vectors", "cpu sequence", write_sequence()
