@@ -47,7 +47,7 @@ def rotated(mesh, rng):
 def _corners(mesh, facets, new):
     """Points at the corners of facets, one array per number of corners."""
     group, row = mesh.locations
-    found = {}
+    found: dict[int, list] = {}
     for facet in facets:
         cell, local = mesh.facets.cells[facet, 0], mesh.facets.local[facet, 0]
         own = mesh.cells[group[cell]]

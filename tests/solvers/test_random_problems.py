@@ -1,6 +1,7 @@
 """Random small problems of order 1 and 2: solution, residual and fluxes against the assembled matrix and NumPy."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def random_problem(rng, preconditioner=None, backend="numpy"):
     mesh = random_mesh(rng)
     space = hp.Space(mesh, int(rng.integers(1, 3)), ("modified", "lagrange")[rng.integers(2)], backend=backend)
     lam = (0.0, 10 ** rng.uniform(-14, -4), random_coefficient(rng, mesh.dim, False))[rng.integers(3)]
-    conditions = {"dirichlet": {}, "neumann": {}, "robin": {}}
+    conditions: dict[str, Any] = {"dirichlet": {}, "neumann": {}, "robin": {}}
     for name in NAMES[: 2 * mesh.dim]:
         size = float(rng.uniform(-2, 2))
         given = (("dirichlet", size), ("dirichlet", lambda *x, c=size: c + x[0]), ("neumann", size),
