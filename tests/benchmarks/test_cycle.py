@@ -22,7 +22,7 @@ def test_a_case_by_level():
 @pytest.mark.cuda
 def test_a_cycle_on_a_gpu_moves_nothing():
     found = cycle.measured("tet", 6, 3, "cuda")
-    assert found["transfers"] == 0 and found["degree"] == 1
+    assert found["transfers"] == 0
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("cycle_*.json")), ids=lambda p: p.name)
