@@ -196,8 +196,13 @@ def test_products_beside_stretched_cones(rng):
     assert max(counts) <= 12
 
 
-def test_solutions_are_those_of_jacobi(rng):
+def test_solutions_are_those_of_jacobi(rng, monkeypatch):
+    """Also if the couplings are summed up in parts."""
     A = operator(box(("prism", "tet"), (2, 1, 2), upper=(1, 1, 0.05)), 3, lam=0.0, dirichlet={"xmin": 0.0})
+    r = rng.standard_normal(A.c0.size)
+    whole = Multigrid(A, dtype=np.float64)(r)
+    monkeypatch.setattr("hpfem.solvers.multigrid.smoother._AT_ONCE", 1000)
+    assert np.abs(Multigrid(A, dtype=np.float64)(r) - whole).max() < 1e-9 * np.abs(whole).max()
     b = rng.standard_normal(A.c0.size) * A.bc.free
     x, y = (hp.cg(A, b, make(A), tol=1e-10, bar=False)[0] for make in (Multigrid, jacobi))
     assert np.abs(x - y).max() < 1e-6 * np.abs(y).max()

@@ -22,6 +22,7 @@ from ...backends.base import Backend
 from ...backends.cellwise import added, multiplied
 from ...backends.restriction import BlockMatrix
 from ...errors import SolverError
+from ...geometry.element_map import chunks
 from ...memory import as_numpy
 from ...mesh.sorting import distinct
 from .cell_map import CellMap
@@ -30,6 +31,9 @@ from .lines import Layers, Lines, lines_of, strong_pairs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+# Pairs of functions whose energies are summed up at a time.
+_AT_ONCE = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,7 @@ def _entities_of_cones(c0: C0Space, energies: Sequence[Energies]) -> list[NDArra
         stretched = np.array([is_stretched_cone(c0.space.blocks[number].shape, S) for S, _ in own.classes])
         for flags, part in zip(found[:-1], c0.seen(number), strict=False):
             flags[part.ids[stretched[own.class_of]]] = True
-    if numbering.sharing is not None:
+    if numbering.sharing is not None and c0.space.comm.any(any(own.any() for own in found)):
         everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.logical_or)
         for flags, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
             flags[sizes > 0] = everywhere[first[sizes > 0]]
@@ -171,11 +175,21 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
 def _energies_of_pairs(groups: Sequence[_Group], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
     """Mean energies of strongly coupled functions in the cells of this process, [size, size]."""
     coupled, values, Q = list[Any](), list[Any](), _of_groups(groups, Q)
+    found, held = csr_array((Q.size, Q.size)), 0
     for group, codes in zip(groups, Q.codes, strict=True):
-        coupled.append(np.stack([codes[:, places].ravel() for places in group.pairs]))
-        values.append((as_numpy(energies[group.block].means[group.cells]) @ group.coupling).ravel())
-    if not values:
-        return csr_array((Q.size, Q.size))
+        means = as_numpy(energies[group.block].means[group.cells])
+        for some in chunks(len(codes), group.coupling.shape[1], most=_AT_ONCE):
+            if held > _AT_ONCE:
+                found = csr_array(found + _summed(coupled, values, Q))
+                coupled, values, held = list[Any](), list[Any](), 0
+            coupled.append(np.stack([codes[some][:, places].ravel() for places in group.pairs]))
+            values.append((means[some] @ group.coupling).ravel())
+            held += len(values[-1])
+    return csr_array(found + _summed(coupled, values, Q)) if values else found
+
+
+def _summed(coupled: Sequence[Indices], values: Sequence[Array], Q: BlockMatrix) -> csr_array:
+    """Sum what functions of cells add to a matrix of unknowns; coupled [2, k], values [k] -> [size, size]."""
     pairs = np.concatenate(coupled, axis=1)
     low = int(pairs.min(initial=0))
     first, numbers = distinct(pairs.ravel().astype(np.int64) - low, int(pairs.max(initial=0)) - low + 1)
