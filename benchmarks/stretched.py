@@ -222,10 +222,9 @@ def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
                 continue
             record = {"row": case.row, "column": case.column} | solved(case, given.backend, given.jacobi)
             content["tables"][name]["cases"].append(record)
-            if world().rank == 0:
+            if world().rank == 0:  # which writes the file
                 print(name, record, file=sys.stderr, flush=True)
-        if world().rank == 0:  # which writes the file
-            yield
+                yield
 
 
 def main(arguments: Sequence[str] | None = None) -> Content:
