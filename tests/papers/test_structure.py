@@ -1,4 +1,4 @@
-"""The papers' experiments: they import hpfem, themselves and what all scripts share, nothing imports the variants, and hpfem's rules hold."""
+"""The papers' experiments: what they import, that nothing imports the variants, and that hpfem's rules hold."""
 
 import ast
 import json
@@ -81,7 +81,8 @@ def test_without_a_folder_its_experiments_are_gone(folder, tmp_path):
     """Deleting all variants, or one of them, removes experiments and breaks nothing."""
     papers = tmp_path / "benchmarks" / "papers"
     shutil.copytree(FOLDER, papers, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(FOLDER.parent / "__init__.py", papers.parent)
+    for name in ("__init__.py", "script.py"):
+        shutil.copy(FOLDER.parent / name, papers.parent)
     shutil.rmtree(papers / ("variants" if folder == "variants" else f"variants/{folder}"))
     listed = subprocess.run(
         [sys.executable, str(papers), "list", "--json"],
