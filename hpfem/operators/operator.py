@@ -33,7 +33,7 @@ from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled
 from ..tuning import Tuning
-from ..tuning.select import ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain
+from ..tuning.select import ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .parameters import Parameters, in_range
@@ -167,7 +167,7 @@ class Operator(Summable):
             form = Form.weak(name, traced, components, bool(form.test))
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
-        if not self._agrees or self.strategy == self.algorithm == "auto":
+        if not self._agrees or is_auto(strategy, algorithm):
             self.rebuild()
             return
         with space.comm.together():

@@ -24,7 +24,7 @@ from ..forms import Pointwise
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
 from ..forms.trace import trace
 from ..memory import HOST, Device, OutOfMemory, PairArray
-from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, choose, choose_else_auto
+from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, choose, choose_else_auto, is_auto
 from .block import Block
 from .field import Field, FieldSpace, check_state
 from .memory_errors import no_room
@@ -213,7 +213,7 @@ class ForwardTransform:
         self.target: Any = space
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
-        if strategy == algorithm == "auto":
+        if is_auto(strategy, algorithm):
             self._make_projections()
             return
         with space.comm.together():

@@ -185,11 +185,16 @@ def choose_else_auto(
         choice = choose(problem, strategy, algorithm, backend, known if fits else None)
         choice.asked = strategy, algorithm
     except NotSuitable as refusal:
-        if strategy == algorithm == "auto":
+        if is_auto(strategy, algorithm):
             raise
         choice = choose(problem, "auto", "auto", backend, known)
         choice.refusal = str(refusal)
     return choice
+
+
+def is_auto(*asked: object) -> bool:
+    """Whether nothing is asked for, by users who may give anything."""
+    return all(isinstance(own, str) and own == "auto" for own in asked)
 
 
 def asked_by_shape(strategy: ByShape, algorithm: ByShape, backend: Backend) -> dict[str, tuple[str, str]]:

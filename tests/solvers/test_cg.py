@@ -201,10 +201,9 @@ def test_an_indefinite_operator_is_refused(problem):
         hp.cg(lambda v: -A.apply(v), b)
     with pytest.raises(hp.SolverError, match="not positive definite"):
         hp.solve_helmholtz(space, -200.0, 1.0, dirichlet=0.0, preconditioner="none")
-    with pytest.raises(hp.SolverError, match="not positive definite"):
-        hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="jacobi")
-    with pytest.raises(hp.NotSuitable, match="the form is not elliptic"):
-        hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="multigrid")
+    for name in ("jacobi", "multigrid"):
+        with pytest.raises(hp.SolverError, match="not positive definite"):
+            hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner=name)
     with pytest.raises(hp.SolverError, match="preconditioner is not positive"):
         hp.cg(A.apply, b, lambda r: -r)
 
