@@ -16,6 +16,9 @@ CACHE = "HPFEM_CACHE_DIR"
 collect_ignore = [] if os.name == "posix" else ["backends/test_guarded.py"]
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
+# Tables are as wide in workers of pytest-xdist, which say 80, as in one process.
+os.environ.pop("COLUMNS", None)
+
 # Operators of tests that are not the same at every call.
 UNSTEADY = {"disturbed"}
 
