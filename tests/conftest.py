@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import zlib
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def no_tuning_results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "cache_folder", lambda kind: folder(kind) if CACHE in os.environ else elsewhere / kind)
         yield
+
+
+@pytest.fixture(autouse=True)
+def closed_pipes():
+    """A pipe that is closed is an error, and does not end the process, as it does from gmsh's start on."""
+    yield
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session", autouse=True)
