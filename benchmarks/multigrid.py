@@ -11,7 +11,6 @@ the whole run is timed. `--show` prints the tables of a file.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hpfem as hp
-from benchmarks.script import Content, pivot, run
+from benchmarks.script import Content, Tables, pivot, run
 from hpfem.mesh import Mesh, box, read_mesh
 from hpfem.solvers.gmres import gmres
 from hpfem.solvers.multigrid import Multigrid
@@ -62,14 +61,8 @@ class Case(NamedTuple):
     tol: float = 1e-8
 
 
-Table = Callable[[bool], Iterator[Case]]
-TABLES: dict[str, tuple[str, Table]] = {}
-
-
-def table(function: Table) -> Table:
-    """Register a table by the name of its function; the docstring is its title."""
-    TABLES[function.__name__] = str(function.__doc__).rstrip("."), function
-    return function
+TABLES = Tables()
+table = TABLES.add
 
 
 def boxes(shape: str | Sequence[str], n: int, upper: Sequence[float] | None = None) -> Callable[[], Mesh]:
@@ -288,31 +281,17 @@ def text_of(content: Content) -> str:
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
     """Solve the cases of the tables; a line for each goes to the error stream."""
     began = time.perf_counter()
-    content |= {"small": given.small, "seconds": 0.0, "tables": {}}
-    for name in given.tables or TABLES:
-        title, cases = TABLES[name]
-        content["tables"][name] = {"title": title, "cases": []}
+    content |= {"small": given.small, "seconds": 0.0}
+    for cases, keep in TABLES.asked(given, content):
         for case in cases(given.small):
-            record = {"row": case.row, "column": case.column, "tol": case.tol} | solved(case)
-            content["tables"][name]["cases"].append(record)
-            print(name, record, file=sys.stderr, flush=True)
+            keep({"row": case.row, "column": case.column, "tol": case.tol} | solved(case))
         content["seconds"] = round(time.perf_counter() - began)
         yield
 
 
-def _name(text: str) -> str:
-    if text not in TABLES:
-        raise argparse.ArgumentTypeError(f"no table {text}; there are {', '.join(TABLES)}")
-    return text
-
-
 def main(arguments: Sequence[str] | None = None) -> Content:
     """Solve, print and write."""
-
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("tables", nargs="*", type=_name, metavar="TABLE", help=", ".join(TABLES))
-
-    return run(__doc__, measure, text_of, arguments, add_options=add_options)
+    return run(__doc__, measure, text_of, arguments, add_options=TABLES.add_option)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ not take, or that solvers find it not to be positive definite for. Seconds are o
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,48 +20,19 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from benchmarks.script import Content, pivot, run
+from benchmarks.script import Content, Tables, pivot, run
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers.multigrid import Multigrid
 from tests.solvers.test_random_problems import random_problem
+from tests.solvers.test_rigid_motions import beam, elastic
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLIDS = ("hex", "prism", "pyramid", "tet")
 SHAPES = (*SOLIDS, "quad", "tri")
 MOST = 600
 Record = dict[str, Any]
-TABLES: dict[str, tuple[str, Callable[[argparse.Namespace], Iterator[Record]]]] = {}
-
-
-def table(function: Callable[[argparse.Namespace], Iterator[Record]]) -> Any:
-    """Register a table by the name of its function; the docstring is its title."""
-    TABLES[function.__name__] = str(function.__doc__).rstrip("."), function
-    return function
-
-
-def elastic(dim: int, nu: float = 0.3) -> Callable[..., Any]:
-    """Hooke's law for E = 1."""
-    lam, mu = nu / (1 + nu) / (1 - 2 * nu), 0.5 / (1 + nu)
-
-    def stress(du: Any) -> Any:
-        div = sum(du[i][i] for i in range(dim))
-        return [[mu * (du[i][j] + du[j][i]) + (lam * div if i == j else 0) for j in range(dim)] for i in range(dim)]
-
-    return stress
-
-
-def cantilever(shape: str, length: int, order: int, backend: str) -> tuple[hp.GlobalOperator, Any]:
-    """A beam of length : 1, clamped at one end, under its weight, and its right-hand side on its device."""
-    d = 2 if shape in ("quad", "tri") else 3
-    across = 1 if shape in ("tet", "pyramid") and length > 10 else 2
-    mesh = box(shape, (across * length, *[across] * (d - 1)), upper=(float(length), *[1.0] * (d - 1)))
-    space = hp.Space(mesh, order, backend=backend)
-    c0 = hp.C0Space(space)
-    bc = hp.BoundaryConditions(c0, dirichlet={"xmin": (0.0,) * d}, components=d)
-    form = hp.WeakForm(space, elastic(d), trial="grad", test="grad", components=d)
-    A = hp.GlobalOperator(form, c0, bc)
-    weight = space.evaluate(lambda *x: [*[0 * x[0]] * (d - 1), 0 * x[0] - 1e-3])
-    return A, A.right_hand_side(c0.gather(hp.IProductWRTBase(space)(weight), A.device))
+TABLES = Tables()
+table = TABLES.add
 
 
 @table
@@ -71,7 +41,8 @@ def cantilevers(given: argparse.Namespace) -> Iterator[Record]:
     for length in (3,) if given.small else (10, 30):
         for shape in SHAPES:
             for order in (1, 2) if given.small else (2, 4) if given.backend == "cuda" else range(1, 7):
-                A, b = cantilever(shape, length, order, given.backend)
+                across = 1 if shape in ("tet", "pyramid") and length > 10 else 2
+                A, b = beam(shape, order, length, given.backend, across=across)
                 began = perf_counter()
                 M = Multigrid(A)
                 made = perf_counter() - began
@@ -286,29 +257,16 @@ def text_of(content: Content) -> str:
 
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
     """Solve the cases of the tables; a line for each goes to the error stream."""
-    content |= {"small": given.small, "backend": given.backend, "tables": {}}
-    for name in given.tables or TABLES:
-        title, cases = TABLES[name]
-        content["tables"][name] = {"title": title, "cases": []}
+    content |= {"small": given.small, "backend": given.backend}
+    for cases, keep in TABLES.asked(given, content):
         for record in cases(given):
-            content["tables"][name]["cases"].append(record)
-            print(name, record, file=sys.stderr, flush=True)
+            keep(record)
             yield
-
-
-def _name(text: str) -> str:
-    if text not in TABLES:
-        raise argparse.ArgumentTypeError(f"no table {text}; there are {', '.join(TABLES)}")
-    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> Content:
     """Solve, print and write."""
-
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("tables", nargs="*", type=_name, metavar="TABLE", help=", ".join(TABLES))
-
-    return run(__doc__, measure, text_of, arguments, ("numpy", "cpu", "cuda"), add_options)
+    return run(__doc__, measure, text_of, arguments, ("numpy", "cpu", "cuda"), TABLES.add_option)
 
 
 if __name__ == "__main__":

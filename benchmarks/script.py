@@ -4,14 +4,49 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hpfem.support.communicator import world
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
 
 Content = dict[str, Any]
+Cases = Callable[..., Iterator[Any]]
+
+
+class Tables(dict[str, tuple[str, Cases]]):
+    """Titles and cases of a script's tables, by the names of the functions that yield the cases."""
+
+    def add(self, function: Cases) -> Cases:
+        """Register a table by the name of its function; the docstring is its title."""
+        self[function.__name__] = str(function.__doc__).rstrip("."), function
+        return function
+
+    def add_option(self, parser: argparse.ArgumentParser) -> None:
+        """Add the argument that chooses tables."""
+        parser.add_argument("tables", nargs="*", type=self._name, metavar="TABLE", help=", ".join(self))
+
+    def asked(self, given: argparse.Namespace, content: Content) -> Iterator[tuple[Cases, Callable[[Content], None]]]:
+        """Begin the chosen tables, or all, one after the other: what yields the cases, and what keeps a record."""
+        content["tables"] = {}
+        for name in given.tables or self:
+            title, cases = self[name]
+            content["tables"][name] = {"title": title, "cases": []}
+            yield cases, partial(self._keep, name, content)
+
+    def _keep(self, name: str, content: Content, record: Content) -> None:
+        content["tables"][name]["cases"].append(record)
+        if world().rank == 0:
+            print(name, record, file=sys.stderr, flush=True)
+
+    def _name(self, text: str) -> str:
+        if text not in self:
+            raise argparse.ArgumentTypeError(f"no table {text}; there are {', '.join(self)}")
+        return text
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,7 +22,7 @@ import numpy as np
 
 import hpfem as hp
 from benchmarks.multigrid import FLAT, FOLDERS, files
-from benchmarks.script import Content, pivot, run
+from benchmarks.script import Content, Tables, pivot, run
 from hpfem.backends import choose_backend
 from hpfem.mesh import Mesh, box, read_mesh
 from hpfem.solvers import make_preconditioner
@@ -59,14 +58,8 @@ class Case(NamedTuple):
     given: Any = "xmin"  # sides with values, or None for all
 
 
-Table = Callable[[bool, str], Iterator[Case]]
-TABLES: dict[str, tuple[str, Table]] = {}
-
-
-def table(function: Table) -> Table:
-    """Register a table by the name of its function; the docstring is its title."""
-    TABLES[function.__name__] = str(function.__doc__).rstrip("."), function
-    return function
+TABLES = Tables()
+table = TABLES.add
 
 
 def layers(shape: str, n: int, ratio: float, count: int, axis: int = -1) -> Mesh:
@@ -213,17 +206,13 @@ def text_of(content: Content) -> str:
 
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
     """Solve the cases of the tables; a line for each goes to the error stream."""
-    content |= {"backend": given.backend, "processes": world().size, "small": given.small, "tables": {}}
-    for name in given.tables or TABLES:
-        title, cases = TABLES[name]
-        content["tables"][name] = {"title": title, "cases": []}
+    content |= {"backend": given.backend, "processes": world().size, "small": given.small}
+    for cases, keep in TABLES.asked(given, content):
         for case in cases(given.small, given.backend):
             if given.orders and case.order not in given.orders:
                 continue
-            record = {"row": case.row, "column": case.column} | solved(case, given.backend, given.jacobi)
-            content["tables"][name]["cases"].append(record)
+            keep({"row": case.row, "column": case.column} | solved(case, given.backend, given.jacobi))
             if world().rank == 0:  # which writes the file
-                print(name, record, file=sys.stderr, flush=True)
                 yield
 
 
@@ -231,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> Content:
     """Solve, print and write."""
 
     def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("tables", nargs="*", choices=[*TABLES, []], metavar="TABLE", help=", ".join(TABLES))
+        TABLES.add_option(parser)
         parser.add_argument("--orders", type=int, nargs="*", help="these orders alone")
         parser.add_argument("--jacobi", action="store_true", help="compare with solutions by Jacobi's preconditioner")
 
