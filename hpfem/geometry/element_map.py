@@ -120,9 +120,11 @@ class ElementMap:
         NumPy or CuPy: where these are, and where properties of the elements are found.
     dim, space_dim : int
         Dimensions d of the reference shape and D of the coordinates.
+    departure : float
+        By which part of an element's size its nodes may be elsewhere, where kinds are told.
     """
 
-    def __init__(self, shape: Shape, order: int, coefficients: Any, xp: Any = np) -> None:
+    def __init__(self, shape: Shape, order: int, coefficients: Any, xp: Any = np, departure: float = 0.0) -> None:
         self.shape = shape
         self.order = order
         self.given, self.xp = coefficients, xp
@@ -130,7 +132,7 @@ class ElementMap:
         if xp is not np:
             self._copies.get(home_of(coefficients), lambda: coefficients)
         self._fetched = 0  # elements of which the host was given coefficients
-        self.departure = 0.0  # by which part of their size nodes may be elsewhere for a kind
+        self.departure = departure
         self.dim, self.space_dim = shape.dim, int(coefficients.shape[1])
 
     def __reduce__(self) -> tuple[type[ElementMap], tuple[Any, ...]]:

@@ -141,7 +141,6 @@ def first_kinds(elements: ElementMap, departure: float = 0.0) -> NDArray[np.int6
     xp = elements.xp
     first = np.empty(elements.n_elements, dtype=np.int64)
     for rows in chunks(len(first), elements.given[:1].size, most=at_once(xp)):
-        own = ElementMap(elements.shape, elements.order, elements.given[rows], xp)
-        own.departure = departure
+        own = ElementMap(elements.shape, elements.order, elements.given[rows], xp, departure)
         first[rows] = as_numpy(xp.stack([kind.includes(own) for kind in GEOMETRY_KINDS]).argmax(axis=0))
     return first

@@ -31,6 +31,13 @@ from .vectors.cellwise import CudaCellwise, has_bfloat16
 from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors
 
+# By times of levels in benchmarks/results/cycle_h100.json and iterations in benchmarks/MULTIGRID.md.
+_SMOOTHER_STEPS = {
+    **dict.fromkeys(("quad", "hex"), ((1, 2),)),
+    **dict.fromkeys(("tri", "pyramid", "tet"), ((2, 3),)),
+    "prism": ((1, 2), (1, 2), (2, 3)),
+}
+
 
 class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
@@ -43,12 +50,7 @@ class CudaBackend(Backend):
     # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size
     # a thousand of them take less than a second.
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)
-    # By times of levels in benchmarks/results/cycle_h100.json and iterations in benchmarks/MULTIGRID.md.
-    smoother_steps = {  # noqa: RUF012
-        **dict.fromkeys(("quad", "hex"), ((1, 2),)),
-        **dict.fromkeys(("tri", "pyramid", "tet"), ((2, 3),)),
-        "prism": ((1, 2), (1, 2), (2, 3)),
-    }
+    smoother_steps = _SMOOTHER_STEPS
     costs_of = "an H200, by the shipped table of measured speeds, or a model of them"
 
     def missing(self) -> str | None:

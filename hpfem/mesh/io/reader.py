@@ -334,6 +334,13 @@ def from_gmsh(model: Any = None, *, periodic: bool = False, comm: Any = None) ->
     Returns
     -------
     Mesh
+
+    Raises
+    ------
+    ArgumentError
+        If gmsh is not installed or not initialized, or the model is none.
+    MeshError
+        If the model has no elements, or they make no mesh, as for `read_mesh`.
     """
 
     def make() -> Mesh:
