@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
-from hpfem.shapes.overlap import is_stretched_cone
+from hpfem.shapes.overlap import is_stretched_cone, stacked
 
 from ...assembly import C0Space
 from ...backends.base import Backend
@@ -63,13 +63,22 @@ def _entities_of_cones(c0: C0Space, energies: Sequence[Energies]) -> list[NDArra
     return found
 
 
-def _groups(c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray[np.bool_]]) -> list[Any]:
+def _beside(
+    c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray[np.bool_]]
+) -> list[NDArray[np.bool_]]:
+    """Which entities of stretched cells of a block are a stretched cone's too, by dimension, [E, n]; else none."""
+    shape = c0.space.blocks[number].shape
+    if shape.collapsed or not any(own.any() for own in cones):
+        return []
+    stretched = np.array([bool(stacked(shape, S)) for S, _ in energies.classes])[energies.class_of]
+    return [own[part.ids] & stretched[:, None] for own, part in zip(cones, c0.seen(number), strict=True)]
+
+
+def _groups(c0: C0Space, number: int, energies: Energies, beside: Sequence[NDArray[np.bool_]]) -> list[Any]:
     """Cells of a block by class, by the orders of their entities, and by which of these are of stretched cones."""
-    keys, seen, around = energies.class_of, c0.seen(number), list[Any]()
+    keys, seen, around = energies.class_of, c0.seen(number), list[Any](beside)
     if len(set(c0.space.orders.values())) > 1:
-        around = [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(seen)]
-    if any(own.any() for own in cones) and not c0.space.blocks[number].shape.collapsed:
-        around += [own[part.ids] for own, part in zip(cones, seen, strict=True)]
+        around += [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(seen)]
     if around:
         keys = np.unique(np.column_stack([keys, *around]), axis=0, return_inverse=True)[1].ravel()
     if keys.min() == keys.max():
@@ -84,14 +93,14 @@ def _alike(c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
     seen, orders = c0.seen(number), c0.numbering.orders
     K, M = reference_energies(shape, block.order)
-    groups = []
-    for cells in _groups(c0, number, energies, cones):
+    groups, beside = [], _beside(c0, number, energies, cones)
+    for cells in _groups(c0, number, energies, beside):
         first = 0 if isinstance(cells, slice) else int(cells[0])
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
-        beside = tuple(tuple(bool(own) for own in cones[dim][part.ids[first]]) for dim, part in enumerate(seen))
+        regular = tuple(tuple(bool(own) for own in of_dim[first]) for of_dim in beside)
         S, m = energies.classes[int(energies.class_of[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        factors = low_energy_factors(shape, block.order, S, m, around, beside)
+        factors = low_energy_factors(shape, block.order, S, m, around, regular)
         T, means = multiplied(factors), [*K.reshape(-1, *M.shape), M]
         of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
         i, j = strong_pairs(shape, block.order, S, A, T)
