@@ -72,7 +72,8 @@ def compare(output, orders, backend):
         first.replace(output / "compare.png")
     difference = max(row.difference for row in rows)
     last = {row.shape: row for row in reversed(rows) if row.collocation and row.order == orders[-1]}
-    gains = ", ".join(f"{shape} {row.collocation}" for shape, row in last.items())
+    found = {shape: row.collocation for shape, row in last.items()}
+    gains = ", ".join(f"{shape} {f'{own.median:.2f}' if own.sign else own}" for shape, own in found.items())
     print(f"compare.png: all algorithms give the same numbers, to {difference:.0e} relative;")
     print(f"  times as fast by collocation at order {orders[-1]}: {gains}")
     return difference
