@@ -1,9 +1,10 @@
 """The waiting time of a user from a mesh to a solution, row by row, each in a process of its own.
 
-    python -m benchmarks.solution -o OUT.json [ROW ...] [--backend cpu|cuda] [--small]
+    python -m benchmarks.solution -o OUT.json [ROW ...] [--backend cpu|cuda] [--small] [--before CHECKOUT]
 
 By default all rows of the backend are measured. The processor's rows run on one core. A row that is not done within
-its time says so. Kernels are compiled before, if a row is about the time without compilation.
+its time says so. Kernels are compiled before, if a row is about the time without compilation. With --before each row
+is measured with the code of another checkout first, as "ROW before": `git worktree add CHECKOUT COMMIT` makes one.
 """
 
 from __future__ import annotations
@@ -310,6 +311,54 @@ def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -
     clock.record |= {"residual": u.info.residual, "unknowns": u.info.size, "memory, GB": peak()}
 
 
+def parts_of(mesh: Any, order: int, backend: str) -> dict[str, Any]:
+    """Seconds of all parts of a problem with multigrid that do not belong to the mesh and the space; iterations."""
+    clock = Clock()
+    space = hp.Space(mesh, order, backend=backend)
+    with clock.phase("problem"):
+        problem = hp.Problem(space, dirichlet=exact, preconditioner="multigrid", tol=1e-8, bar=False)
+    multigrid: Any = problem.preconditioner
+    for name in ("first solution", "another right-hand side"):
+        with clock.phase(name):
+            info = problem.solve(source).info
+    made = round(problem.phases["preconditioner"], 4)
+    record = {"operator and conditions": round(clock.record["problem"] - made, 4), "set-up": made} | clock.record
+    record["together"] = record.pop("problem") + record["first solution"]
+    return record | {"phases": multigrid.phases, "iterations": info.iterations, "unknowns": info.size}
+
+
+PARTS = ("operator and conditions", "set-up", "first solution", "another right-hand side", "together")
+
+
+def mixed_mesh(name: str, order: int, backend: str, clock: Clock, small: bool) -> None:
+    """A curved mesh of all shapes, refined twice, and boxes of its shapes with as many unknowns: the first problem of
+    a process and the fastest of the next three; per unknown, over the mean of the boxes.
+    """
+    file = Path(__file__).resolve().parent.parent / "meshes" / f"{name}.msh"
+    makers = {name: lambda: hp.read_mesh(file).refined(0 if small else 2)}
+    order, wanted = (2, 0) if small else (order, hp.C0Space(hp.Space(makers[name](), order)).size)
+    for shape in (own.name for own in hp.read_mesh(file).shapes):
+        across = hp.C0Space(hp.Space(box(shape, (2, 2, 2)), order)).size ** (1 / 3) - 1
+        n = max(2, round(2 * (wanted ** (1 / 3) - 1) / across))
+        makers[shape] = partial(box, shape, (n, n, n))
+    passes = [{own: parts_of(make(), order, backend) for own, make in makers.items()} for _ in range(2 if small else 4)]
+    rates = []
+    for own in makers:
+        first, *others = (records[own] for records in passes)
+        again = min(others, key=lambda record: record["together"])
+        rates.append(np.array([again[part] / again["unknowns"] for part in PARTS]))
+        clock.record[own] = again | {"first": {part: first[part] for part in PARTS}}
+        clock.record[own]["microseconds an unknown"] = dict(
+            zip(PARTS, (1e6 * rates[-1]).round(4).tolist(), strict=True)
+        )
+    ratios = rates[0] / np.mean(rates[1:], axis=0)
+    clock.record["over the mean of the boxes"] = dict(zip(PARTS, ratios.round(3).tolist(), strict=True))
+
+
+ROWS["cpu"]["curved_mixed"] = partial(mixed_mesh, "curved_mixed", 4, "cpu")
+ROWS["cuda"]["pipe_mixed"] = partial(mixed_mesh, "pipe_mixed", 6, "cuda")
+
+
 def peak() -> float:
     """Most memory that this process has had, in GB."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
@@ -419,12 +468,13 @@ def gpu_iterations(clock: Clock, small: bool) -> None:
         print(clock.record, file=sys.stderr, flush=True)
 
 
-def in_a_process(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Measure a row in a process of its own."""
-    environment = dict(os.environ)
+def in_a_process(name: str, given: argparse.Namespace, code: str | None = None) -> dict[str, Any]:
+    """Measure a row in a process of its own, with the code of a checkout or with this one."""
+    root = Path(__file__).resolve().parent.parent if code is None else Path(code).resolve()
+    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
     if given.backend == "cpu":
         environment |= {"HPFEM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "benchmarks.solution", name, "--alone", "--backend", given.backend]
+    command = [sys.executable, "-P", __file__, name, "--alone", "--backend", given.backend]
     command += ["--small"] if given.small else []
     try:
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=given.limit, check=False)
@@ -444,10 +494,13 @@ def measure_rows(given: argparse.Namespace, content: Content) -> Iterator[None]:
             clock = Clock()
             rows[name](clock, given.small)
             content["rows"][name] = clock.record
-        else:
-            print(name, file=sys.stderr, flush=True)
-            content["rows"][name] = in_a_process(name, given)
-        yield
+            continue
+        codes = {f"{name} before": given.before} if given.before else {}
+        for label, code in (codes | {name: None}).items():
+            print(label, file=sys.stderr, flush=True)
+            content["rows"][label] = in_a_process(name, given, code)
+            yield
+    yield
 
 
 def text_of(content: Content) -> str:
@@ -461,6 +514,7 @@ def main(arguments: Sequence[str] | None = None) -> Content:
     def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("rows", nargs="*", metavar="ROW", help="; ".join(map(", ".join, ROWS.values())))
         parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
+        parser.add_argument("--before", metavar="CHECKOUT", help="measure rows with its code, too")
         parser.add_argument("--alone", action="store_true", help="measure rows in this process")
 
     return run(__doc__, measure_rows, text_of, arguments, tuple(ROWS), add_options)
