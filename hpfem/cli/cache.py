@@ -1,8 +1,8 @@
 """`hpfem cache`: the compiled kernels and tuning results that are kept.
 
-Kernels are compiled once for each form, shape, order and processor (kernels) or GPU (cuda), and kept in the
-user's cache folder, or in the folder named by HPFEM_CACHE_DIR. When it is full, those unused for longest are deleted.
-It holds the results of hpfem tune (tuning), too.
+Kernels are compiled once for each form, shape, order and processor (kernels, found by programs) or GPU (cuda), and kept
+in the user's cache folder, or in the folder named by HPFEM_CACHE_DIR. When it is full, those unused for longest are
+deleted. It holds the results of hpfem tune (tuning), too.
 
 Examples
 --------

@@ -20,9 +20,9 @@ def compile_seconds() -> float:
 @contextmanager
 def compiling(what: str) -> Iterator[None]:
     """Count the body's time as that of a compiler, or of another process that compiles the same."""
-    began = perf_counter()
+    began, before = perf_counter(), compile_seconds()
     try:
         with progress_if_long(what):
             yield
     finally:
-        _waited.seconds = compile_seconds() + perf_counter() - began
+        _waited.seconds = before + perf_counter() - began  # of the outermost, if inside another

@@ -32,6 +32,7 @@ from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
+from .runtime.programs import program_index
 from .runtime.recording import recorded
 from .runtime.target import missing
 from .runtime.vectors import CpuVectors
@@ -195,7 +196,7 @@ class CpuBackend(Backend):
 
     def caches(self) -> dict[str, Cache]:
         """Compiled kernels; see `Backend.caches`."""
-        return {"kernels": kernel_cache()}
+        return {"kernels": kernel_cache(), "programs": program_index()}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure multiply-adds in registers and reading memory; see `Backend.measure_limits`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
 
 from ....support.cache import Cache, seal, whole_elf
 from ....support.compiling import compiling
@@ -30,14 +31,21 @@ def kernel_cache() -> Cache:
 
 def compiled(text: str, target: Target) -> Code:
     """The functions of a module: from memory, from the cache folder, or compiled now."""
-    name = _key(text, target)
-    with LOCK:
-        if name not in _LOADED:
-            code = _read(name)
-            if code is None:
-                code = _made(name, text, target)
-            _LOADED[name] = load_object(code)
-        return _LOADED[name]
+    return compiled_as(key_of(text, target), lambda: text, target)
+
+
+def compiled_as(name: str, write: Callable[[], str], target: Target) -> Code:
+    """The same for a module that is written only if its entry, of the key `name`, is missing."""
+    found = _LOADED.get(name)
+    if found is None:
+        with LOCK:
+            found = _LOADED.get(name)
+            if found is None:
+                code = _read(name)
+                if code is None:
+                    code = _made(name, write(), target)
+                found = _LOADED[name] = load_object(code)
+    return found
 
 
 def _made(name: str, text: str, target: Target) -> bytes:
@@ -51,8 +59,9 @@ def _made(name: str, text: str, target: Target) -> bytes:
         return code
 
 
-def _key(text: str, target: Target) -> str:
-    parts = (str(FORMAT), llvm_version(), target.cpu, target.features, text)
+def key_of(text: str, target: Target, *parts: str) -> str:
+    """Name of what is made of a text for a processor."""
+    parts = (str(FORMAT), llvm_version(), target.cpu, target.features, *parts, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,9 +14,10 @@ from ....geometry.products import multiply
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ..codegen.geometry import write_geometry
 from ..codegen.ir import Program
+from .begun import Begun
 from .buffers import aligned
-from .cache import compiled
-from .target import Code, Target
+from .programs import begin
+from .target import Target
 
 Array = NDArray[np.floating[Any]]
 
@@ -68,10 +68,13 @@ def _as_made(out: Array, geometry: BlockGeometry, direction: int) -> Array:
 @cache
 def _specialised(
     pickled: bytes, kind: str, lanes: int, target: Target, dtype: DTypeLike, stride: int
-) -> tuple[Program, Code]:
+) -> tuple[Program, Begun]:
     """The program for a geometry without elements, without its text, and its code: written once."""
-    program = write_geometry(pickle.loads(pickled), kind, lanes, target.lanes(np.float64), dtype, stride)
-    return replace(program, text=""), compiled(program.text, target)
+    return begin(_write_program, target, pickled, kind, lanes, target.lanes(np.float64), np.dtype(dtype).name, stride)
+
+
+def _write_program(pickled: bytes, kind: str, lanes: int, own: int, dtype: str, stride: int) -> Program:
+    return write_geometry(pickle.loads(pickled), kind, lanes, own, np.dtype(dtype), stride)
 
 
 def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
@@ -84,7 +87,7 @@ def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out
     used = tuple(np.ascontiguousarray(array) for array in (geometry.coefficients, table, weights))
     width = target.lanes(np.float64)
     key = pickle.dumps(geometry.without_elements())
-    program, code = _specialised(key, kind, out.shape[-1], target, out.dtype, out.strides[0] // out.itemsize)
+    program, begun = _specialised(key, kind, out.shape[-1], target, out.dtype, out.strides[0] // out.itemsize)
     groups = -(-geometry.n_elements // width)
     bounds = shares(groups, groups * width * program.flops, THREAD_FLOPS)
     scratch = [aligned((program.scratch_size, width), np.float64) for _ in bounds[1:]]
@@ -92,7 +95,7 @@ def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out
     common = (geometry.n_elements, 0, coefficients, out.ctypes.data, 0, rows, 0, factors)
 
     def run(first: int, last: int, own: Array, arrays: object) -> None:
-        code.run(first, last, *common, own.ctypes.data, 0, 0)
+        begun.code.run(first, last, *common, own.ctypes.data, 0, 0)
 
     # A task holds what it reads and writes.
     run_all([partial(run, *share, (used, out)) for share in zip(bounds, bounds[1:], scratch, strict=False)])

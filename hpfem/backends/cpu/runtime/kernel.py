@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -26,9 +25,10 @@ from ..codegen.matrix import Step, packed, steps_of, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.strategies import COMPILED
 from ..codegen.sumfac import write_sumfac
+from .begun import Begun
 from .buffers import aligned
-from .cache import compiled
 from .geometry import scales_and_maps, stored_factors
+from .programs import begin
 from .target import Code, Target, host
 
 Array = NDArray[np.floating[Any]]
@@ -42,16 +42,15 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
 }
 
 
-def _made(program: Program, target: Target) -> tuple[Program, Code]:
-    """A program, without its long text, and its code."""
-    return replace(program, text=""), compiled(program.text, target)
-
-
 @cache
-def _specialised(pickled: bytes, strategy: str, target: Target, prefetch: bool, indexed: bool) -> tuple[Program, Code]:
+def _specialised(pickled: bytes, strategy: str, target: Target, prefetch: bool, indexed: bool) -> tuple[Program, Begun]:
     """The code for a problem without data, written once."""
+    return begin(_write, target, pickled, strategy, target, prefetch, indexed)
+
+
+def _write(pickled: bytes, strategy: str, target: Target, prefetch: bool, indexed: bool) -> Program:
     problem = pickle.loads(pickled)
-    return _made(_WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, indexed), target)
+    return _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, indexed)
 
 
 class GroupKernel:
@@ -64,7 +63,7 @@ class GroupKernel:
     def __init__(
         self,
         program: Program,
-        code: Code,
+        code: Begun,
         n_elements: int,
         dtype: DTypeLike,
         target: Target,
@@ -74,7 +73,7 @@ class GroupKernel:
         self._take_codes(codes)
         self.lanes = target.lanes(dtype)  # elements of a group
         self.groups = -(-n_elements // self.lanes)
-        self.code = code
+        self._begun = code
         self.group_flops = program.flops * self.lanes  # counted as it was written
         self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
@@ -82,6 +81,11 @@ class GroupKernel:
     def _take_codes(self, codes: NDArray[np.int32] | None) -> None:
         # Getting the address of an array takes as long as the call of a small kernel.
         self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data
+
+    @cached_property
+    def code(self) -> Code:
+        """The compiled code."""
+        return self._begun.code
 
     def take_scratch(self) -> tuple[Array, int]:
         """Scratch for a thread until it is given back."""
@@ -158,9 +162,13 @@ def _steps(zeros: _Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
 
 
 @lru_cache(maxsize=64)
-def _of_matrix(zeros: _Zeros, across: bool, target: Target, dtype: str) -> tuple[Program, Code]:
+def _of_matrix(zeros: _Zeros, across: bool, target: Target, dtype: str) -> tuple[Program, Begun]:
     """The code for matrices with the same zeros, written once."""
-    return _made(write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], target.lanes(dtype), dtype), target)
+    return begin(_write_matrix, target, zeros, across, target.lanes(dtype), dtype)
+
+
+def _write_matrix(zeros: _Zeros, across: bool, lanes: int, dtype: str) -> Program:
+    return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], lanes, dtype)
 
 
 class MatrixKernel(GroupKernel):
