@@ -100,9 +100,10 @@ def test_weak_forms(backend, name, rng):
         (a, b), (da, db) = ref.trial(u.arrays[0])
         k = variable(*ref.x)
         expected = ref.test(np.array([k * a * b, np.sin(b) + ref.x[0]]), np.array([da + b * db, k * db]))
-        for way in ways(backend):
-            found = hp.WeakForm(space, form, fields={"k": variable}, components=2, **way)(u)
-            assert norm_error(found.arrays[0], expected) < 1e-12, way
+        make = partial(hp.WeakForm, space, form, fields={"k": variable}, components=2)
+        found = [(way, make(**way)) for way in ways(backend)] + list(special(backend, make))
+        for way, operator in found:
+            assert norm_error(operator(u).arrays[0], expected) < 1e-12, way
 
 
 def transport(u, du, x, v, c):
@@ -223,9 +224,8 @@ def test_refused():
             with pytest.raises(NotSuitable, match="sumfac factorises along directions.*stdmat"):
                 hp.Helmholtz(space, lam=1.0, strategy="sumfac", backend=backend)
     if BACKENDS["cpu"].missing() is None:
-        bent = hp.Space(curved("tri", order=2), 2, quadrature="simplex")
-        with pytest.raises(NotSuitable, match="of one component only"):
-            hp.WeakForm(bent, lambda u, du: ([u[1], u[0]], du), components=2, backend="cpu", strategy="fused")
+        with pytest.raises(NotSuitable, match="are fused for weak forms only"):
+            hp.BwdTrans(space, backend="cpu", strategy="fused")
     for make in (hp.Laplacian, hp.IProductWRTDerivBase):
         with pytest.raises(NotSuitable, match="no directions to differentiate along; use algorithm='noncoll"):
             make(space, algorithm="collocated")

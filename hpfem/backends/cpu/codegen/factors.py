@@ -68,21 +68,22 @@ class Factors:
         self.b, self.affine = b, problem.geometry.affine
         self.kind = problem.form.factor_kind
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
-        self.counts, self.direction = problem.tabulation.rule.counts, direction
+        rule = problem.tabulation.rule
+        # Without directions every point is a fiber of its own.
+        self.counts, self.direction = (rule.counts, direction) if rule.tensor else ((len(rule), 1), 1)
         self.n = 0 if self.kind is None else problem.geometry.n_factors(self.kind)
-        self.fiber_points = self.counts[direction]
+        self.fiber_points = self.counts[self.direction]
         self._dtype = problem.factors_dtype
         self._unit = b.vector_of(self._dtype)
         self._per_group = self.n if self.affine else self.n * int(np.prod(self.counts))
         self.scale: list[_PointTable] = []
         self.ratio: dict[tuple[int, int], _PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
-            inverse = inverse_collapse(problem.shape, problem.tabulation.rule.eta)
-            entries = inverse.reshape(*self.counts, self.dim, self.dim)
-            self.scale = [_PointTable(b, entries[..., a, a], direction) for a in range(self.dim)]
+            entries = inverse_collapse(problem.shape, rule.eta).reshape(*self.counts, self.dim, self.dim)
+            self.scale = [_PointTable(b, entries[..., a, a], self.direction) for a in range(self.dim)]
             for a in range(self.dim):
                 for i in range(self.dim):
-                    table = _PointTable(b, entries[..., a, i] / entries[..., a, a], direction)
+                    table = _PointTable(b, entries[..., a, i] / entries[..., a, a], self.direction)
                     if i != a and not table.zero:
                         self.ratio[a, i] = table
         self._group = ""

@@ -34,13 +34,13 @@ _SUMS = 24
 # The derivative across the mirror: values have number 0, derivatives come behind.
 _ACROSS = 1
 
-# Time per operation relative to collocated sum factorisation.
-_COST = 0.6
+# Time per operation relative to collocated sum factorisation, and of a mode besides.
+_COST, _OVERHEAD = 0.5, 20.0
 
 
 def fused_cost(problem: BlockProblem) -> float:
     """Operations, of which the mirror saves half."""
-    return _COST * operator_flops(problem, "stdmat")
+    return _COST * operator_flops(problem, "stdmat") + _OVERHEAD * problem.n_modes
 
 
 def check_fused(problem: BlockProblem) -> None:
@@ -48,10 +48,8 @@ def check_fused(problem: BlockProblem) -> None:
     form = problem.form
     if problem.tabulation.rule.tensor:
         raise NotSuitable('fused kernels are for quadrature="simplex" only')
-    if not (form.from_modes and form.to_modes and form.trace) or form.components > 1:
-        raise NotSuitable("products and points are fused for weak forms of one component only")
-    if problem.geometry.affine:
-        raise NotSuitable("products and points are fused on curved elements only")
+    if not (form.from_modes and form.to_modes and form.trace):
+        raise NotSuitable("products and points are fused for weak forms only")
 
 
 class _Writer:
@@ -63,6 +61,8 @@ class _Writer:
         self.modes: Mirror = mirror_of(tabulation) or without_mirror(tabulation)
         tables = np.concatenate([tabulation.dense[None], tabulation.dense_gradient]).transpose(1, 0, 2)
         self.even, self.odd = self.modes.of_modes(tables)
+        # Of affine elements the matrices that test have the weights; images have equal ones.
+        self.weights = tabulation.rule.weights if ctx.factors.affine else np.ones(ctx.problem.n_points)
         derivatives = list(range(1, 1 + ctx.dim))
         self.trial = [0] * form.trial_value + derivatives * form.trial_gradient
         self.test = [0] * form.test_value + derivatives * form.test_gradient
@@ -97,27 +97,32 @@ class _Writer:
                     here, there = b.at(modes, (numbers[k], 1)), place(k, odd)
                     b.store(b.load(there if back else here), here if back else there)
 
-    def points(self, halves: str, even: str, odd: str) -> None:
-        """Evaluate, apply the pointwise function and keep what is tested, a few points at a time."""
+    def points(self, halves: Sequence[str], tested: Sequence[tuple[str, str]]) -> None:
+        """Evaluate, apply the pointwise function and keep what is tested, a few points at a time.
+
+        Of each component: even and odd modes; what is tested with them.
+        """
         m = self.modes
         start = 0, 0
         for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):
             trial, test = self.columns(self.trial, paired), self.columns(self.test, paired)
-            together = max(1, _SUMS // max(len(trial[0]) + len(trial[1]), 1))
+            together = max(1, _SUMS // max((len(trial[0]) + len(trial[1])) * len(halves), 1))
             full, rest = divmod(count, together)
-            targets = self.b.at(even, (start[0], 1)), self.b.at(odd, (start[1], 1))
+            targets = [tuple(self.b.at(own, (at, 1)) for own, at in zip(pair, start, strict=True)) for pair in tested]
             tables = [
                 side[:, quantities, first : first + count].transpose(2, 0, 1)
                 for side, quantities in zip((self.even, self.odd), trial, strict=True)
             ]
             if full:
-                with self.ctx.fibers(full) as i:
+                with self.b.each(full) as i:
                     self.some(paired, first, together, i, [t[: full * together] for t in tables], halves, targets)
             if rest:
                 last = full * together
-                behind = [self.b.at(t, (last * len(own), 1)) for t, own in zip(targets, test, strict=True)]
-                tail = [t[last:] for t in tables]
-                self.some(paired, first + last, rest, 0, tail, halves, (behind[0], behind[1]))
+                behind = [
+                    tuple(self.b.at(t, (last * len(own), 1)) for t, own in zip(pair, test, strict=True))
+                    for pair in targets
+                ]
+                self.some(paired, first + last, rest, 0, [t[last:] for t in tables], halves, behind)
             start = start[0] + count * len(test[0]), start[1] + count * len(test[1])
 
     def some(
@@ -127,48 +132,54 @@ class _Writer:
         together: int,
         i: Where,
         tables: Sequence[Array],
-        halves: str,
-        targets: tuple[str, str],
+        halves: Sequence[str],
+        targets: Sequence[tuple[str, ...]],
     ) -> None:
         """Some points, or pairs of them: block i of those of the tables [point, mode, column]."""
         b, trial, test = self.b, self.columns(self.trial, paired), self.columns(self.test, paired)
-        sums: list[list[str]] = []
+        sums: list[list[list[str]]] = [[] for _ in halves]
         for table, at, own in zip(tables, (0, self.modes.even), trial, strict=True):
             size, modes = len(own) * together, table.shape[1]
-            if not own:
-                sums.append([])
-                continue
-            by_block = table.reshape(-1, together, *table.shape[1:]).transpose(0, 2, 1, 3)
-            start = b.at(b.real_table(by_block), (i, modes * size), unit=b.real)
-            sums.append(table_product(b, start, b.at(halves, (at, 1)), modes, size))
+            by_block = table.reshape(len(table) // together, together, *table.shape[1:]).transpose(0, 2, 1, 3)
+            start = b.at(b.real_table(by_block), (i, modes * size), unit=b.real) if own else ""
+            for source, found in zip(halves, sums, strict=True):
+                given = b.at(source, (at, 1))
+                found.append(table_product(b, start, given, modes, size, self.ctx.prefetch.fetch) if own else [])
         for r in range(together):
-            even, odd = (dict(zip(own, s[r * len(own) :], strict=False)) for s, own in zip(sums, trial, strict=True))
+            parts = [
+                [dict(zip(own, s[r * len(own) :], strict=False)) for s, own in zip(found, trial, strict=True)]
+                for found in sums
+            ]
             point = b.index((i, together), (first + r, 1))
             if paired:
                 image = b.index((i, together), (first + r + self.modes.pairs, 1))
-                here = self.at(point, {a: b.add(even[a], odd[a]) for a in even})
-                signs = {a: (odd, even) if a == _ACROSS else (even, odd) for a in even}
-                there = self.at(image, {a: b.sub(x[a], z[a]) for a, (x, z) in signs.items()})
-                total = {a: b.add(here[a], there[a]) for a in here}
-                difference = {a: b.sub(here[a], there[a]) for a in here}
-                tested = (
-                    {a: difference[a] if a == _ACROSS else total[a] for a in total},
-                    {a: total[a] if a == _ACROSS else difference[a] for a in total},
-                )
+                here = self.at(point, [{a: b.add(even[a], odd[a]) for a in even} for even, odd in parts])
+                there = self.at(image, [{a: self.image(a, even[a], odd[a]) for a in even} for even, odd in parts])
+                tested = []
+                for one, other in zip(here, there, strict=True):
+                    total = {a: b.add(one[a], other[a]) for a in one}
+                    difference = {a: b.sub(one[a], other[a]) for a in one}
+                    swapped = (difference, total)
+                    tested.append([{a: own[a == _ACROSS][a] for a in one} for own in ((total, difference), swapped)])
             else:
-                found = self.at(point, even | odd)
-                tested = found, found
-            for values, target, own in zip(tested, targets, test, strict=True):
-                for k, a in enumerate(own):
-                    b.store(values[a], b.at(target, (i, together * len(own)), (r * len(own) + k, 1)))
+                tested = [[own, own] for own in self.at(point, [even | odd for even, odd in parts])]
+            for of_component, target in zip(tested, targets, strict=True):
+                for values, start, own in zip(of_component, target, test, strict=True):
+                    for k, a in enumerate(own):
+                        b.store(values[a], b.at(start, (i, together * len(own)), (r * len(own) + k, 1)))
 
-    def at(self, point: Where, found: dict[int, str]) -> dict[int, str]:
-        """What is tested at a point, of what is evaluated there."""
+    def image(self, a: int, even: str, odd: str) -> str:
+        """A quantity at the image of a point."""
+        return self.b.sub(odd, even) if a == _ACROSS else self.b.sub(even, odd)
+
+    def at(self, point: Where, found: Sequence[dict[int, str]]) -> list[dict[int, str]]:
+        """What is tested at a point, of what is evaluated there, by component."""
         ctx = self.ctx
         ctx.factors.start_fiber(point)
-        values = [found[0]] if 0 in found else []
-        [(value, flux)] = at_point(ctx, point, 0, values, [[found[a] for a in sorted(found) if a]])
-        return dict(zip(self.test, [*value, *flux], strict=True))
+        values = [own[0] for own in found if 0 in own]
+        derivatives = [[own[a] for a in sorted(own) if a] for own in found]
+        tested = at_point(ctx, point, 0, values, derivatives)
+        return [dict(zip(self.test, [*value, *flux], strict=True)) for value, flux in tested]
 
     def back(self, even: str, odd: str, halves: str) -> None:
         """Products of all that is tested with even and odd modes."""
@@ -177,6 +188,7 @@ class _Writer:
             parts = []
             for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):
                 own = modes[:, self.columns(self.test, paired)[number], first : first + count]
+                own = own * self.weights[first : first + count]
                 parts.append(own.transpose(0, 2, 1).reshape(len(own), own.shape[1] * own.shape[2]))
             if len(modes):
                 multiply(self.ctx, np.concatenate(parts, axis=1), source, self.b.at(halves, (at, 1)), _SUMS)
@@ -186,20 +198,24 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     """Write the kernel of a problem; see `write_sumfac`."""
     check_fused(problem)
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
-    b, ctx.by_rows, ctx.factors.fiber_points = ctx.b, True, 1  # every point is a fiber of its own
+    b, ctx.by_rows = ctx.b, True
     writer = _Writer(ctx)
     write_both(b, "read_input", "write_result", n, indexed)
     if field_inputs(ctx.trace):
         write_reader(b, "read_field", Layout(problem.n_points))
-    modes, halves = ctx.area("modes", size=n), ctx.area("halves", size=n)
-    even, odd = (ctx.area(name, size=max(len(writer.test), 1) * problem.n_points) for name in ("even", "odd"))
+    modes = ctx.area("modes", size=n)
+    halves = [ctx.area("halves", c, size=n) for c in range(problem.coupled)]
+    size = max(len(writer.test), 1) * problem.n_points
+    tested = [(ctx.area("even", c, size=size), ctx.area("odd", c, size=size)) for c in range(problem.given)]
 
     def apply(application: Index) -> None:
-        call(ctx, "read_input", component(ctx, "%in", application, 1, 0, n), modes)
-        writer.split(modes, halves, back=False)
-        writer.points(halves, even, odd)
-        writer.back(even, odd, halves)
-        writer.split(modes, halves, back=True)
-        call(ctx, "write_result", component(ctx, "%out", application, 1, 0, n), modes)
+        for c, own in enumerate(halves):
+            call(ctx, "read_input", component(ctx, "%in", application, problem.coupled, c, n), modes)
+            writer.split(modes, own, back=False)
+        writer.points(halves, tested)
+        for c, pair in enumerate(tested):
+            writer.back(*pair, halves[0])
+            writer.split(modes, halves[0], back=True)
+            call(ctx, "write_result", component(ctx, "%out", application, problem.given, c, n), modes)
 
     return program_of(ctx, apply)

@@ -11,7 +11,7 @@ Found from the numbers: column j reversed is s_j times column j'. Then, with sum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,13 @@ def matrix_product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[
     return [b.operand(0.0) if y is None else y for y in ys]
 
 
-def table_product(b: Builder, table: str, source: str, n_in: int, n_out: int) -> Fiber:
+def table_product(
+    b: Builder, table: str, source: str, n_in: int, n_out: int, beside: Callable[[], object] = lambda: None
+) -> Fiber:
     """Product of a matrix with vectors, both in memory, results in registers; -> [n_out]."""
 
     def column(j: Index, sums: list[str]) -> list[str]:
+        beside()
         x = b.load(b.at(source, (j, 1)))
         return [b.fma(b.load_scalar(table, (j, n_out), (i, 1)), x, s) for i, s in enumerate(sums)]
 
