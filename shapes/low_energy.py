@@ -30,6 +30,8 @@ Indices = NDArray[np.int64]
 
 # Off-diagonal entries up to this, relative to the diagonal, are zero up to rounding, as between even and odd functions.
 _ROUNDING = 3e-15
+# Energy along a face that stands in a thin layer, relative to that across.
+_ALONG = 1e4
 
 
 @cache
@@ -164,10 +166,12 @@ def low_energy_factors(
     m: float,
     orders: tuple[tuple[int, ...], ...],
     beside: tuple[tuple[bool, ...], ...] = (),
+    walls: tuple[int, ...] = (),
 ) -> list[csr_array]:
     """Functions of low energy of a diffusion S [dim, dim] and reaction m, as coefficients of modified modes: a product
     of sparse matrices. `beside` tells of entities of the cell, by dimension, whether they are a stretched cone's too:
-    their traces are those of the regular cell.
+    their traces are those of the regular cell. `walls` tells of faces along which of their edges, counted from 1, a
+    function in a thin layer is constant; 0 for none.
     """
     # The last factors extend, entity by entity from the cell to its edges, the functions around an entity into it. The
     # others go, direction by direction, from the eigenbases of all entities to modes.
@@ -205,10 +209,34 @@ def low_energy_factors(
     if any(regular):
         rows = np.concatenate([modes for (modes, _), own in zip(entities, regular, strict=False) if own])
         T[rows] = traces(np.eye(shape.dim) * np.linalg.eigvalsh(shared)[0])[rows]
+    for number, edge in enumerate(walls):
+        if edge:
+            closure, A = _wall(shape, order, number, edge - 1)
+            for U in change:
+                A = U[closure][:, closure].T @ A @ U[closure][:, closure]
+            within = np.isin(closure, entities[len(shape.vertices) + len(shape.edges) + number][0])
+            rows, others = closure[within], closure[~within]
+            T[rows] = -np.linalg.solve(A[np.ix_(within, within)], A[np.ix_(within, ~within)] @ T[others])
+            T[rows, rows] = 1
     T[np.ix_(inner, outer)] = extension(energy(S)) @ T[np.ix_(outer, outer)]
     T[np.abs(T) < _ROUNDING] = 0
     parts = [_identity_but(T, np.sort(modes)) for modes, _ in entities[len(shape.vertices) :] if len(modes)]
     return [*change, *parts]
+
+
+@cache
+def _wall(shape: Shape, order: int, number: int, edge: int) -> tuple[Indices, Array]:
+    """Modes on a face and its boundary, and their energy on it, which is large along an edge; -> [n], [n, n]."""
+    face = shape.faces[number]
+    places = {(mode.entity, mode.indices): m for m, mode in enumerate(make_basis("modified", shape, order).modes)}
+    closure = []
+    for mode in make_basis("modified", face.shape, order).modes:
+        corners = face.shape.entities[mode.entity[0]][mode.entity[1]].vertices
+        closure.append(places[shape.entity_number(tuple(face.vertices[corner] for corner in corners)), mode.indices])
+    back, (start, end) = np.linalg.inv(regular_jacobian(face.shape)), face.shape.edges[edge].vertices
+    along = (face.shape.vertices[end] - face.shape.vertices[start]) / 2
+    S = back @ back.T + _ALONG * np.outer(along, along)
+    return np.array(closure), np.einsum("ij,ijmn->mn", S, reference_energies(face.shape, order)[0])
 
 
 def _identity_but(T: Array, modes: Indices) -> csr_array:

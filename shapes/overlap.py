@@ -19,22 +19,51 @@ Array = NDArray[np.float64]
 _STRONG, _ABOVE, _TOUCHES = 12.0, 0.5, 0.1
 
 
+def _seen_along(shape: Shape, S: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Vertices seen along the strong directions of a diffusion, and which stand above each other; if there is no such
+    direction, all do; S [dim, dim] -> [n, k], [n, n].
+    """
+    R = regular_jacobian(shape)
+    values, V = np.linalg.eigh(R @ S @ R.T)
+    weak = values <= _STRONG * values[0]
+    points = shape.vertices @ R.T @ V[:, weak]
+    return points, weak.all() | (np.linalg.norm(points[:, None] - points, axis=2) < _ABOVE)
+
+
+def short_edges(shape: Shape, S: Array) -> list[bool]:
+    """Whether the ends of an edge stand above each other along strong directions; S [dim, dim] -> [n_edges]."""
+    near = _seen_along(shape, S)[1]
+    return [bool(near[edge.vertices] and not near.all()) for edge in shape.edges]
+
+
+def walls(shape: Shape, short: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Faces that stand along strong directions: an edge of theirs, counted from 1, which alone is short but for those
+    that are parallel; else 0; short [E, n_edges] -> [E, n_faces].
+    """
+    faces = shape.boundary[2] if shape.dim > 2 else ()
+    found = np.zeros((len(short), len(faces)), dtype=np.int8)
+    for number, face in enumerate(faces):
+        ends = [[face.vertices[vertex] for vertex in edge.vertices] for edge in face.shape.edges]
+        own = short[:, [shape.entity_number(tuple(pair))[1] for pair in ends]]
+        along = np.diff(face.shape.vertices[[edge.vertices for edge in face.shape.edges]], axis=1)[:, 0]
+        parallel = np.abs(along[:, None, 0] * along[:, 1] - along[:, None, 1] * along[:, 0]) < _TOUCHES
+        for edge, those in enumerate(parallel, start=1):
+            found[(own == those).all(axis=1), number] = edge
+    return found
+
+
 def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     """Group the vertices, edges and faces of a cell: those whose inner parts overlap if they are seen along the strong
     directions of a diffusion; none where no direction is strong; S [dim, dim] -> group by dimension and number.
     """
-    R = regular_jacobian(shape)
-    values, V = np.linalg.eigh(R @ S @ R.T)
-    weak = V[:, values <= _STRONG * values[0]]
-    if weak.shape[1] == shape.dim:
+    points, near = _seen_along(shape, S)
+    if near.all():
         return {}
-    points = shape.vertices @ R.T @ weak
-    near = np.linalg.norm(points[:, None] - points, axis=2) < _ABOVE
     at = connected_components(csr_array(near), directed=False)[1]
     points = np.array([points[at == own].mean(axis=0) for own in at])
     # Two convex sets without a common inner point are separated along a normal of one of their sides.
     axes = [points[i] - points[j] for i, j in combinations(range(len(points)), 2) if at[i] != at[j]]
-    if weak.shape[1] > 1:
+    if points.shape[1] > 1:
         axes += [np.array([-y, x]) for x, y in axes]
     along = np.array([axis / np.linalg.norm(axis) for axis in axes]) @ points.T
     places = [(dim, i) for dim in range(shape.dim) for i in range(len(shape.entities[dim]))]
@@ -44,8 +73,3 @@ def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     behind = behind.any(axis=2)
     group = connected_components(csr_array(~(behind | behind.T)), directed=False)[1]
     return dict(zip(places, group.tolist(), strict=True))
-
-
-def is_stretched_cone(shape: Shape, S: Array) -> bool:
-    """Whether a cell is stretched, and its traces are those of the regular cell all the same; S [dim, dim]."""
-    return shape.collapsed and bool(stacked(shape, S))

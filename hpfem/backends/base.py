@@ -90,9 +90,9 @@ class Backend(Immutable, ABC):
         Kind of its devices, known even if it cannot run.
     solve_sizes : SolveSizes
         Which preconditioner "auto" takes (`benchmarks/SOLUTION.md`); measured on one core by default.
-    smoother_steps : {str: sequence of (int, int)}
-        Steps of multigrid's smoother with which solves take least time, of one component and of coupled ones: by shape,
-        for order 1, 2, .., the last for all higher orders.
+    smoother_steps : {str: sequence of (int, int, int)}
+        Steps of multigrid's smoother with which solves take least time, of one component, of coupled ones, and at least
+        where cells are stretched: by shape, for order 1, 2, .., the last for all higher orders.
     costs_of : str or None
         The device whose nanoseconds `Strategy.cost` gives; None if it counts operations.
     """
@@ -101,10 +101,10 @@ class Backend(Immutable, ABC):
     strategies: tuple[Strategy, ...]
     device_type: type[Device] = Host
     solve_sizes: SolveSizes = SolveSizes(solid=20_000, flat=40_000)
-    smoother_steps: Mapping[str, Sequence[tuple[int, int]]] = {
-        **dict.fromkeys(("quad", "hex"), ((2, 2),)),
-        **dict.fromkeys(("prism", "pyramid"), ((2, 2), (2, 2), (2, 3))),
-        **dict.fromkeys(("tri", "tet"), ((2, 2), (2, 3))),
+    smoother_steps: Mapping[str, Sequence[tuple[int, int, int]]] = {
+        **dict.fromkeys(("quad", "hex"), ((2, 2, 2),)),
+        **dict.fromkeys(("prism", "pyramid"), ((2, 2, 2), (2, 2, 2), (2, 3, 2))),
+        **dict.fromkeys(("tri", "tet"), ((2, 2, 2), (2, 3, 2))),
     }
     costs_of: str | None = None
 

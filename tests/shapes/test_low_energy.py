@@ -16,6 +16,7 @@ from hpfem.shapes.low_energy import (
     regular_jacobian,
     shared_energy,
 )
+from hpfem.shapes.overlap import walls
 
 CELLS = [s for s in SHAPES.values() if s.dim > 1]
 
@@ -153,3 +154,24 @@ def test_entities_beside_stretched_cones_have_traces_of_the_regular_cell(shape):
     assert np.abs(mixed[own] - regular[own]).max() < 1e-12
     assert np.abs(mixed[others] - ratio[others]).max() < 1e-12
     assert np.abs(ratio[own] - regular[own]).max() > 1e-3
+
+
+@pytest.mark.parametrize("shape", [s for s in CELLS if s.dim == 3], ids=lambda s: s.name)
+def test_functions_that_are_constant_in_a_thin_layer(shape):
+    """On a face along its short edge they are sums of functions of what stands above each other."""
+    order, back = 4, np.linalg.inv(regular_jacobian(shape))
+    same, edge = tuple(tuple(order for _ in own) for own in shape.entities), shape.edges[0].vertices
+    along = [np.diff(shape.vertices[list(own.vertices)], axis=0)[0] for own in shape.edges]
+    standing = walls(shape, np.array([[np.linalg.matrix_rank([along[0], own]) == 1 for own in along]]))[0]
+    T = multiplied(low_energy_factors(shape, order, back @ back.T, 0.0, same, (), tuple(standing.tolist())))
+    basis, group = make_basis("modified", shape, order), [(0, edge[0]), (0, edge[1]), (1, 0)]
+    T = T[:, [mode.entity in group for mode in basis.modes]]
+    faces = [face for face, own in zip(shape.faces, standing) if own and set(edge) <= set(face.vertices)]
+    assert len(faces) == 2
+    for face in faces:
+        corners = shape.vertices[[*edge, next(vertex for vertex in face.vertices if vertex not in edge)]]
+        s, t = np.random.default_rng(0).dirichlet((1, 1, 1), 200).T[:2]
+        at = corners[2] + np.outer(s, corners[0] - corners[2]) + np.outer(t, corners[1] - corners[2])
+        gradient = np.einsum("dmn,mk->dkn", basis.gradient(at), T)
+        up, across = (np.einsum("d,dkn->kn", corners[i] - corners[j], gradient) for i, j in ((1, 0), (2, 0)))
+        assert np.linalg.eigvalsh(up @ up.T)[0] < 1e-6 * np.linalg.norm(across @ across.T)

@@ -13,7 +13,6 @@ from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
 from hpfem.solvers.multigrid import Multigrid
-from hpfem.solvers.multigrid.cycle import smoother_steps
 from hpfem.solvers.preconditioners import Jacobi
 from tests.assembly.meshes import ours, rotated
 from tests.standin import StandIn, StandInBackend, StandInStrategy
@@ -261,7 +260,7 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     A, on_host, b = on_gpu(dtype)
     tol = 1e-9 if dtype == np.float64 else 1e-4
     # With as many steps of multigrid's smoother as there.
-    made = Multigrid(on_host, smoother_steps(A)) if name == "multigrid" else make_preconditioner(name, on_host)[0]
+    made = Multigrid(on_host, Multigrid(A).degree) if name == "multigrid" else make_preconditioner(name, on_host)[0]
     _, info = hp.cg(on_host.apply, b, made, tol=tol)
     rhs, M = A.vectors.from_host(b), make_preconditioner(name, A)[0]
     apply = A if how == "operator" else partial(A.apply, device=A.device)

@@ -33,9 +33,10 @@ from .vectors.space import CudaVectors
 
 # By times of levels in benchmarks/results/cycle_h100.json and iterations in benchmarks/MULTIGRID.md.
 _SMOOTHER_STEPS = {
-    **dict.fromkeys(("quad", "hex"), ((1, 2),)),
-    **dict.fromkeys(("tri", "pyramid", "tet"), ((2, 3),)),
-    "prism": ((1, 2), (1, 2), (2, 3)),
+    "quad": ((1, 2, 1),),
+    "hex": ((1, 2, 2),),
+    **dict.fromkeys(("tri", "pyramid", "tet"), ((2, 3, 2),)),
+    "prism": ((1, 2, 2), (1, 2, 2), (2, 3, 2)),
 }
 
 

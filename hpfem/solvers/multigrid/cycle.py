@@ -125,7 +125,7 @@ class Multigrid:
         in every cell, as with a negative reaction, its elliptic part takes its place (`GlobalOperator.elliptic_part`).
     degree : int, optional
         Steps of the smoother: 1, 2 or 3. By default those that take least time by a table that was measured, by device,
-        shapes, order and whether components are coupled (`Backend.smoother_steps`).
+        shapes, order, whether components are coupled and whether cells are stretched (`Backend.smoother_steps`).
     dtype : dtype
         Type inside the cycle; float64 is used if numbers leave the range of float32 or energies differ too much.
     near_null : str
@@ -176,14 +176,14 @@ class Multigrid:
     ) -> None:
         instance(A, GlobalOperator, "the operator of a preconditioner")
         self._near = name_of(near_null, NEAR_NULL, "near-null space")
-        if degree is None:
-            degree = smoother_steps(A)
         if near_null == "rigid" and _together(A) % A.c0.space.dim:
             raise ArgumentError(f"rigid motions have {A.c0.space.dim} components, {A!r} couples {A.coupled}")
-        degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
+        self._by_table, self.degree = degree is None, 0
+        if degree is not None:
+            self.degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
         if not A.symmetric:
             raise NotSuitable("multigrid is for symmetric forms")
-        self.A, self.vectors, self.degree, self.phases = A, A.vectors, degree, dict[str, float]()
+        self.A, self.vectors, self.phases = A, A.vectors, dict[str, float]()
         self.shape: tuple[int, int] = A.shape
         self.dtype, self._of_part = checked_dtype(dtype), False
         self._made_elliptic(self._make_in)
@@ -303,6 +303,8 @@ class Multigrid:
         with self._phase("energies"):
             coupled = range(A.operator.form.components)
             self._energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
+            if self._by_table:
+                self.degree = smoother_steps(self.A, self._energies)
         with self._phase("smoothers"):
             self._numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             for level in self.levels[:-1]:
@@ -450,12 +452,14 @@ class _Run:
         self.result = self.M.cycle(self.source)
 
 
-def smoother_steps(A: GlobalOperator) -> int:
-    """Steps of the smoother that suit the shapes and orders of a mesh: the most that any takes; collective."""
-    table, most = A.operator.backend.smoother_steps, 1
-    for shape, order in A.c0.space.orders.items():
-        by_order = table.get(shape, ((2, 2),))
-        most = max(most, by_order[min(order, len(by_order)) - 1][A.coupled > 1])
+def smoother_steps(A: GlobalOperator, energies: list[list[Energies]]) -> int:
+    """Steps of the smoother that suit the cells of a mesh: the most that any takes; collective."""
+    most, space = 1, A.c0.space
+    for number, block in enumerate(space.blocks):
+        by_order = A.operator.backend.smoother_steps.get(block.shape.name, ((2, 2, 2),))
+        steps = by_order[min(block.order, len(by_order)) - 1]
+        stretched = any(bool(own[number].stretched(block.shape).any()) for own in energies)
+        most = max(most, steps[A.coupled > 1], steps[2] if stretched else 1)
     return int(A.vectors.comm.max(float(most)))
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, Shape, quadrature
 from hpfem.shapes.low_energy import regular_jacobian
+from hpfem.shapes.overlap import stacked
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
@@ -47,6 +48,10 @@ class Energies:
     def in_one_class(self) -> Energies:
         """Treat all cells as regular ones."""
         return Energies(self.means, np.zeros_like(self.class_of), self.classes[:1])
+
+    def stretched(self, shape: Shape) -> NDArray[np.bool_]:
+        """Whether cells have strong directions; -> [E]."""
+        return np.array([bool(stacked(shape, S)) for S, _ in self.classes])[self.class_of]
 
 
 def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
-from hpfem.shapes.overlap import is_stretched_cone, stacked
+from hpfem.shapes.overlap import short_edges, walls
 
 from ...assembly import C0Space
 from ...backends.base import Backend
@@ -34,6 +34,8 @@ Indices = NDArray[np.int64]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000
+# Marks of entities.
+_CONE, _SHORT = 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,35 +50,39 @@ class _Group:
     coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
 
 
-def _entities_of_cones(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.bool_]]:
-    """Vertices, edges and faces of stretched cones on any process, as 0 or 1; collective; -> [n_entities]."""
+def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]:
+    """Marks of vertices, edges, faces and cells: of stretched cones and short edges on any process; collective; ->
+    [n_entities].
+    """
     numbering = c0.numbering
-    found = [np.zeros(len(sizes), dtype=bool) for sizes in numbering.sizes]
+    found = [np.zeros(len(sizes), dtype=np.uint8) for sizes in numbering.sizes]
     for number, own in enumerate(energies):
-        stretched = np.array([is_stretched_cone(c0.space.blocks[number].shape, S) for S, _ in own.classes])
-        for flags, part in zip(found[:-1], c0.seen(number), strict=False):
-            flags[part.ids[stretched[own.class_of]]] = True
+        shape, seen = c0.space.blocks[number].shape, c0.seen(number)
+        for marks, part in zip(found[:-1] if shape.collapsed else (), seen, strict=False):
+            marks[part.ids[own.stretched(shape)]] |= _CONE
+        short = np.array([short_edges(shape, S) for S, _ in own.classes])[own.class_of]
+        found[1][seen[1].ids[short]] |= _SHORT
     if numbering.sharing is not None and c0.space.comm.any(any(own.any() for own in found)):
-        everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.logical_or)
-        for flags, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
-            flags[sizes > 0] = everywhere[first[sizes > 0]]
+        everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.bitwise_or)
+        for marks, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
+            marks[sizes > 0] = everywhere[first[sizes > 0]]
     return found
 
 
 def _beside(
-    c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray[np.bool_]]
+    c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray[np.uint8]]
 ) -> list[NDArray[np.bool_]]:
     """Which entities of stretched cells of a block are a stretched cone's too, by dimension, [E, n]; else none."""
     shape = c0.space.blocks[number].shape
-    if shape.collapsed or not any(own.any() for own in cones):
+    if shape.collapsed or not any((own & _CONE).any() for own in marks):
         return []
-    stretched = np.array([bool(stacked(shape, S)) for S, _ in energies.classes])[energies.class_of]
-    return [own[part.ids] & stretched[:, None] for own, part in zip(cones, c0.seen(number), strict=True)]
+    stretched = energies.stretched(shape)[:, None]
+    return [(own[part.ids] & _CONE > 0) & stretched for own, part in zip(marks, c0.seen(number), strict=True)]
 
 
-def _groups(c0: C0Space, number: int, energies: Energies, beside: Sequence[NDArray[np.bool_]]) -> list[Any]:
-    """Cells of a block by class, by the orders of their entities, and by which of these are of stretched cones."""
-    keys, seen, around = energies.class_of, c0.seen(number), list[Any](beside)
+def _groups(c0: C0Space, number: int, energies: Energies, around: list[Any]) -> list[Any]:
+    """Cells of a block by class, by the orders of their entities, and by other numbers [E, n]."""
+    keys, seen, around = energies.class_of, c0.seen(number), [*around]
     if len(set(c0.space.orders.values())) > 1:
         around += [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(seen)]
     if around:
@@ -88,19 +94,20 @@ def _groups(c0: C0Space, number: int, energies: Energies, beside: Sequence[NDArr
     return np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1)
 
 
-def _alike(c0: C0Space, number: int, energies: Energies, cones: Sequence[NDArray[np.bool_]]) -> list[_Group]:
+def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray[np.uint8]]) -> list[_Group]:
     """Cells of a block by class, with their functions and the energies of these in each mean."""
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
     seen, orders = c0.seen(number), c0.numbering.orders
     K, M = reference_energies(shape, block.order)
-    groups, beside = [], _beside(c0, number, energies, cones)
-    for cells in _groups(c0, number, energies, beside):
+    groups, beside = [], _beside(c0, number, energies, marks)
+    standing = walls(shape, marks[1][seen[1].ids] & _SHORT > 0)
+    for cells in _groups(c0, number, energies, [*beside, standing] if standing.any() else beside):
         first = 0 if isinstance(cells, slice) else int(cells[0])
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
         regular = tuple(tuple(bool(own) for own in of_dim[first]) for of_dim in beside)
         S, m = energies.classes[int(energies.class_of[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        factors = low_energy_factors(shape, block.order, S, m, around, regular)
+        factors = low_energy_factors(shape, block.order, S, m, around, regular, tuple(standing[first].tolist()))
         T, means = multiplied(factors), [*K.reshape(-1, *M.shape), M]
         of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
         i, j = strong_pairs(shape, block.order, S, A, T)
@@ -127,9 +134,9 @@ class LowEnergySmoother:
     ) -> None:
         self._c0, self._free, self._groups = c0, free, list[_Group]()
         self._vectors, self._T = c0.vectors_on(backend.device()), None
-        cones = _entities_of_cones(c0, energies)
+        marks = _marks(c0, energies)
         if c0.size:
-            self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own, cones)]
+            self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own, marks)]
             Q = _of_groups(self._groups, c0.low_energy_matrix)
             back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
