@@ -11,13 +11,13 @@ import pytest
 from matplotlib.figure import Figure
 
 import hpfem as hp
-from hpfem import tuning
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.errors import ArgumentError
 from hpfem.mesh import box
 from hpfem.plots.style import save
 from hpfem.support.cache import Cache
 from hpfem.support.files import TEMPORARY, write_json
+from hpfem.tuning import TuningRecord, store
 from hpfem.vtu import write_vtu
 from tests.limits import forked, limit_file_size
 from tests.vtu.reading import read
@@ -59,11 +59,11 @@ def nvrtc_header(size):
 
 def write_tuning(folder, version):
     os.environ["HPFEM_CACHE_DIR"] = str(folder.parent)
-    tuning.keep(tuning.TuningRecord(KEY, ("w" * 2000, str(version), None), 1.0, None, 1.0, False, 1))
+    store.keep(TuningRecord(KEY, ("w" * 2000, str(version), None), 1.0, None, 1.0, False, 1))
 
 
 def read_tuning(folder):
-    found = tuning.find(KEY)
+    found = store.find(KEY)
     return None if found is None else int(found.winner[1])
 
 

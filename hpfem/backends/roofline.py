@@ -40,20 +40,7 @@ class Roofline:
     details: dict[str, float]
 
     def bound(self, nbytes: float, flops: float) -> tuple[float, str]:
-        """Least time of some work.
-
-        Parameters
-        ----------
-        nbytes : float
-            Bytes to move.
-        flops : float
-            Operations.
-
-        Returns
-        -------
-        tuple
-            Seconds, and the limit: "bandwidth" or "flops".
-        """
+        """Find the least seconds of some work, and the limit: "bandwidth" or "flops"."""
         memory, arithmetic = nbytes / self.bandwidth, flops / self.flops
         return (memory, "bandwidth") if memory >= arithmetic else (arithmetic, "flops")
 
@@ -63,17 +50,7 @@ class Roofline:
 
     @classmethod
     def best(cls, found: Sequence[Roofline]) -> Roofline:
-        """Limits of a device on which several backends were measured.
-
-        Parameters
-        ----------
-        found : sequence of Roofline
-
-        Returns
-        -------
-        Roofline
-            The best of each, and all details.
-        """
+        """Take the best of each limit of a device on which several backends were measured, and all details."""
         details = {name: rate for limits in found for name, rate in limits.details.items()}
         return cls(max(limits.bandwidth for limits in found), max(limits.flops for limits in found), details)
 

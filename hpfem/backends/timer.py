@@ -21,20 +21,7 @@ class Timer(Protocol):
     """A clock for work on some device."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row, until all their work is done.
-
-        Parameters
-        ----------
-        call : callable
-            The work.
-        calls : int
-            How often.
-
-        Returns
-        -------
-        float
-            Seconds of all of them.
-        """
+        """Time calls in a row, until all their work is done; -> seconds of all of them."""
 
 
 class HostTimer(Timer):

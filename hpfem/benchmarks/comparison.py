@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -30,7 +30,7 @@ from ..space.space import Space
 from ..support.threads import thread_count
 from ..tuning.record import Config
 from ..tuning.select import candidates
-from .results import rounded
+from .results import Measurement
 from .tiled import TiledKernel, TiledProblem
 from .turns import Gain, gain, time_in_turns
 
@@ -40,66 +40,40 @@ REFERENCE = ("stdmat", "noncollocated")
 THREAD_DOFS, DEVICE_DOFS = 30_000, 3_000_000
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
-    """One way on one block; the other attributes are those of `Measurement`.
+@dataclass(frozen=True, kw_only=True)
+class ComparisonRow(Measurement):
+    """One way on one block.
 
     Attributes
     ----------
-    n_cells, copies : int
-        Cells of the block, and how many copies of it were timed; the degrees of freedom, operations and bytes are of
-        all copies.
-    low, high : float
-        Quartiles of `seconds`.
+    copies : int
+        How many copies of the block's cells were timed; degrees of freedom, operations and bytes are of all copies.
     difference : float
         Largest difference to the first way over the largest value, on random coefficients.
     precision_error : float
         Relative error of the operator by rounded factors; see `Operator.precision_error`.
     quadrature : str
         "simplex" for rows with this rule instead of the space's rule.
-    options : str
-        Of the strategy, where tuning has found others than its default.
-    chosen, fastest : bool
-        Whether strategy "auto" takes it. Whether it is the fastest of those with the same results; of several without
-        difference, the one that "auto" takes, else that of fewest operations.
+    fastest : bool
+        Whether it is the fastest of those with the same results; of several without difference, the one that "auto"
+        takes, else that of fewest operations.
     behind : Gain
         How many times as fast the fastest is.
-    collocation : Gain, optional
-        Of a collocated way: how many times as fast it is as the same strategy noncollocated.
     """
 
-    shape: str
-    geometry: str
-    strategy: str
-    algorithm: str
-    backend: str
-    order: int
-    n_cells: int
-    n_dofs: int
-    seconds: float
-    low: float
-    high: float
-    dofs_per_second: float
     flops: float
     nbytes: float
     difference: float
     behind: Gain
-    collocation: Gain | None = None
     precision_error: float = 0.0
     quadrature: str = ""
-    options: str = ""
     copies: int = 1
-    chosen: bool = False
     fastest: bool = False
 
     @property
-    def variant(self) -> str:
+    def way(self) -> str:
         """Name for tables."""
-        return " ".join(filter(None, (self.strategy, self.algorithm, self.options, self.quadrature)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Make a record for result files; see `document`."""
-        return rounded(asdict(self))
+        return " ".join(filter(None, (self.strategy, self.algorithm, self.variant, self.quadrature)))
 
 
 @dataclass
@@ -180,19 +154,19 @@ def compare_algorithms(
         for i in sorted(times, key=lambda i: (ways[i].rule, i != first, times[i].median)):
             way, timing, n_cells = ways[i], times[i], copies * block.n_elements
             other = direct.get((way.config.strategy, way.rule)) if way.config.algorithm == "collocated" else None
-            yield ComparisonRow(
+            yield ComparisonRow.of(
+                way.kernel.problem,
+                timing,
+                n_cells * block.n_modes,
+                benchmark="compare",
                 shape=block.shape.name,
                 geometry=block.geometry.kind.name,
                 strategy=way.config.strategy,
                 algorithm=way.config.algorithm or "",
                 backend=chosen.name,
+                dtype=space.dtype.name,
                 order=order,
                 n_cells=block.n_elements,
-                n_dofs=n_cells * block.n_modes,
-                seconds=timing.median,
-                low=timing.quartiles[0],
-                high=timing.quartiles[1],
-                dofs_per_second=n_cells * block.n_modes / timing.median,
                 flops=float(way.kernel.flops * n_cells),
                 nbytes=float(operator_bytes(way.kernel.problem) * n_cells),
                 difference=float(np.abs(way.result - reference).max() / np.abs(reference).max()),
@@ -200,7 +174,7 @@ def compare_algorithms(
                 collocation=None if other is None else gain(timing, times[other]),
                 precision_error=rounding,
                 quadrature=way.rule,
-                options=way.options,
+                variant=way.options or None,
                 copies=copies,
                 chosen=way.chosen,
                 fastest=i == first,

@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from hpfem.shapes.arguments import shown
 
+from ..backends.timer import Timing
 from ..errors import ArgumentError
+from ..forms.form import BlockProblem
 from ..support.files import file_path, path_text, read_file
 from .turns import Gain
 
@@ -49,7 +51,7 @@ def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in record.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One point of a throughput curve.
 
@@ -81,8 +83,7 @@ class Measurement:
     chosen : bool, optional
         Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
     collocation : Gain, optional
-        Of the fastest strategy that has both algorithms, at the largest size on a mesh: how many times as fast it is
-        collocated, timed in turns.
+        How many times as fast the same strategy is collocated, timed in turns.
     factors : str, optional
         Where the kernel has geometric factors from, in `hpfem.geometry.FactorSource`.
     variant, source : str, optional
@@ -131,8 +132,26 @@ class Measurement:
     sustained_dofs_per_second: float | None = None
     sustained_fraction: float | None = None
 
+    @classmethod
+    def of(cls, problem: BlockProblem, timing: Timing, n_dofs: int, **more: Any) -> Self:
+        """Make it of what a kernel computes and its timing; as `Measurement`."""
+        low, high = timing.quartiles
+        return cls(
+            **{name: getattr(timing, name) for name in ("best", "worst", "repeats", "calls")},
+            **{name: getattr(problem, name) for name in ("n_modes", "n_points")},
+            operator=problem.form.name,
+            basis=problem.tabulation.basis.name,
+            factors=problem.source,
+            n_dofs=n_dofs,
+            seconds=timing.median,
+            low=low,
+            high=high,
+            dofs_per_second=n_dofs / timing.median,
+            **more,
+        )
+
     def as_dict(self) -> dict[str, Any]:
-        """Make a record for result files, without entries that were not measured; as `ComparisonRow.as_dict`."""
+        """Make a record for result files, without entries that were not measured; see `document`."""
         return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
 

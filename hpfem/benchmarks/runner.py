@@ -203,23 +203,15 @@ class Runner:
                 "bound": bound,
                 "fraction": least / timing.median,
             }
-        return Measurement(
+        return Measurement.of(
+            problem,
+            timing,
+            n_dofs,
             **case.as_dict(),
             **{name: getattr(choice, name) for name in ("strategy", "algorithm", "backend")},
-            **{name: getattr(timing, name) for name in ("best", "worst", "repeats", "calls")},
             **{name: getattr(application, name) for name in ("phase", "iterations", "residual")},
-            operator=problem.form.name,
-            factors=problem.source,
             variant=choice.options if case.size is None else None,
-            basis=problem.tabulation.basis.name,
             n_cells=n_elements,
-            n_modes=problem.n_modes,
-            n_points=problem.n_points,
-            n_dofs=n_dofs,
-            seconds=timing.median,
-            low=timing.quartiles[0],
-            high=timing.quartiles[1],
-            dofs_per_second=n_dofs / timing.median,
             **limits,
             **about,
         )

@@ -179,15 +179,11 @@ class ScalingRun:
         places = {} if sharing is None else sharing.places
         nbytes = space.dtype.itemsize * sum(map(len, places.values()))
         return rounded({
-            "shape": self.shape,
-            "geometry": self.geometry,
-            "order": self.order,
+            **{name: getattr(self, name) for name in ("shape", "geometry", "order", "scaling", "preconditioner")},
             "quadrature": str(self.quadrature),
-            "scaling": self.scaling,
             "ranks": self.comm.size,
             "wanted": float(self.unknowns),
             "n_dofs": n,
-            "preconditioner": self.preconditioner,
             "iterations": iterations,
             "seconds": seconds,
             "dofs_per_second": n / seconds,

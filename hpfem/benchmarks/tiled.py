@@ -189,24 +189,19 @@ class TiledProblem:
 
     def arrays(self, n_elements: int) -> tuple[Any, Any]:
         """Coefficients, and memory for a result; -> [components, n_elements, n_input or n_output]."""
-        given = self._vectors.from_host(self._given)
-        u = self.xp.tile(given, (1, -(-n_elements // given.shape[1]), 1))[:, :n_elements]
-        u = self.xp.ascontiguousarray(u)
+        u = self._copies(self._given, n_elements)
         return u, self.xp.empty((*u.shape[:2], self.problem.n_output), u.dtype)
+
+    def _copies(self, values: NDArray[Any], n_elements: int) -> Any:
+        """Values of the few elements for all, on the device; [components, few, N] -> [components, n_elements, N]."""
+        few = self._vectors.from_host(values)
+        return self.xp.ascontiguousarray(self.xp.tile(few, (1, -(-n_elements // few.shape[1]), 1))[:, :n_elements])
 
     def error(self, kernel: TiledKernel, u: Any, out: Any) -> float:
         """Apply a kernel, and compare its result on every copy with NumPy's."""
-        n, wanted = u.shape[1], self._vectors.from_host(self._wanted)
         out.fill(float("nan"))
         kernel.kernel.apply(u, out)
-        few = wanted.shape[1]
-        last = n // few * few
-        differences = [out[:, last:] - wanted[:, : n - last]]
-        if last:
-            differences.append(out[:, :last].reshape(len(out), -1, few, out.shape[2]) - wanted[:, None])
-        # NumPy's maximum propagates NaN.
-        largest = np.max([float(abs(difference).max()) for difference in differences if difference.size])
-        return float(largest / np.abs(self._wanted).max())
+        return float(abs(out - self._copies(self._wanted, u.shape[1])).max() / np.abs(self._wanted).max())
 
 
 class TiledBlock(TiledProblem):

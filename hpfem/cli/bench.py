@@ -46,11 +46,12 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import BENCHMARKS, BOTH, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks import BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
 from ..benchmarks.bake_off import BAKE_OFFS
 from ..benchmarks.cases import BenchSettings, Case, SuiteSettings
 from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
+from ..benchmarks.problems import BOTH
 from ..benchmarks.results import BENCH
 from ..benchmarks.runner import TOGETHER, Runner, measure_rooflines
 from ..benchmarks.whole_solve import PEER_ENTRIES

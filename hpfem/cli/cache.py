@@ -16,16 +16,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import tuning
 from ..backends import BACKENDS
 from ..support.cache import Cache
+from ..tuning import store
 from . import output
 
 
 def _caches() -> dict[str, Cache]:
     """Kinds of things that are kept, by name."""
     found = [BACKENDS[name].caches() for name in BACKENDS]
-    return {kind: cache for caches in found for kind, cache in caches.items()} | {"tuning": tuning.cache()}
+    return {kind: cache for caches in found for kind, cache in caches.items()} | {"tuning": store.cache()}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -46,10 +46,10 @@ def _answers(blocks: Sequence[Rows]) -> Iterator[str]:
     """A sentence for all orders of a shape that have the same fastest way."""
     said: dict[tuple[str, str, str], list[tuple[int, float, float]]] = {}
     for first, *others in ([row for row in block if not row.quadrature] for block in blocks):
-        equal = [row.variant for row in others if row.behind.sign <= 0]
+        equal = [row.way for row in others if row.behind.sign <= 0]
         auto = next(row for row in (first, *others) if row.chosen)
-        names = f"no difference between {' and '.join([first.variant, *equal])}" if equal else first.variant
-        taken = auto.variant if auto is not first else "the first" if equal else "it"
+        names = f"no difference between {' and '.join([first.way, *equal])}" if equal else first.way
+        taken = auto.way if auto is not first else "the first" if equal else "it"
         choice = f"{taken}, which takes {{}} times as long" if auto.behind.sign > 0 else taken
         gap = min((row.behind.median for row in others), default=1.0)
         key = f"{first.shape}, {first.geometry}", names, choice
@@ -70,7 +70,7 @@ def _line(row: ComparisonRow, block: Rows, everything: bool) -> list[str]:
     other = row if everything else block[min(1, len(block) - 1)]
     gains = [own.collocation for own in ([row] if everything else block) if own.collocation]
     return [
-        row.shape, row.geometry, str(row.order), "* " * (everything and row.fastest) + row.variant,
+        row.shape, row.geometry, str(row.order), "* " * (everything and row.fastest) + row.way,
         output.engineering(row.dofs_per_second),
         "" if other.fastest or other.quadrature > row.quadrature else str(other.behind), str(gains[0]) if gains else "",
         output.engineering(row.seconds, "s"), f"{row.n_cells:,}" + f" x {row.copies}" * (row.copies > 1),

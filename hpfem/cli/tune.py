@@ -21,11 +21,11 @@ import argparse
 import time
 from typing import Any
 
-from .. import tuning
 from ..errors import ArgumentError
 from ..mesh import read_mesh
 from ..operators import OPERATORS, Tuning, tune
 from ..space import Space
+from ..tuning import store
 from . import apply, options, output
 
 
@@ -105,12 +105,12 @@ def _print(entries: list[dict[str, Any]]) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    records = tuning.entries()
+    records = store.entries()
     if arguments.json:
         output.print_json([vars(record) for record in records])
         return
     if not records:
-        output.say(f"nothing is tuned yet ({tuning.cache().folder})")
+        output.say(f"nothing is tuned yet ({store.cache().folder})")
         return
     columns = "device operator shape >P geometry dtype >dofs chosen >rate >against tuned".split()
     rows = []

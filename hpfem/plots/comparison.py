@@ -97,7 +97,7 @@ def _look(colour: Any, algorithm: str, quadrature: str) -> dict[str, Any]:
 def _draw_gains(axis: Axes, rows: Sequence[Row], colour: Any, shift: float) -> None:
     """Gains of the fastest strategy that has both algorithms."""
     slowest_first = sorted(rows, key=lambda row: row["seconds"], reverse=True)
-    found = sorted({row["order"]: row for row in slowest_first if row["collocation"]}.items())
+    found = sorted({row["order"]: row for row in slowest_first if row.get("collocation")}.items())
     orders = [order + shift for order, _ in found]
     low, middle, high = np.array([row["collocation"] for _, row in found]).reshape(-1, 3).T
     axis.axhline(1, color="black", linewidth=0.8)

@@ -40,10 +40,10 @@ def _digest(key: Mapping[str, str | int]) -> str:
 
 
 def _config(value: Any) -> Config:
-    words = value if isinstance(value, list) else []
-    if len(words) != 3 or not all(word is None or isinstance(word, str) for word in words):
-        raise ValueError("a configuration is not a list of three words")
-    return Config(*words)
+    match value:
+        case [str(), None | str(), None | str()]:
+            return Config(*value)
+    raise ValueError("a configuration is not a list of three words")
 
 
 def _number(value: Any) -> float:
@@ -56,15 +56,14 @@ def _record(content: Any) -> TuningRecord:
     """Check what a file holds."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("it is of another format")
-    key, about = content.get("key"), content.get("about")
+    key, about, rival = (content.get(name) for name in ("key", "about", "runner_up"))
     if not isinstance(key, dict) or not isinstance(about, dict):
         raise ValueError("its key is missing")
-    notes = [note for value in about.values() for note in (value if isinstance(value, list) else [value])]
     if not all(isinstance(value, (str, int)) for value in key.values()):
         raise ValueError("its key is damaged")
+    notes = [note for value in about.values() for note in (value if isinstance(value, list) else [value])]
     if not all(isinstance(note, str) or (isinstance(note, (int, float)) and math.isfinite(note)) for note in notes):
         raise ValueError("its notes are damaged")
-    rival = content.get("runner_up")
     return TuningRecord(
         key,
         _config(content.get("winner")),
@@ -98,38 +97,17 @@ def _read(path: Path) -> TuningRecord | None:
 
 
 def find(key: Mapping[str, str | int]) -> TuningRecord | None:
-    """Look a result up.
-
-    Parameters
-    ----------
-    key : mapping
-        Everything that it depends on.
-
-    Returns
-    -------
-    TuningRecord or None
-        None if there is no usable result; an unusable one is reported once.
-    """
+    """Look a result up; None if there is no usable one, and an unusable one is reported once."""
     return _read(cache().path(_digest(key)))
 
 
 def keep(record: TuningRecord) -> None:
-    """Write a result; a folder that cannot be written is reported once.
-
-    Parameters
-    ----------
-    record : TuningRecord
-    """
+    """Write a result; a folder that cannot be written is reported once."""
     content = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, allow_nan=False) + "\n"
     cache().keep(_digest(record.key), content.encode(), sync=True)
 
 
 def entries() -> list[TuningRecord]:
-    """Read all results that can be used.
-
-    Returns
-    -------
-    list of TuningRecord
-    """
+    """Read all results that can be used."""
     found = [_read(path) for path in cache().entries()]
     return [record for record in found if record is not None]

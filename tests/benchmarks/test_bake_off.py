@@ -7,7 +7,8 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.base import BACKENDS, choose_backend
-from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, Runner, measure
+from hpfem.backends.roofline import Roofline
+from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Runner, measure
 from hpfem.benchmarks.bake_off import BAKE_OFFS, GlobalBlock, GlobalSize, global_bytes, global_sizes, unknowns
 from hpfem.benchmarks.cases import check_settings
 from hpfem.benchmarks.global_phases import START, STEPS, MeasuredOperator

@@ -27,7 +27,7 @@ class Modelled(Loaded):
 def verdicts(rows):
     """What a reader takes from rows."""
     return {
-        (row.shape, row.order, row.variant): (row.fastest, row.behind.sign, row.collocation and row.collocation.sign)
+        (row.shape, row.order, row.way): (row.fastest, row.behind.sign, row.collocation and row.collocation.sign)
         for row in rows
     }
 

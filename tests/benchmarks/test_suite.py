@@ -11,7 +11,8 @@ import hpfem as hp
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.cpu.backend import CpuSumFac
 from hpfem.backends.numpy.pipeline import NumpyKernel
-from hpfem.benchmarks import BOX_SHAPES, GEOMETRIES, Roofline, read_results
+from hpfem.backends.roofline import Roofline
+from hpfem.benchmarks import BOX_SHAPES, GEOMETRIES, read_results
 from hpfem.benchmarks.cases import Case, SuiteSettings
 from hpfem.benchmarks.parts import merge_results, suite_document, suite_records
 from hpfem.benchmarks.repeated import RepeatedGeometry

@@ -7,7 +7,9 @@ import pytest
 import threadpoolctl
 
 from hpfem.backends import BACKENDS
-from hpfem.benchmarks import BenchSettings, HostTimer, Roofline, Runner, measure, thread_limit
+from hpfem.backends.roofline import Roofline
+from hpfem.backends.timer import HostTimer
+from hpfem.benchmarks import BenchSettings, Runner, measure, thread_limit
 from hpfem.benchmarks import threads as threads_module
 
 

@@ -9,7 +9,8 @@ from scipy.sparse.linalg import spsolve
 
 import hpfem as hp
 from hpfem.backends.base import BACKENDS
-from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Roofline, Runner, read_results
+from hpfem.backends.roofline import Roofline
+from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Runner, read_results
 from hpfem.benchmarks.bake_off import GlobalBlock, global_sizes
 from hpfem.benchmarks.problems import new_mesh, problem_mesh
 from hpfem.benchmarks.whole_solve import source

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hpfem import tuning
 from hpfem.cli import main
+from hpfem.tuning import TuningRecord, store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FLAT = str(ROOT / "meshes" / "square_mixed.msh")
@@ -57,7 +57,7 @@ def test_tunes_shows_and_forgets(capsys, folder):
 
 
 def test_a_signal_leaves_what_was_tuned(capsys, folder, monkeypatch):
-    keep = tuning.store.keep
+    keep = store.keep
 
     def then_stop(record):
         keep(record)
@@ -70,12 +70,12 @@ def test_a_signal_leaves_what_was_tuned(capsys, folder, monkeypatch):
         assert main(["tune", *arguments]) == 143
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert capsys.readouterr() == ("", "hpfem: terminated\n") and len(tuning.entries()) == 1
+    assert capsys.readouterr() == ("", "hpfem: terminated\n") and len(store.entries()) == 1
 
 
 def test_shows_results_with_odd_keys(capsys):
     for size in ("many", -1, 10**4000):
-        tuning.keep(tuning.TuningRecord({"backend": "cpu", "size": size}, ("a", None, None), 1.0, None, 1.0, False, 1))
+        store.keep(TuningRecord({"backend": "cpu", "size": size}, ("a", None, None), 1.0, None, 1.0, False, 1))
     assert run(capsys, "--show").count("cpu: ") == 3
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 import hpfem as hp
-from hpfem.tuning import Config, TuningRecord, keep
+from hpfem.tuning import Config, TuningRecord
 from hpfem.tuning.key import tuning_key
+from hpfem.tuning.store import keep
 
 
 def test_expected_and_measured_times(tmp_path, monkeypatch):

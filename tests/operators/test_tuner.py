@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem import tuning
 from hpfem.backends.base import BACKENDS, choose_backend
 from hpfem.backends.cuda.dense import strategy as dense
 from hpfem.backends.cuda.runtime import planned
@@ -30,7 +29,7 @@ from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.operators.operator import tune_operators
 from hpfem.support.log import forget_reports, reports
-from hpfem.tuning import key, tuner
+from hpfem.tuning import key, store, tuner
 from hpfem.tuning.key import form_key, timed_elements, tuning_key
 from tests.operators.reference import random_field
 from tests.samples import curved, norm_error, straight, tapered
@@ -155,7 +154,7 @@ def test_an_operator_tunes_itself_and_keeps_its_choice_in_a_pickle(world, space)
     assert "b, noncollocated, z (measured here: " in operator.explain()
     assert chosen(copy) == [("a", "collocated", None)]
     opened = pickle.loads(pickle.dumps(operator))
-    tuning.cache().clear()
+    store.cache().clear()
     again = pickle.loads(pickle.dumps(operator))
     assert chosen(opened) == chosen(again) == chosen(operator)
     assert again.explain() == operator.explain()
@@ -281,7 +280,7 @@ def test_without_time_nothing_is_kept(world, space):
     register_strategy(Paced("first", world, {None: 1.0}, cost=0.5))
     register_strategy(Paced("second", world, {None: 0.1}))
     found = tune_operators([hp.Mass(space)], 1.0, world.clock)
-    assert [tuned.record for tuned in found] == [None] and tuning.entries() == []
+    assert [tuned.record for tuned in found] == [None] and store.entries() == []
     assert chosen(hp.Mass(space)) == [("first", None, None)]
 
 
@@ -376,7 +375,7 @@ def test_damaged_results_are_reported_once_and_ignored(world, space):
     register_strategy(Paced("model", world, {None: 1.0}, cost=0.5))
     register_strategy(Paced("fast", world, {None: 0.5}))
     hp.Mass(space).tune(1e9)
-    [path] = tuning.cache().folder.iterdir()
+    [path] = store.cache().folder.iterdir()
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "about": {"unsuitable": 3}}))
     assert "    not" not in hp.Mass(space).explain()
@@ -394,7 +393,7 @@ def test_a_result_that_cannot_be_built_is_reported_and_ignored(world, space, win
     register_strategy(Paced("model", world, {None: 1.0}))
     operator = hp.Mass(space)
     [result] = operator.tune(1e9)
-    tuning.keep(replace(result.record, winner=winner))
+    store.keep(replace(result.record, winner=winner))
     operator = hp.Mass(space)
     assert chosen(operator) == [("model", None, None)] and "by the model" in operator.explain()
     assert any("was chosen before and is not used now" in text for text in reports().values())
@@ -520,7 +519,7 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     assert [text for text in result.unsuitable if text.startswith("sumfac: ")]
     assert chosen(hp.Helmholtz(space, lam=1.0)) == chosen(operator) == [result.record.winner]
     hp.Helmholtz(space, lam=1.0, strategy="sumfac-top", algorithm="collocated").tune(1e9)
-    assert len(tuning.entries()) == 2
+    assert len(store.entries()) == 2
     explained = hp.Helmholtz(hp.Space(tapered("hex"), 4, backend="cuda"), lam=1.0).explain()
     assert "recomputed (shipped table: " in explained and "metric, recomputed: 21 numbers per element" in explained
     straight_sided = hp.Helmholtz(hp.Space(tapered("hex"), 7, backend="cuda"), lam=1.0)

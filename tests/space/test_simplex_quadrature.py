@@ -251,5 +251,5 @@ def test_the_simplex_rule_is_reported_and_not_chosen():
     ):
         assert "simplex" not in hp.Helmholtz(space, lam=1.0, strategy="stdmat", backend="numpy").explain()
     rows = list(compare_algorithms(curved("tri", order=2), 3, backend="numpy", repeats=1, min_seconds=0.0))
-    assert [row.variant for row in rows if row.quadrature] == ["stdmat noncollocated simplex"]
+    assert [row.way for row in rows if row.quadrature] == ["stdmat noncollocated simplex"]
     assert 1e-9 < rows[-1].difference < 1e-2

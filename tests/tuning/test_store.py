@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpfem import tuning
 from hpfem.support.log import forget_reports, reports
-from hpfem.tuning import TuningRecord, cache, entries, find, keep
-from hpfem.tuning.store import FORMAT
+from hpfem.tuning import TuningRecord
+from hpfem.tuning.store import FORMAT, cache, entries, find, keep
 from tests.limits import forked, limit_time
 
 KEY = {"device": "H200", "form": "1234", "order": 4}
@@ -135,13 +134,6 @@ def test_a_result_of_another_problem_under_its_name_is_not_used(folder):
     [foreign] = set(folder.iterdir()) - {path}
     path.write_bytes(foreign.read_bytes())
     assert find(KEY) is None and find(other.key) == other
-
-
-def test_the_old_name_says_the_new_one():
-    with pytest.warns(DeprecationWarning, match="TuningRecord"):
-        assert tuning.Record is TuningRecord
-    with pytest.raises(AttributeError, match="no attribute 'Recrod'"):
-        _ = tuning.Recrod
 
 
 def test_forgetting():
