@@ -15,9 +15,9 @@ from hpfem.assembly import BoundaryConditions, C0Space, GlobalOperator
 from hpfem.backends.base import BACKENDS, Backend
 from hpfem.backends.strategy import Strategy, options_of_source
 from hpfem.backends.timer import Timing
-from hpfem.benchmarks.bake_off import GlobalSize, unknowns
+from hpfem.benchmarks.bake_off import unknowns
 from hpfem.benchmarks.global_phases import MeasuredOperator
-from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh, random_field
+from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh, ProblemSize, random_field
 from hpfem.benchmarks.tiled import TiledProblem, few_elements
 from hpfem.benchmarks.turns import time_in_turns
 from hpfem.errors import NotSuitable
@@ -351,9 +351,9 @@ class _Checked(MeasuredOperator):
         return replace(made, iterations=info.iterations, residual=float(info.residual))
 
 
-def box_size(shape: str, order: int, counts: tuple[int, ...]) -> GlobalSize:
+def box_size(shape: str, order: int, counts: tuple[int, ...]) -> ProblemSize:
     """Size of a box of cells that are small boxes."""
-    return GlobalSize(counts, 1, int(np.prod(counts)), (order + 1) ** len(counts), unknowns(shape, order, counts))
+    return ProblemSize(counts, 1, int(np.prod(counts)), unknowns(shape, order, counts))
 
 
 def _whole_box(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hpfem.plots import grid, style
-from hpfem.plots.references import draw_levels
 
 from .experiment import EXPERIMENTS, Published, Record
 from .report import DEVICES, measured, parts_of, words_of
@@ -149,7 +148,7 @@ def _draw_theirs(
             names.setdefault(one.value, []).append(one.what.partition(":")[0])
             of_one = isinstance(one.where.get("strategy"), str)
             colours[one.value] = looks[found[0]["way"]]["color"] if of_one else "0.3"
-    draw_levels(axis, [(f"{' and '.join(names[v])}: {v:.4g}", v, colours[v]) for v in sorted(names)], top)
+    style.draw_levels(axis, [(f"{' and '.join(names[v])}: {v:.4g}", v, colours[v]) for v in sorted(names)], top)
 
 
 def _bars(rated: Sequence[Record], theirs: Sequence[Published], title: str, unit: str, path: Path) -> Path:

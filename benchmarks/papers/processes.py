@@ -26,9 +26,8 @@ import numpy as np
 
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.timer import Timing
-from hpfem.benchmarks.bake_off import GlobalSize
 from hpfem.benchmarks.global_phases import OPERATIONS, VECTORS
-from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh
+from hpfem.benchmarks.problems import Application, BuiltOperator, OneMesh, ProblemSize
 from hpfem.errors import NotSuitable, SolverError
 from hpfem.forms.form import BlockKernel, BlockProblem
 from hpfem.memory import HOST
@@ -57,7 +56,7 @@ class InProcesses(OneMesh):
     case : mapping
         Of that series.
     backend : str
-    size : GlobalSize
+    size : ProblemSize
         Of the whole box.
     processes : int
     problem : BlockProblem
@@ -69,7 +68,7 @@ class InProcesses(OneMesh):
         series: tuple[str, str],
         case: Mapping[str, Any],
         backend: str,
-        size: GlobalSize,
+        size: ProblemSize,
         processes: int,
         problem: BlockProblem,
     ) -> None:

@@ -122,18 +122,6 @@ BAKE_OFFS.add(
 )
 
 
-@dataclass(frozen=True)
-class GlobalSize(ProblemSize):
-    """Size of a problem on all of a mesh, which is one box, with the unknowns of the continuous space."""
-
-    unknowns: int
-
-    @property
-    def n_dofs(self) -> int:
-        """Unknowns."""
-        return self.unknowns
-
-
 @cache
 def box_polynomial(shape: str, order: int) -> NDArray[np.float64]:
     """Coefficients of the polynomial for the unknowns of a box; it is linear in the small boxes of each direction."""
@@ -155,10 +143,9 @@ def unknowns(shape: str, order: int, counts: Sequence[int]) -> int:
     return int(total)
 
 
-def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSize]:
+def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[ProblemSize]:
     """Sizes near the wanted numbers of unknowns, each once."""
     dim = SHAPES[shape].dim
-    n_modes = make_basis("modified", SHAPES[shape], order).n_modes
     cells = box(shape, (1,) * dim).n_cells
     sizes = {}
     for wanted in dofs:
@@ -167,15 +154,15 @@ def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSi
         one, two = (unknowns(shape, order, (first, *(side,) * (dim - 1))) for first in (1, 2))
         counts = (max(1 + round((wanted - one) / (two - one)), 1), *(side,) * (dim - 1))
         n_cells = cells * math.prod(counts)
-        sizes[n_cells] = GlobalSize(counts, 1, n_cells, n_modes, unknowns(shape, order, counts))
+        sizes[n_cells] = ProblemSize(counts, 1, n_cells, unknowns(shape, order, counts))
     return [sizes[n] for n in sorted(sizes)]
 
 
-def global_bytes(benchmark: str, shape: str, order: int, size: GlobalSize, geometry: str, **options: Any) -> int:
+def global_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> int:
     """Estimate the memory that a problem on all of a mesh takes while it is set up, without a matrix."""
     space = Space(problem_mesh(shape, (1,) * SHAPES[shape].dim, geometry), order, **options)
     operator = BAKE_OFFS[benchmark].operator(space)
-    vectors = 12 * size.unknowns * space.dtype.itemsize
+    vectors = 12 * size.n_dofs * space.dtype.itemsize
     return int(size.n_cells * (CELL_BYTES + SET_UP * operator.nbytes / space.n_cells) + vectors)
 
 
@@ -189,7 +176,7 @@ class GlobalBlock(OneMesh):
         order: int,
         geometry: str,
         backend: str,
-        size: GlobalSize,
+        size: ProblemSize,
         matrix_entries: float = MATRIX_ENTRIES,
         repeats: int = 1,
         precision: str = "full",

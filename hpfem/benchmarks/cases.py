@@ -20,7 +20,7 @@ from ..forms.form import ALGORITHMS
 from ..operators.operator import PRECISIONS
 from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
-from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, GlobalSize, global_bytes, global_sizes
+from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, global_bytes, global_sizes
 from .global_phases import MATRIX_ENTRIES
 from .problems import (
     BENCHMARKS,
@@ -72,7 +72,7 @@ class Case:
         what, precision = (self.benchmark, self.shape, self.order, self.geometry, backend), settings.precision
         if self.size is None:
             return TiledBlock(*what, precision, **options)
-        if isinstance(self.size, GlobalSize):
+        if self.benchmark in BAKE_OFFS:
             assert settings.matrix_entries is not None  # settings have set a default
             return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, precision, **options)
         space = problem_space(self.shape, self.order, self.size, self.geometry, backend=backend, **options)

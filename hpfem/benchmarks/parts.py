@@ -16,7 +16,7 @@ _ENTRIES = ("results", "skipped", "wrong")
 
 # Entries that a record of a smaller size does not repeat.
 _ONCE = {
-    *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes", "roofline_dofs_per_second"),
+    *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes"),
     *("error", "chosen", "factors", "variant"),
 }
 

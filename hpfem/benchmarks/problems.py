@@ -59,17 +59,15 @@ def _box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
 
 @dataclass(frozen=True)
 class ProblemSize:
-    """Size of a problem: small boxes per direction of a patch, patches, cells of all patches, modes of each cell."""
+    """Small boxes per direction of a patch, patches, and of all: cells, and element-local degrees of freedom.
+
+    Of a problem on a continuous space, which is one patch, the degrees of freedom are its unknowns.
+    """
 
     counts: tuple[int, ...]
     copies: int
     n_cells: int
-    n_modes: int
-
-    @property
-    def n_dofs(self) -> int:
-        """Element-local degrees of freedom."""
-        return self.n_cells * self.n_modes
+    n_dofs: int
 
 
 def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modified") -> list[ProblemSize]:
@@ -79,7 +77,7 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
     for wanted in dofs:
         counts, copies = _box_counts(shape, wanted / n_modes)
         n_cells = _cells_per_box(shape) * math.prod(counts) * copies
-        sizes[n_cells] = ProblemSize(counts, copies, n_cells, n_modes)
+        sizes[n_cells] = ProblemSize(counts, copies, n_cells, n_cells * n_modes)
     return [sizes[n] for n in sorted(sizes)]
 
 

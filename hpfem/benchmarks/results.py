@@ -68,8 +68,6 @@ class Measurement:
     flops, nbytes : float, optional
         Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`) or of the phase
         (`hpfem.benchmarks.global_phases`); not of whole solves, as the following.
-    roofline_dofs_per_second : float, optional
-        Bound by bandwidth and flop rate.
     bound, fraction : str, float, optional
         "bandwidth" or "flops", and the share of it.
     phase : str, optional
@@ -88,7 +86,7 @@ class Measurement:
         Where the kernel has geometric factors from, in `hpfem.geometry.FactorSource`.
     variant, source : str, optional
         Of the strategy's kernels; the factors, where another source than the strategy's default was asked for.
-    sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
+    sustained_seconds, sustained_fraction : float, optional
         Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
     """
 
@@ -116,7 +114,6 @@ class Measurement:
     dofs_per_second: float
     flops: float | None = None
     nbytes: float | None = None
-    roofline_dofs_per_second: float | None = None
     bound: str | None = None
     fraction: float | None = None
     phase: str | None = None
@@ -129,7 +126,6 @@ class Measurement:
     variant: str | None = None
     source: str | None = None
     sustained_seconds: float | None = None
-    sustained_dofs_per_second: float | None = None
     sustained_fraction: float | None = None
 
     @classmethod

@@ -97,17 +97,15 @@ class Runner:
                 continue  # Compiled with its operators.
             if not self._in_time():
                 return
-            try:
+            with suppress(NotSuitable):  # Said when it is measured, as below.
                 block = case.block(self.settings, self._backend.name)
-            except NotSuitable:
-                continue  # Said when it is measured.
-            if not isinstance(block, TiledProblem):
-                continue  # Compiled by other processes.
-            for strategy, algorithm, problems in self._ways(case, block, 1):
-                for problem in problems:
-                    with suppress(*REFUSALS):  # Said when it is measured.
-                        kernels.append(problem.choose(strategy, algorithm, 1).kernel)
-            step(0, f"compiling: {case}")
+                if not isinstance(block, TiledProblem):
+                    continue  # Compiled by other processes.
+                for strategy, algorithm, problems in self._ways(case, block, 1):
+                    for problem in problems:
+                        with suppress(*REFUSALS):
+                            kernels.append(problem.choose(strategy, algorithm, 1).kernel)
+                step(0, f"compiling: {case}")
         while kernels and self._in_time():
             with suppress(DeviceError):  # Said when it is measured.
                 kernels.pop(0).finish()
@@ -199,7 +197,6 @@ class Runner:
             limits = {
                 "flops": float(application.flops),
                 "nbytes": float(application.nbytes),
-                "roofline_dofs_per_second": n_dofs / least,
                 "bound": bound,
                 "fraction": least / timing.median,
             }
@@ -223,6 +220,5 @@ class Runner:
         return replace(
             measured,
             sustained_seconds=seconds,
-            sustained_dofs_per_second=measured.n_dofs / seconds,
             sustained_fraction=None if fraction is None else fraction * measured.seconds / seconds,
         )

@@ -38,28 +38,30 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks import BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, read_results, thread_limit
 from ..benchmarks.bake_off import BAKE_OFFS
 from ..benchmarks.cases import BenchSettings, Case, SuiteSettings
 from ..benchmarks.global_phases import MATRIX_ENTRIES
-from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
+from ..benchmarks.parts import cases_of, merge_results, settings_of, suite_document, suite_records
 from ..benchmarks.problems import BOTH
 from ..benchmarks.results import BENCH
 from ..benchmarks.runner import TOGETHER, Runner, measure_rooflines
 from ..benchmarks.whole_solve import PEER_ENTRIES
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
+from ..support.files import write_json
 from ..support.machine import machine_description
 from ..support.progress import progress
-from . import bench_suite, options, output
+from . import options, output
 from .bench_tables import print_bench, print_suite
 from .result_file import ResultFile
 
@@ -68,6 +70,14 @@ QUICK: tuple[dict[str, Any], dict[str, Any]] = (
     {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001, "matrix_entries": 3e6},
     {"dofs": (1e4, 1e6), "repeats": 5, "sustained": 0.1},
 )
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """Read a part: "1/2" is the first of two."""
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ArgumentError(f"part {text!r} is not understood; write 1/2 for the first of two parts")
+    return int(match[1]), int(match[2])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +103,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_space_options(parser, both=True)
     options.add_precision_option(parser)
     options.add_timing_options(parser, None)
-    bench_suite.add_arguments(parser)
+    _add_suite_arguments(parser)
     text = "write the results, even if the run is interrupted"
     parser.add_argument("-o", "--output", metavar="FILE.json", help=text)
+
+
+def _add_suite_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the whole benchmark."""
+    group = parser.add_argument_group("the whole benchmark (with --backend cuda, or --tiled)")
+    add = partial(options.add, group)
+    text = "measure kernels alone, on copies of a few elements (always so on a GPU)"
+    group.add_argument("--tiled", action="store_true", help=text)
+    add(
+        "--sustained",
+        options.parse_seconds,
+        "S",
+        "run the fastest kernel for so many seconds without a pause (default 2)",
+    )
+    text = "measure every source of geometric factors that a strategy offers, at the largest size in the first dtype"
+    group.add_argument("--sources", action="store_true", default=None, help=text)
+    add("--part", parse_part, "K/N", "measure only the K-th of N parts")
+    add("--budget", options.parse_seconds, "S", "start no new problem after so many seconds")
+    group.add_argument("--resume", metavar="FILE.json", help="keep the results of this file and measure the rest")
+    text = "measure nothing; merge the results of several parts"
+    group.add_argument("--merge", nargs="+", metavar="FILE.json", help=text)
+
+
+def _is_suite(arguments: argparse.Namespace) -> bool:
+    """Say whether the whole benchmark is asked for."""
+    names = ("sustained", "sources", "part", "budget", "resume")
+    given = [name for name in names if getattr(arguments, name) is not None]
+    if arguments.merge and given:
+        raise ArgumentError(f"--merge measures nothing; remove --{given[0]}")
+    bake_offs = [name for name in arguments.benchmarks or () if name in BAKE_OFFS]
+    if bake_offs and (arguments.tiled or given):
+        option = "tiled" if arguments.tiled else given[0]
+        raise ArgumentError(f"{bake_offs[0]} is measured on whole meshes, --{option} is for bk1 and bk3; remove it")
+    if arguments.tiled or arguments.merge or (arguments.backend == "cuda" and not bake_offs):
+        return True
+    if given:
+        raise ArgumentError(f"--{given[0]} belongs to --tiled or --backend cuda")
+    return False
+
+
+def _earlier_results(
+    arguments: argparse.Namespace, settings: SuiteSettings, run: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Read the results that --resume keeps."""
+    if arguments.resume is None:
+        return None
+    earlier = read_results(arguments.resume)
+    merge_results([earlier, suite_document(settings, [run], [], [], [])])
+    return earlier
+
+
+def _merge(arguments: argparse.Namespace, path: Path | None) -> None:
+    """Merge the results of several parts into a file."""
+    if path is None:
+        raise ArgumentError("--merge writes a file; say which with -o FILE.json")
+    merged = merge_results([read_results(name) for name in arguments.merge])
+    write_json(path, merged)
+    if arguments.json:
+        output.print_json(merged)
+        return
+    print_suite(merged)
+    left = f"; {merged['left']} of {len(settings_of(merged).cases())} problems are not in it"
+    output.say(f"written {path}{left if merged['left'] else ''}")
 
 
 def _settings(arguments: argparse.Namespace, suite: bool) -> BenchSettings | SuiteSettings:
@@ -120,9 +193,9 @@ def _settings(arguments: argparse.Namespace, suite: bool) -> BenchSettings | Sui
 def run(arguments: argparse.Namespace) -> None:
     """Run the command; see `hpfem.cli.make_parser`."""
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")
-    suite = bench_suite.wanted(arguments)
+    suite = _is_suite(arguments)
     if arguments.merge:
-        bench_suite.merge(arguments, path)
+        _merge(arguments, path)
         return
     settings = _settings(arguments, suite)
     began = time.monotonic()
@@ -130,7 +203,7 @@ def run(arguments: argparse.Namespace) -> None:
     about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
     earlier = None
     if isinstance(settings, SuiteSettings):
-        earlier = bench_suite.earlier_results(arguments, settings, about)
+        earlier = _earlier_results(arguments, settings, about)
     with thread_limit(arguments.threads) as threads:
         rooflines = measure_rooflines(settings, arguments.quick)
         budget = math.inf if arguments.budget is None else arguments.budget - (time.monotonic() - began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ _STRATEGY_COLOURS = {
 _FURTHER_COLOURS = ("#8c5aa8", "#4d4d4d", "#7f5539", "#d6569b")
 MARKERS = "osD^vPX*<>hp"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
+_LEVEL_DASHES = ((0, (1, 1.5)), (0, (5, 2)), (0, (6, 2, 1, 2)))
 DPI = 150
 # By the place of a shape among all.
 _SHAPE_COLOURS = ("#4d4d4d", "#b8860b", "#1f5fa8", "#c2410c", "#15803d", "#9d3c8f")
@@ -188,6 +190,19 @@ def broken(rows: Sequence[Row], width: float) -> list[Row]:
     longest = max(len(str(entry.get_label())) for row in rows for entry in row)
     most = max(int(width / max(ENTRY_WIDTH, 0.075 * longest + 0.4)), 1)
     return [row[i : i + most] for row in rows for i in range(0, len(row), most)]
+
+
+def draw_levels(axis: Axes, levels: Sequence[tuple[str, float, str]], most: float) -> None:
+    """Draw values as lines across a panel, with names and colours; the names are above `most`, the largest value."""
+    lines = [
+        axis.axhline(value, color=colour, linewidth=1, linestyle=dash, label=label)
+        for (label, value, colour), dash in zip(levels, cycle(_LEVEL_DASHES), strict=False)
+    ]
+    if lines:
+        share = (8.5 * len(lines) + 6) / (72 * axis.bbox.height / DPI)
+        axis.set_ylim(top=max(axis.get_ylim()[1], most / (1 - share)))
+        look: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 2.0, "borderaxespad": 0.2}
+        axis.legend(handles=lines[::-1], loc="upper right", fontsize=6.5, labelspacing=0.2, **look)
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:

@@ -17,7 +17,6 @@ from hpfem.shapes import SHAPES
 from . import grid, style
 from .best import draw_best
 from .grid import Record, best, having, largest, said, values
-from .references import draw_references
 
 # How the file's name ends, what the heading says after the benchmark, and the figure.
 Drawn = tuple[str, str, Figure]
@@ -26,7 +25,15 @@ MOST_COLUMNS = 4
 # Where kernels have geometric factors from; the others recompute some or all of them.
 STORED, RECOMPUTED = "stored", ("scaled", "recomputed")
 
-# What the peaks of others are of.
+# (benchmark, shape): code with the peak over orders and sizes, device, and degrees of freedom per second, ascending.
+# [Xing] and MFEM: [Xing] section 4.1, on an NVIDIA GH200. libCEED: commit 64e0491, /gpu/cuda/gen, the better of apply
+# and applyAdd over P = 1..7, measured on an H200; tets with a dense basis on the same points (best at P = 1).
+GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
+    ("bk1", "hex"): {"MFEM, GH200 (Xing et al.)": 25e9, "Xing et al., GH200": 35e9, "libCEED, H200": 60.7e9},
+    ("bk3", "hex"): {"Xing et al. and MFEM, GH200": 11e9, "libCEED, H200": 15.2e9},
+    ("bk3", "tet"): {"libCEED, H200": 7.5e9},
+}
+# What they are of.
 _REFERRED = {"backend": "cuda", "dtype": "float64", "geometry": "deformed", "factors": STORED}
 
 _OPERATORS = {
@@ -139,7 +146,10 @@ def _throughput(records: Sequence[Record], row: str, line: str, x: str) -> Figur
             style.throughput_axis(axis)
         shown = having(records, **{"shape": shape, row: value})
         if any(all(record[name] == wanted for name, wanted in _REFERRED.items()) for record in shown):
-            draw_references(axis, shown[0]["benchmark"], shape)
+            peaks = GPU_REFERENCES.get((shown[0]["benchmark"], shape), {})
+            most = max(float(own.dataLim.y1) for own in axis.get_shared_y_axes().get_siblings(axis))
+            levels = [(f"{code}: {rate / 1e9:g}", rate, "#444444") for code, rate in peaks.items()]
+            style.draw_levels(axis, levels, most)
     return figure
 
 

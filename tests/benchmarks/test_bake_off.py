@@ -9,11 +9,11 @@ import hpfem as hp
 from hpfem.backends.base import BACKENDS, choose_backend
 from hpfem.backends.roofline import Roofline
 from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Runner, measure
-from hpfem.benchmarks.bake_off import BAKE_OFFS, GlobalBlock, GlobalSize, global_bytes, global_sizes, unknowns
+from hpfem.benchmarks.bake_off import BAKE_OFFS, GlobalBlock, global_bytes, global_sizes, unknowns
 from hpfem.benchmarks.cases import check_settings
 from hpfem.benchmarks.global_phases import START, STEPS, MeasuredOperator
 from hpfem.benchmarks.parts import suite_records
-from hpfem.benchmarks.problems import problem_mesh
+from hpfem.benchmarks.problems import ProblemSize, problem_mesh
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.solvers.breakdown import OutOfIterations
@@ -28,7 +28,7 @@ APPLIED = ("bp1", "bp3", "bp5")
 
 def built(benchmark, shape, order, geometry="deformed", size=300, dtype="float64", backend="auto", **options):
     """What is measured of a small problem, of a size or about so many unknowns."""
-    [size] = [size] if isinstance(size, GlobalSize) else global_sizes(shape, order, [size])
+    [size] = [size] if isinstance(size, ProblemSize) else global_sizes(shape, order, [size])
     given = {"basis": BAKE_OFFS[benchmark].basis or "modified", "quadrature": BAKE_OFFS[benchmark].quadrature}
     block = GlobalBlock(benchmark, shape, order, geometry, backend, size, dtype=dtype, **{**given, **options})
     return block.build("auto", "auto", size.n_cells)
@@ -55,19 +55,19 @@ def test_sizes_are_near_those_wanted_and_of_whole_meshes(shape):
     mesh = problem_mesh(shape, size.counts, "deformed")
     assert mesh.n_cells == size.n_cells
     c0 = hp.C0Space(hp.Space(mesh, 3))
-    assert (c0.size, c0.space.blocks[0].n_modes) == (size.unknowns, size.n_modes)
+    assert c0.size == size.n_dofs
 
 
 @pytest.mark.parametrize("order", range(1, 9))
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_the_application_is_the_product_with_the_matrix(shape, order):
     counts = (2, 1, 1)[: SHAPES[shape].dim]
-    two = GlobalSize(counts, 1, box(shape, counts).n_cells, 0, unknowns(shape, order, counts))
+    two = ProblemSize(counts, 1, box(shape, counts).n_cells, unknowns(shape, order, counts))
     for benchmark in APPLIED:
         if BAKE_OFFS[benchmark].refusal(shape) is None:
             # Of two small boxes, which have unknowns in common.
             found = built(benchmark, shape, order, size=two, backend="numpy")
-            assert found.A.shape[0] == two.unknowns and found.error() < 1e-12
+            assert found.A.shape[0] == two.n_dofs and found.error() < 1e-12
 
 
 def test_products_are_of_the_type_of_the_space():
@@ -173,7 +173,7 @@ def test_a_run_measures_every_shape(benchmark, backend):
         assert m.benchmark == benchmark and m.backend == backend and m.error < 1e-12
         assert m.operator == ("Mass" if benchmark == "bp1" else "Laplacian")
         assert m.dofs_per_second == pytest.approx(m.n_dofs / m.seconds) and m.best <= m.seconds <= m.worst
-        assert m.roofline_dofs_per_second == pytest.approx(m.n_dofs / max(m.nbytes / 1e10, m.flops / 1e11))
+        assert m.fraction == pytest.approx(max(m.nbytes / 1e10, m.flops / 1e11) / m.seconds)
         assert m.n_dofs < m.n_cells * m.n_modes
     assert [record["phase"] for record in suite_records(run.measurements)[:3]] == ["application", "iteration", "csr"]
 
@@ -237,7 +237,7 @@ def test_the_estimate_of_memory_covers_permanent_arrays():
         [size] = global_sizes(shape, 3, [2e4])
         estimate = global_bytes(benchmark, shape, 3, size, geometry, backend="numpy")
         found = built(benchmark, shape, 3, geometry, size=2e4)
-        assert found.nbytes + 12 * 8 * size.unknowns < estimate < 1e4 * size.n_cells + 10 * found.nbytes
+        assert found.nbytes + 12 * 8 * size.n_dofs < estimate < 1e4 * size.n_cells + 10 * found.nbytes
 
 
 @pytest.mark.parametrize("benchmark", APPLIED)

@@ -11,7 +11,7 @@ from hpfem.backends.timer import Timing
 from hpfem.benchmarks import ComparisonRow
 from hpfem.benchmarks.turns import Gain
 from hpfem.cli import output
-from hpfem.cli.compare_tables import print_comparison
+from hpfem.cli.compare import print_comparison
 from hpfem.mesh import box
 
 HEADS = ["shape", ">P", "nothing", ">rate", ">seconds of one iteration", ">bytes"]
