@@ -177,12 +177,7 @@ class BenchSettings:
         return problem_sizes(shape, order, list(dofs), self.basis)
 
     def cases(self) -> list[Case]:
-        """List what is measured, a case for each size.
-
-        Returns
-        -------
-        list of Case
-        """
+        """List what is measured, a case for each size; as `SuiteSettings.cases`."""
         return [
             Case(self.dtype, geometry, self.benchmark, shape, order, size)
             for shape, order in product(self.measured_shapes, self.orders)

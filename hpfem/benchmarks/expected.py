@@ -34,11 +34,9 @@ _CURVED = GEOMETRY_KINDS.index(QUADRATIC)
 
 
 def expected_throughput(mesh: Mesh, order: int | Mapping[str, int], backend: str) -> dict[str, Any]:
-    """Expect the throughput on large blocks of each kind of cells that a mesh has, and of the mesh; collective.
-
-    A backend that is missing here is fine if the times that it ships are those of a certain device.
-    """
+    """Expect the throughput on large blocks of each kind of cells that a mesh has, and of the mesh; collective."""
     orders, names = checked_orders(order, mesh), list(SHAPES)
+    # One that is missing here is fine if the times that it ships are those of a certain device.
     own = BACKENDS[backend] if backend in BACKENDS and BACKENDS[backend].costs_of else choose_backend(backend)
     limits = None
     with mesh.comm.together():

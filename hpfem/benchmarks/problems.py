@@ -59,10 +59,7 @@ def _box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
 
 @dataclass(frozen=True)
 class ProblemSize:
-    """Small boxes per direction of a patch, patches, and of all: cells, and element-local degrees of freedom.
-
-    Of a problem on a continuous space, which is one patch, the degrees of freedom are its unknowns.
-    """
+    """Small boxes per direction of a patch, patches, cells, degrees of freedom: element-local ones, or unknowns."""
 
     counts: tuple[int, ...]
     copies: int

@@ -50,12 +50,10 @@ class RepeatedGeometry(BlockGeometry):
         return self.patch.without_elements()
 
     def with_coefficients(self, coefficients: Coefficients) -> BlockGeometry:
-        """Take the same elements with other factors; see `BlockGeometry.with_coefficients`.
-
-        Coefficients of copies in the same place repeat, too.
-        """
+        """Take the same elements with other factors; see `BlockGeometry.with_coefficients`."""
         if self.by_element:
             return super().with_coefficients(coefficients)
+        # Coefficients of copies in the same place repeat, too.
         return RepeatedGeometry(self.patch.with_coefficients(coefficients), self.size, whole=self.whole)
 
     @property

@@ -54,6 +54,7 @@ class Runner:
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     wrong: list[dict[str, Any]] = field(default_factory=list)
+    compiling: float = 0.0  # seconds of `prepare`
 
     def __post_init__(self) -> None:
         number, parts = self.part
@@ -77,10 +78,7 @@ class Runner:
         return time.monotonic() < self._end
 
     def _ways(self, case: Case, block: Any, n_elements: int) -> Iterator[tuple[str, str, list[Any]]]:
-        """Strategies and algorithms, each with the block, and with it by other sources of factors if they are wanted.
-
-        The block itself takes the strategy's default source.
-        """
+        """Strategies and algorithms, each with the block, and with it by other sources of factors than the default."""
         every = self.settings.sources and case.dtype == self.settings.dtypes[0] and isinstance(block, TiledProblem)
         for way in product(self.settings.strategies or self._backend.strategy_names, self.settings.algorithms):
             others: list[Any] = []
@@ -91,12 +89,12 @@ class Runner:
 
     def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
         """Compile kernels of the next cases on all cores, as they will be measured alone; see `TOGETHER`."""
-        kernels = []
+        kernels, began = [], time.monotonic()
         for case in [case for case in self.cases if case not in self.done][:TOGETHER]:
             if case.size is not None:
                 continue  # Compiled with its operators.
             if not self._in_time():
-                return
+                break
             with suppress(NotSuitable):  # Said when it is measured, as below.
                 block = case.block(self.settings, self._backend.name)
                 if not isinstance(block, TiledProblem):
@@ -109,6 +107,7 @@ class Runner:
         while kernels and self._in_time():
             with suppress(DeviceError):  # Said when it is measured.
                 kernels.pop(0).finish()
+        self.compiling += time.monotonic() - began
 
     def __iter__(self) -> Iterator[Case]:
         """Measure case by case; yields each case when it is done."""

@@ -87,11 +87,7 @@ def expected_seconds(alone: float, unknowns: float, processes: int, link: float 
 
 @dataclass
 class ScalingRun:
-    """One problem on all processes; collective.
-
-    `unknowns` are those of each process, or with scaling "strong" of all; `phases` has the seconds of the slowest
-    process. With a preconditioner other than "none" a whole solution is measured.
-    """
+    """One problem on all processes; collective. `unknowns` are of each process, or with scaling "strong" of all."""
 
     shape: str
     order: int
@@ -103,7 +99,7 @@ class ScalingRun:
     iterations: int = ITERATIONS
     quadrature: Quadrature = None
     preconditioner: str = "none"
-    phases: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)  # seconds of the slowest process
 
     def __post_init__(self) -> None:
         if self.scaling not in SCALINGS:
@@ -213,10 +209,7 @@ class ScalingRun:
 
 
 def needed_bytes(space: Space, size: int) -> dict[str, float]:
-    """Estimate the memory of conjugate gradients where a space computes.
-
-    Index tables are sorted before factors are made, so that both need not fit together.
-    """
+    """Estimate the memory of conjugate gradients where a space computes, and that of sorting before it is taken."""
     backend, number = choose_backend(space.backend), space.dtype.itemsize
     needs = backend.product_needs(space.n_dofs, size, 1, space.dtype)[backend.device().name]
     kept = _LOCAL * space.n_dofs * number

@@ -56,10 +56,7 @@ def time_in_turns(
     min_seconds: float = 0.0003,
     most_seconds: float = 4.0,
 ) -> dict[Name, Timing]:
-    """Time calls in turns, after calls that are not counted; the samples of each are one a turn.
-
-    A sample has as many calls as take `min_seconds`. There are at least `turns`, but no more than take `most_seconds`.
-    """
+    """Time calls in turns, at least `turns`, but no more than take `most_seconds`; a sample takes `min_seconds`."""
     timer = timer or HostTimer()
     once: dict[Name, float] = {}
     for name, call in calls.items():

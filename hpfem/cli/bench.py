@@ -40,7 +40,7 @@ import argparse
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -114,12 +114,8 @@ def _add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, group)
     text = "measure kernels alone, on copies of a few elements (always so on a GPU)"
     group.add_argument("--tiled", action="store_true", help=text)
-    add(
-        "--sustained",
-        options.parse_seconds,
-        "S",
-        "run the fastest kernel for so many seconds without a pause (default 2)",
-    )
+    text = "run the fastest kernel for so many seconds without a pause (default 2)"
+    add("--sustained", options.parse_seconds, "S", text)
     text = "measure every source of geometric factors that a strategy offers, at the largest size in the first dtype"
     group.add_argument("--sources", action="store_true", default=None, help=text)
     add("--part", parse_part, "K/N", "measure only the K-th of N parts")
@@ -146,13 +142,11 @@ def _is_suite(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _earlier_results(
-    arguments: argparse.Namespace, settings: SuiteSettings, run: Mapping[str, Any]
-) -> dict[str, Any] | None:
+def _earlier(path: str | None, settings: SuiteSettings, run: Mapping[str, Any]) -> dict[str, Any] | None:
     """Read the results that --resume keeps."""
-    if arguments.resume is None:
+    if path is None:
         return None
-    earlier = read_results(arguments.resume)
+    earlier = read_results(path)
     merge_results([earlier, suite_document(settings, [run], [], [], [])])
     return earlier
 
@@ -201,9 +195,7 @@ def run(arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     part = arguments.part or (1, 1)
     about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
-    earlier = None
-    if isinstance(settings, SuiteSettings):
-        earlier = _earlier_results(arguments, settings, about)
+    earlier = _earlier(arguments.resume, settings, about) if isinstance(settings, SuiteSettings) else None
     with thread_limit(arguments.threads) as threads:
         rooflines = measure_rooflines(settings, arguments.quick)
         budget = math.inf if arguments.budget is None else arguments.budget - (time.monotonic() - began)
@@ -232,12 +224,12 @@ def run(arguments: argparse.Namespace) -> None:
             return made if earlier is None else merge_results([earlier, made])
 
         with ResultFile(path, result) as file, progress("measuring", total=len(runner.cases)) as step:
-            compiled = _seconds(partial(runner.prepare, step))
+            runner.prepare(step)
             for number, case in enumerate(runner, start=1):
                 step(1, str(case))
                 file.save_sometimes()
                 if number % TOGETHER == 0:
-                    compiled += _seconds(partial(runner.prepare, step))
+                    runner.prepare(step)
     if not runner.measurements and (runner.cases or runner.skipped):
         reasons = [entry["reason"] for entry in (*runner.wrong, *runner.skipped)]
         raise NotSuitable(f"nothing could be measured: {reasons[0] if reasons else 'the budget was too short'}")
@@ -245,7 +237,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         return
     if suite:
-        _say_what_is_left(runner, path, time.monotonic() - began, compiled)
+        _say_what_is_left(runner, path, time.monotonic() - began)
     if path is not None:
         output.say(f"written {path}; draw it with: hpfem plot {path}")
     if runner.wrong:
@@ -255,17 +247,10 @@ def run(arguments: argparse.Namespace) -> None:
         )
 
 
-def _seconds(call: Callable[[], None]) -> float:
-    began = time.monotonic()
-    call()
-    return time.monotonic() - began
-
-
-def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compiled: float) -> None:
+def _say_what_is_left(runner: Runner, path: Path | None, seconds: float) -> None:
     rest = [case for case in runner.cases if case not in runner.done]
-    output.say(
-        f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s ({compiled:.0f} s of it to compile)"
-    )
+    measured = f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s"
+    output.say(f"{measured} ({runner.compiling:.0f} s of it to compile)")
     if rest and path is not None:
         output.say(f"{len(rest)} problems of this part are left; go on with the same options and --resume {path}")
     elif runner.left:

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
         if Path(arguments.output).suffix == ".json":
             path = options.output_file(arguments.output)
         else:
-            folder = options.output_folder(arguments.output)
+            folder = options.output_folder(arguments.output, f"{plot.TAKES}, or a .json file")
             path = folder / "compare.json"
     mesh = read_mesh(arguments.mesh)
     machine = machine_description()

@@ -22,18 +22,6 @@ from .field_expression import FieldExpression, parse_field
 DTYPES = ("float64", "float32")
 
 
-def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A type for argparse that shows our messages."""
-
-    def convert(text: str) -> Any:
-        try:
-            return parse(text)
-        except ArgumentError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return convert
-
-
 def parse_orders(text: str) -> tuple[int, ...]:
     """Read orders: "4", "2:8" (both ends included), "1,3,5", "1:3,6"."""
     orders: list[int] = []
@@ -96,9 +84,8 @@ def parse_quadrature(text: str) -> str | int | None:
         return None
     if re.fullmatch(r"-?\d{1,2}", text, re.ASCII) and abs(int(text)) <= MAX_ORDER:
         return int(text)
-    raise ArgumentError(
-        f"unknown quadrature {text!r}; valid: default, gauss, collocated, simplex or a number of additional points"
-    )
+    valid = "default, gauss, collocated, simplex or a number of additional points"
+    raise ArgumentError(f"unknown quadrature {text!r}; valid: {valid}")
 
 
 def parse_positive(text: str) -> int:
@@ -153,14 +140,20 @@ def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldE
     try:
         return by_region(space, {str(key): value for key, value in found.items()}, rest)
     except ArgumentError as error:
-        raise ArgumentError(
-            f"--{name}: {str(error).replace('elsewhere= of by_region', 'one without a name')}"
-        ) from error
+        why = str(error).replace("elsewhere= of by_region", "one without a name")
+        raise ArgumentError(f"--{name}: {why}") from error
 
 
 def add(parser: Any, names: str, parse: Callable[[str], Any], metavar: str, text: str, **more: Any) -> None:
-    """Add an option whose value is read by one of the functions above."""
-    parser.add_argument(*names.split(), type=_checked(parse), metavar=metavar, help=text, **more)
+    """Add an option whose value is read by one of the functions above; argparse shows our messages."""
+
+    def convert(value: str) -> Any:
+        try:
+            return parse(value)
+        except ArgumentError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    parser.add_argument(*names.split(), type=convert, metavar=metavar, help=text, **more)
 
 
 def add_order_option(parser: argparse.ArgumentParser) -> None:
@@ -216,11 +209,13 @@ def output_file(text: str, suffix: str | None = None) -> Path:
     return path
 
 
-def output_folder(text: str) -> Path:
-    """Make a folder for results, if it is not there."""
+def output_folder(text: str, takes: str = "a folder") -> Path:
+    """Make a folder for results, if it is not there; what looks like another file than -o takes is refused."""
     if not text:
         raise ArgumentError("the name of the folder is empty; write . for this one")
     path = file_path(text)
+    if path.suffix[1:].isalpha() and not text.endswith("/") and not path.is_dir():
+        raise ArgumentError(f"cannot write {path_text(text)!r}: -o takes {takes}; end a folder's name with /")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

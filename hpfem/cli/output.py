@@ -73,10 +73,7 @@ def width() -> int:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], keys: int = 1) -> None:
-    """Print a table without empty columns, those of numbers (">") right-aligned.
-
-    One that is too wide is folded into several below each other, each with the first `keys` columns.
-    """
+    """Print a table without empty columns, numbers (">") right-aligned; if too wide, in parts that repeat `keys`."""
     terminal = sys.stdout.isatty() and not launched()
     console = Console(file=sys.stdout, width=width(), highlight=False, force_terminal=terminal)
     whole = [(name, list(cells)) for name, *cells in zip(columns, *rows, strict=True)]

@@ -29,8 +29,7 @@ from ..errors import ArgumentError
 from ..plots import SUFFIXES, plot_gains, plot_results
 from . import options, output
 
-# Formats that other programs write.
-_OTHERS = (".jpg", ".jpeg", ".gif", ".eps", ".ps", ".tif", ".tiff", ".webp", ".pgf", ".bmp")
+TAKES = f"a folder, or a picture ({', '.join(SUFFIXES)})"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def picture_file(name: str, asked: str | None = None) -> Path | None:
     """The file that is asked for, checked before any work; None if the name is no picture's."""
     suffix = Path(name).suffix.lower()
-    if suffix not in (*SUFFIXES, *_OTHERS) or Path(name).is_dir():
+    if suffix not in SUFFIXES or Path(name).is_dir():
         return None
-    if suffix not in SUFFIXES or asked not in (None, suffix[1:]):
+    if asked not in (None, suffix[1:]):
         raise ArgumentError(
-            f"cannot draw {name!r} in the format {asked or suffix[1:]}: the name says the format, one of"
-            f" {', '.join(SUFFIXES)}; a folder takes --format"
+            f"cannot draw {name!r} in the format {asked}, its name says another; a folder takes --format"
         )
     return options.output_file(name, Path(name).suffix)
 
@@ -75,6 +73,6 @@ def run(arguments: argparse.Namespace) -> None:
     elif target is not None:
         paths = [one_picture(results, target)]
     else:
-        paths = plot_results(results, options.output_folder(given), f".{arguments.format or 'png'}")
+        paths = plot_results(results, options.output_folder(given, TAKES), f".{arguments.format or 'png'}")
     names = [str(path) for path in paths]
     output.show(arguments, {"pictures": names}, lambda: output.say("\n".join(f"written {name}" for name in names)))

@@ -19,10 +19,7 @@ _ORDER, _LEAST, _PANEL, _ROW, _LETTER = 0.62, 4.3, 1.9, 0.18, 0.62
 
 
 def draw_best(records: Sequence[Record]) -> Figure:
-    """Draw the fastest record of each shape and order over the order, a panel for each geometry; names are below it.
-
-    The records are of one size, with their spread (`hpfem.plots.grid.with_spread`).
-    """
+    """Draw the fastest of records `with_spread` by shape over the order, a panel for each geometry, names below it."""
     orders, shapes = values(records, "order"), style.in_order(values(records, "shape"))
     looks = {shape: style.order_line(i, style.shape_colour(shape), "-") for i, shape in enumerate(shapes, 1)}
     several = len(values(records, "algorithm")) > 1

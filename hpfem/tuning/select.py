@@ -141,10 +141,7 @@ def cell_times(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
 def choose(
     problem: BlockProblem, strategy: str, algorithm: str, backend: Backend, known: Known | None = None
 ) -> Choice:
-    """Choose and build the kernel of a block: an earlier choice, the user's tuning result, or the least expected time.
-
-    Expected times are from the shipped table of measurements if it has them, else from the strategy's model.
-    """
+    """Choose and build a block's kernel: an earlier choice, the user's tuning result, or the least expected time."""
     suited = candidates(problem, strategy, algorithm, backend)
     known = known or tuned(problem, strategy, algorithm, backend)
     if known is not None:
@@ -210,10 +207,8 @@ def asked_by_shape(strategy: ByShape, algorithm: ByShape, backend: Backend) -> d
 
 
 def agree(name: str, comm: Communicator, own: Iterable[tuple[tuple[str, str], str, str]]) -> None:
-    """Warn of blocks for which what was asked for is not suitable; refuse it if it suits none; collective.
-
-    For each kernel of the process: what was asked for, the refusal, and a text about it, or "".
-    """
+    """Warn of kernels for which what was asked for is not suitable; refuse it if it suits none; collective."""
+    # Of each kernel of the process: what was asked for, the refusal, and a text about it, or "".
     found = dict.fromkeys(one for part in comm.allgather(list(own)) for one in part)
     for asked, refusal, _ in found:
         if refusal and (asked, "", "") not in found:

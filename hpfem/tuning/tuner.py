@@ -105,11 +105,7 @@ def sample(problem: BlockProblem, n: int) -> BlockProblem:
 
 
 class BlockTuner:
-    """The tuner on one block, for some seconds; a measurement that is running then is finished.
-
-    The elements that are timed are enough to represent all, if they are not given. If `known`, an earlier result is the
-    incumbent, instead of the choice without tuning.
-    """
+    """The tuner on one block, for some seconds; a measurement that is running then is finished."""
 
     def __init__(
         self,
@@ -119,8 +115,8 @@ class BlockTuner:
         backend: Backend,
         seconds: float,
         clock: Callable[[], float] = time.perf_counter,
-        elements: int | None = None,
-        known: bool = True,
+        elements: int | None = None,  # that are timed; as many as represent all
+        known: bool = True,  # whether an earlier result is the incumbent
     ) -> None:
         self.problem, self.known, self.clock = problem, known, clock
         self._asked = problem, strategy, algorithm, backend
@@ -290,10 +286,7 @@ def tune_blocks(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Tuning]:
-    """Tune blocks, as `choose` takes them, and keep the fastest kernels; one result for several equal blocks.
-
-    Each block gets an equal share of the time that is left.
-    """
+    """Tune blocks, as `choose` takes them, equal ones once, each for an equal share of the time; keep the fastest."""
     seconds = real(seconds, "the number of seconds of tuning", above=0)
     work: dict[str, tuple[BlockProblem, str, str, Backend]] = {}
     for asked in blocks:
