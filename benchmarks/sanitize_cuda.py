@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
+from benchmarks.tuner_loss import VARYING
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.backend import CudaBackend
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import source_in
 from hpfem.backends.strategy import Strategy
-from hpfem.benchmarks.tiled import VARYING, few_elements
+from hpfem.benchmarks.tiled import few_elements
 from hpfem.forms.form import BlockProblem
 from hpfem.forms.merged import merged_if_possible
 

@@ -30,8 +30,8 @@ from hpfem.operators import Operator
 from hpfem.shapes import SHAPES
 from hpfem.solvers import AcousticWave, cg
 from hpfem.space import Space
-from hpfem.tuning.record import Config
 from hpfem.tuning.select import Choice, choose
+from hpfem.tuning.store import Config
 
 # Residual over right-hand side at which a solve ends.
 TOLERANCE = 1e-8

@@ -33,8 +33,8 @@ from hpfem.forms.form import BlockKernel, BlockProblem
 from hpfem.memory import HOST
 from hpfem.solvers import cg
 from hpfem.support.communicator import world
-from hpfem.tuning.record import Config
 from hpfem.tuning.select import Choice
+from hpfem.tuning.store import Config
 
 from .experiment import EXPERIMENTS
 

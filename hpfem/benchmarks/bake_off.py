@@ -41,9 +41,9 @@ CELL_BYTES, SET_UP = 2000, 2.2
 def _applied(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
     """An operator for applications and iterations."""
     bc, problem = block.conditions, block.problem
-    operator = problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm, precision=block.precision)
+    operator = problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm, precision=block.settings.precision)
     A = GlobalOperator(operator, bc.c0, bc if problem.dirichlet else None)
-    return MeasuredOperator(A, problem.preconditioner, block.matrix_entries)
+    return MeasuredOperator(A, problem.preconditioner, block.settings.matrix_entries)
 
 
 def _solved(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
@@ -109,17 +109,8 @@ BAKE_OFFS: Registry[BakeOff] = Registry("benchmark")
 BAKE_OFFS.add("bp1", BakeOff(Mass, preconditioner="jacobi"))
 BAKE_OFFS.add("bp3", BakeOff(Laplacian, dirichlet=True))
 BAKE_OFFS.add("bp5", BakeOff(Laplacian, dirichlet=True, basis="lagrange", quadrature="collocated", nodal=True))
-BAKE_OFFS.add(
-    "solve",
-    BakeOff(
-        partial(Helmholtz, lam=1.0),
-        dirichlet=True,
-        preconditioner="multigrid",
-        built=_solved,
-        matrix_entries=PEER_ENTRIES,
-        until={"tolerance": TOLERANCE},
-    ),
-)
+_WHOLE: dict[str, Any] = {"built": _solved, "matrix_entries": PEER_ENTRIES, "until": {"tolerance": TOLERANCE}}
+BAKE_OFFS.add("solve", BakeOff(partial(Helmholtz, lam=1.0), dirichlet=True, preconditioner="multigrid", **_WHOLE))
 
 
 @cache
@@ -167,26 +158,14 @@ def global_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geom
 
 
 class GlobalBlock(OneMesh):
-    """A bake-off problem on all of a mesh; options as of `Space`. `repeats` counts whole solves."""
+    """A bake-off problem on all of a mesh, of a `Case` and its settings; `options` are those of `Space`."""
 
-    def __init__(
-        self,
-        benchmark: str,
-        shape: str,
-        order: int,
-        geometry: str,
-        backend: str,
-        size: ProblemSize,
-        matrix_entries: float = MATRIX_ENTRIES,
-        repeats: int = 1,
-        precision: str = "full",
-        **options: Any,
-    ) -> None:
-        self.problem, self.size = BAKE_OFFS[benchmark], size
-        self.matrix_entries, self.repeats, self.precision = matrix_entries, repeats, precision
+    def __init__(self, case: Any, settings: Any, options: Mapping[str, Any]) -> None:
+        self.problem, self.size, self.settings = BAKE_OFFS[case.benchmark], case.size, settings
+        what = case.shape, self.size.counts, case.geometry
         # The second makes a mesh without cached results.
-        self._mesh, self.fresh_mesh = (partial(make, shape, size.counts, geometry) for make in (problem_mesh, new_mesh))
-        self.options = {"order": order, "backend": backend, **options}
+        self._mesh, self.fresh_mesh = (partial(make, *what) for make in (problem_mesh, new_mesh))
+        self.options = {"order": case.order, **options}
 
     @cached_property
     def conditions(self) -> BoundaryConditions:

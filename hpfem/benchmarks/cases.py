@@ -73,8 +73,7 @@ class Case:
         if self.size is None:
             return TiledBlock(*what, precision, **options)
         if self.benchmark in BAKE_OFFS:
-            assert settings.matrix_entries is not None  # settings have set a default
-            return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, precision, **options)
+            return GlobalBlock(self, settings, {**options, "backend": backend})
         space = problem_space(self.shape, self.order, self.size, self.geometry, backend=backend, **options)
         return MeshBlock(self.benchmark, space, self.size, precision)
 

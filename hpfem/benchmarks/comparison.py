@@ -28,8 +28,8 @@ from ..operators import Helmholtz, Operator
 from ..space.arguments import Quadrature, simplex_rules
 from ..space.space import Space
 from ..support.threads import thread_count
-from ..tuning.record import Config
 from ..tuning.select import candidates
+from ..tuning.store import Config
 from .results import Measurement
 from .tiled import TiledKernel, TiledProblem
 from .turns import Gain, gain, time_in_turns

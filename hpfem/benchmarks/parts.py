@@ -45,18 +45,10 @@ def suite_document(
     """Make the result file of runs, whose number each result has as "run"; complete if no problem is left."""
     done = {Case.of(entry) for entry in (*results, *skipped, *wrong)}
     left = sum(case not in done for case in settings.cases())
-    return document(
-        BENCH,
-        results,
-        left == 0,
-        left=left,
-        about="kernels alone, on copies of a few curved or sheared elements, each with factors of its own in memory",
-        settings=asdict(settings),
-        machine=dict(runs[0]["machine"]),
-        runs=[dict(run) for run in runs],
-        skipped=list(skipped),
-        wrong=list(wrong),
-    )
+    about = "kernels alone, on copies of a few curved or sheared elements, each with factors of its own in memory"
+    of = {"left": left, "about": about, "settings": asdict(settings), "machine": dict(runs[0]["machine"])}
+    listed = {"runs": [dict(run) for run in runs], "skipped": list(skipped), "wrong": list(wrong)}
+    return document(BENCH, results, left == 0, **of, **listed)
 
 
 def settings_of(document: Mapping[str, Any]) -> SuiteSettings:

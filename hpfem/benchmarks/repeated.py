@@ -100,11 +100,8 @@ class RepeatedSpace(Space):
         super().__init__(mesh, order, **options)
 
     def _make_blocks(self) -> list[Block]:
-        return [
-            Block(
-                block.tabulation,
-                RepeatedGeometry(block.geometry, self.copies * block.n_elements, moved=True),
-                np.tile(block.elements, self.copies),
-            )
-            for block in super()._make_blocks()
-        ]
+        def repeated(block: Block) -> Block:
+            geometry = RepeatedGeometry(block.geometry, self.copies * block.n_elements, moved=True)
+            return Block(block.tabulation, geometry, np.tile(block.elements, self.copies))
+
+        return list(map(repeated, super()._make_blocks()))

@@ -20,25 +20,17 @@ from .turns import Gain
 BENCH, COMPARE, SCALE = "hpfem-bench", "hpfem-compare", "hpfem-scale"
 VERSION = 1
 
-_NUMBER = (int, float)
-# Entries that plots and tables need.
-_COMMON = {"shape": str, "geometry": str, "strategy": str, "algorithm": str, "order": int, "n_dofs": int}
-_GAIN = {"collocation": (list, type(None))}
-_FIELDS: Mapping[str, Mapping[str, Any]] = {
-    BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str, **_GAIN},
-    COMPARE: {
-        **dict.fromkeys(("backend", "quadrature"), str),
-        **_COMMON,
-        **dict.fromkeys(("seconds", "low", "high", "dofs_per_second", "flops", "nbytes", "difference"), _NUMBER),
-        "behind": list,
-        **_GAIN,
-        "fastest": bool,
-    },
-    SCALE: {
-        **dict.fromkeys(("shape", "geometry", "scaling", "backend"), str),
-        **dict.fromkeys(("order", "ranks", "n_dofs"), int),
-        **dict.fromkeys(("wanted", "seconds", "dofs_per_second"), _NUMBER),
-    },
+# Entries that plots and tables need; what has no type below is a text.
+_COMMON = "shape geometry strategy algorithm order n_dofs dofs_per_second collocation"
+_FIELDS = {
+    BENCH: f"benchmark {_COMMON} fraction bound",
+    COMPARE: f"backend quadrature {_COMMON} seconds low high flops nbytes difference behind fastest",
+    SCALE: "shape geometry scaling backend order ranks n_dofs wanted seconds dofs_per_second",
+}
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys("seconds low high dofs_per_second flops nbytes difference fraction wanted".split(), (int, float)),
+    **dict.fromkeys(("order", "ranks", "n_dofs"), int),
+    **{"behind": list, "collocation": (list, type(None)), "fastest": bool},
 }
 # Entries that phases without a model do not have.
 _BOUND = ("fraction", "bound")
@@ -206,14 +198,14 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(results, list) or not results:
         raise ArgumentError(f"{path} holds no results")
     entries = [entry if isinstance(entry, dict) else {} for entry in results]
-    wanted = dict(_FIELDS[file_format])
+    wanted = _FIELDS[file_format].split()
     if any("phase" in entry for entry in entries):
-        wanted["phase"] = str  # for one problem; every measurement has one
+        wanted.append("phase")  # for one problem; every measurement has one
     for number, entry in enumerate(entries):
-        for name, types in wanted.items():
+        for name in wanted:
             if "phase" in entry and name in _BOUND and name not in entry:
                 continue
-            value = entry.get(name)
+            value, types = entry.get(name), _TYPES.get(name, str)
             if not isinstance(value, types) or isinstance(value, bool) != (types is bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")
     for name, type_ in _OTHERS.items():

@@ -28,12 +28,6 @@ TOGETHER = 24
 Timed = tuple[Measurement, BuiltOperator]
 
 
-def measure_rooflines(settings: Settings, quick: bool = False) -> dict[str, Roofline]:
-    """Measure the machine's limits in every precision."""
-    backend = choose_backend(settings.backend)
-    return {dtype: backend.roofline(dtype, quick) for dtype in settings.dtypes}
-
-
 @dataclass
 class Runner:
     """A run of a benchmark, or of a part of it: iterate to measure; the results so far can always be read.
@@ -193,19 +187,14 @@ class Runner:
         n_dofs, limits = application.n_dofs, dict[str, Any]()
         if application.nbytes is not None and application.flops is not None:
             least, bound = self.rooflines[case.dtype].bound(application.nbytes, application.flops)
-            limits = {
-                "flops": float(application.flops),
-                "nbytes": float(application.nbytes),
-                "bound": bound,
-                "fraction": least / timing.median,
-            }
+            limits = {"bound": bound, "fraction": least / timing.median}
         return Measurement.of(
             problem,
             timing,
             n_dofs,
             **case.as_dict(),
             **{name: getattr(choice, name) for name in ("strategy", "algorithm", "backend")},
-            **{name: getattr(application, name) for name in ("phase", "iterations", "residual")},
+            **{name: getattr(application, name) for name in ("phase", "iterations", "residual", "flops", "nbytes")},
             variant=choice.options if case.size is None else None,
             n_cells=n_elements,
             **limits,
@@ -215,9 +204,6 @@ class Runner:
     def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:
         # More calls than expected: without pauses kernels may run faster than one by one.
         calls = math.ceil(1.1 * self.settings.sustained / measured.seconds)
-        seconds, fraction = self._timer.seconds(built.on(measured.n_cells).call, calls) / calls, measured.fraction
-        return replace(
-            measured,
-            sustained_seconds=seconds,
-            sustained_fraction=None if fraction is None else fraction * measured.seconds / seconds,
-        )
+        seconds = self._timer.seconds(built.on(measured.n_cells).call, calls) / calls
+        fraction = None if measured.fraction is None else measured.fraction * measured.seconds / seconds
+        return replace(measured, sustained_seconds=seconds, sustained_fraction=fraction)

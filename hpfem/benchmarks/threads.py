@@ -53,8 +53,6 @@ def _library_limit(threads: int) -> Iterator[str]:
     elif any(os.environ.get(name) == str(threads) for name in VARIABLES):
         yield "environment"
     else:
-        report_once(
-            "benchmarks/threads",
-            f"BLAS may not use {threads} thread(s): install threadpoolctl or set OMP_NUM_THREADS={threads}",
-        )
+        advice = f"install threadpoolctl or set OMP_NUM_THREADS={threads}"
+        report_once("benchmarks/threads", f"BLAS may not use {threads} thread(s): {advice}")
         yield "nothing"

@@ -40,11 +40,6 @@ SHEAR = np.array([[1.1, 0.4, -0.2], [-0.3, 0.8, 0.5], [0.25, -0.35, 1.3]])
 BEND = 0.1
 # A box of fewer cells is taken twice in every direction.
 FEW_CELLS = 5
-# Coefficients of a Helmholtz form that vary, and can be merged with the factors.
-VARYING: dict[str, Any] = {
-    "lam": lambda *x: 1 + 0.1 * x[0] * x[-1],
-    "diffusivity": lambda *x: 1 + 0.2 * x[0] + 0.1 * x[1],
-}
 # Bytes of freed device memory that are kept for the next arrays.
 POOL_BYTES = 40 << 30
 

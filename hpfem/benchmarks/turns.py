@@ -75,9 +75,8 @@ def time_in_turns(
         turn += 1
         if turn in (2, FIRST):
             times = {name: quartiles(samples[name])[1] for name in inside}
-            inside = [
-                name for name in inside if times[name] <= HOPELESS ** (2 if turn == 2 else 1) * min(times.values())
-            ]
+            limit = HOPELESS ** (2 if turn == 2 else 1) * min(times.values())
+            inside = [name for name in inside if times[name] <= limit]
     return {name: Timing.of(samples[name], counts[name]) for name in calls}
 
 

@@ -21,6 +21,7 @@ unknown. Work of a device in the background may count for the phase that waits f
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
@@ -49,21 +50,18 @@ PEER_ITERATIONS, SLOW_REPEATS = 2000, 3
 
 def source(*x: Any) -> Any:
     """The right-hand side of the problem."""
-    result = np.sin(1.5 * x[0])
-    for i, c in enumerate(x[1:], start=1):
-        result = result * np.sin(1.5 * c + 0.3 * i)
-    return result
+    return math.prod(np.sin(1.5 * c + 0.3 * i) for i, c in enumerate(x))
 
 
 class MeasuredSolve(BuiltOperator):
-    """Phases of a whole solve of a `GlobalBlock`; the first solve is made here, `block.repeats` more are timed."""
+    """Phases of a whole solve of a `GlobalBlock`; the first solve is made here, `repeats` more are timed."""
 
     # Coefficients [n] and report of the last solution.
     vector: NDArray[np.float64]
     info: SolveInfo
 
     def __init__(self, block: Any) -> None:
-        self._block = block
+        self._block, self._settings = block, block.settings
         self._no_matrix: str | None = None
         self.refused = []
         try:
@@ -72,8 +70,8 @@ class MeasuredSolve(BuiltOperator):
             raise NotSuitable(str(error)) from error
 
     def _problem(self, space: Space, preconditioner: str) -> Problem:
-        how: dict[str, Any] = {"tol": TOLERANCE[space.dtype.name], "precision": self._block.precision, "bar": False}
-        return Problem(space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, **how)
+        how: dict[str, Any] = {"tol": TOLERANCE[space.dtype.name], "precision": self._settings.precision}
+        return Problem(space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, bar=False, **how)
 
     def solve(self) -> dict[str, float]:
         """Solve once, from a mesh to the solution."""
@@ -86,7 +84,7 @@ class MeasuredSolve(BuiltOperator):
         solution = problem.solve(source)
         ended = perf_counter()
         [self.choice], self.vector, self.info = problem.operator.operator.choices, solution.vector, solution.info
-        entries = self._block.matrix_entries
+        entries = self._settings.matrix_entries
         self._no_matrix = matrix_refusal("SciPy with pyamg", space, problem.operator.device, entries)
         seconds = problem.phases
         vertices = getattr(problem.preconditioner, "phases", {}).get("vertices", 0.0)
@@ -112,7 +110,7 @@ class MeasuredSolve(BuiltOperator):
     def phases(self, n_elements: int) -> Iterator[Application]:
         """All in, its parts, the first time, and the peer; see `BuiltOperator.phases`."""
         slow = self._first["all in"] > SLOW_SECONDS
-        repeats = self._block.repeats
+        repeats = self._settings.repeats
         timed = [self.solve() for _ in range(min(repeats, SLOW_REPEATS) if slow else repeats)]
         went = {"iterations": self.info.iterations, "residual": self.info.residual}
         for phase in self._first:
@@ -151,5 +149,6 @@ class MeasuredSolve(BuiltOperator):
         residual = float(np.linalg.norm(rhs - matrix @ x) / np.linalg.norm(rhs))
         if not residual < 10 * tol:
             return f"SciPy with pyamg: the residual is {residual:.1e} after {iterations} iterations"
-        times = [seconds, *(solved()[0] for _ in range(self._block.repeats - 1 if seconds < SLOW_SECONDS else 0))]
+        more = self._settings.repeats - 1 if seconds < SLOW_SECONDS else 0
+        times = [seconds, *(solved()[0] for _ in range(more))]
         return self._application("pyamg", times, solved, iterations=iterations, residual=residual)

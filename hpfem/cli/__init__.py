@@ -57,23 +57,14 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the whole command line."""
-    parser = Parser(
-        prog="hpfem",
-        description="High-order finite element operators on meshes that mix element shapes.",
-        epilog=_told(__doc__)[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "High-order finite element operators on meshes that mix element shapes."
+    form = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="hpfem", description=text, epilog=_told(__doc__)[2], formatter_class=form)
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in (info, apply, solve, view, compare, bench, scale, plot, reproduce, tune, cache):
-        title, description, examples = _told(module.__doc__)
-        command = commands.add_parser(
-            module.__name__.rpartition(".")[2],
-            help=title,
-            description=description,
-            epilog=examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        name, (title, text, examples) = module.__name__.rpartition(".")[2], _told(module.__doc__)
+        command = commands.add_parser(name, help=title, description=text, epilog=examples, formatter_class=form)
         module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
         command.set_defaults(run=module.run, alone=module not in (info, solve, scale))

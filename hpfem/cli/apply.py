@@ -48,12 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_order_option(parser)
     parser.add_argument("--field", metavar="EXPR", help="formula of the field (default: a smooth function)")
     for name in COEFFICIENTS:
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            metavar="[REGION:]EXPR",
-            help=f"coefficient {name} of operators that have it; may be given for each region",
-        )
+        text = f"coefficient {name} of operators that have it; may be given for each region"
+        parser.add_argument(f"--{name}", action="append", metavar="[REGION:]EXPR", help=text)
     options.add_space_options(parser)
     options.add_choice_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the field and the result for ParaView")

@@ -54,7 +54,7 @@ from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, settings_of, suite_document, suite_records
 from ..benchmarks.problems import BOTH
 from ..benchmarks.results import BENCH
-from ..benchmarks.runner import TOGETHER, Runner, measure_rooflines
+from ..benchmarks.runner import TOGETHER, Runner
 from ..benchmarks.whole_solve import PEER_ENTRIES
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
@@ -197,26 +197,19 @@ def run(arguments: argparse.Namespace) -> None:
     about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
     earlier = _earlier(arguments.resume, settings, about) if isinstance(settings, SuiteSettings) else None
     with thread_limit(arguments.threads) as threads:
-        rooflines = measure_rooflines(settings, arguments.quick)
+        backend = choose_backend(settings.backend)
+        rooflines = {dtype: backend.roofline(dtype, arguments.quick) for dtype in settings.dtypes}
         budget = math.inf if arguments.budget is None else arguments.budget - (time.monotonic() - began)
         runner = Runner(settings, rooflines, part, set() if earlier is None else cases_of(earlier), budget)
 
         def result(complete: bool) -> dict[str, Any]:
             limits = {dtype: roofline.as_dict() for dtype, roofline in rooflines.items()}
             if isinstance(settings, BenchSettings):
-                backend = choose_backend(settings.backend).name
-                return document(
-                    BENCH,
-                    [measured.as_dict() for measured in runner.measurements],
-                    complete,
-                    settings=asdict(settings),
-                    quick=arguments.quick,
-                    threads=threads,
-                    machine=about["machine"],
-                    roofline={"backend": backend, "dtype": settings.dtype, **limits[settings.dtype]},
-                    **({} if settings.bake_off is None else {"problem": settings.bake_off.as_dict()}),
-                    skipped=runner.skipped,
-                )
+                roofline = {"backend": backend.name, "dtype": settings.dtype, **limits[settings.dtype]}
+                of: dict[str, Any] = {} if settings.bake_off is None else {"problem": settings.bake_off.as_dict()}
+                of |= {"settings": asdict(settings), "quick": arguments.quick, "machine": about["machine"]}
+                of |= {"threads": threads, "roofline": roofline, "skipped": runner.skipped}
+                return document(BENCH, [measured.as_dict() for measured in runner.measurements], complete, **of)
             seconds = round(time.monotonic() - began, 1)
             this = {**about, "threads": threads, "rooflines": limits, "seconds": seconds}
             records = suite_records(runner.measurements)

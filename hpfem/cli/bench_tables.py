@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from ..benchmarks.turns import Gain
@@ -23,30 +24,15 @@ def print_bench(result: Record) -> None:
     what = f"{settings['benchmark']}, {roofline['backend']}, {types}"
     solves = any("iterations" in record for record in records)
     beside = "iterations" if solves else "of main memory's limit; above 100%: in cache"
-    _print_by_order(
-        f"{what}: best throughput in MDoF/s ({beside})",
-        ("shape", "geometry", *phases, "strategy", "algorithm"),
-        records,
-        lambda record: record["dofs_per_second"],
-        _bench_cell,
-    )
-    gains = list(_gains(records))
-    if gains:
-        _print_by_order(
-            f"{what}: application over SciPy's CSR product",
-            ("shape", "geometry", "strategy", "algorithm"),
-            gains,
-            lambda record: record["n_dofs"],
-            lambda record: f"{record['gain']:.2f}",
-        )
+    title, names = f"{what}: best throughput in MDoF/s ({beside})", ("shape", "geometry", *phases, "strategy")
+    _print_by_order(title, (*names, "algorithm"), records, ("dofs_per_second",), _bench_cell)
+    names = ("shape", "geometry", "strategy")
+    if gains := list(_gains(records)):
+        title = f"{what}: application over SciPy's CSR product"
+        _print_by_order(title, (*names, "algorithm"), gains, ("n_dofs",), lambda record: f"{record['gain']:.2f}")
     if paired := [record for record in records if record.get("collocation")]:
-        _print_by_order(
-            f"{what}: times as fast collocated, at the largest size (quartiles)",
-            ("shape", "geometry", "strategy"),
-            paired,
-            lambda record: record["order"],
-            lambda record: str(Gain(*record["collocation"])),
-        )
+        title = f"{what}: times as fast collocated, at the largest size (quartiles)"
+        _print_by_order(title, names, paired, ("order",), lambda record: str(Gain(*record["collocation"])))
     output.say(f"limits measured: {_limits(roofline)}")
     reasons: dict[str, dict[str, None]] = {}
     for entry in result["skipped"]:
@@ -78,13 +64,10 @@ def _gains(records: list[Record]) -> Iterator[Record]:
 
 def print_suite(result: Record) -> None:
     """Print the fastest at the largest size: a line per benchmark, dtype, geometry and shape."""
-    _print_by_order(
-        "fastest at the largest size: GDoF/s, share of the roofline, strategy",
-        ("benchmark", "dtype", "geometry", "shape"),
-        [record for record in result["results"] if record.get("source") is None],
-        lambda record: (record["n_dofs"], record["dofs_per_second"]),
-        _suite_cell,
-    )
+    title = "fastest at the largest size: GDoF/s, share of the roofline, strategy"
+    names = ("benchmark", "dtype", "geometry", "shape")
+    usual = [record for record in result["results"] if record.get("source") is None]
+    _print_by_order(title, names, usual, ("n_dofs", "dofs_per_second"), _suite_cell)
     for run in result["runs"]:
         limits = [f"{dtype} {_limits(roofline)}" for dtype, roofline in run.get("rooflines", {}).items()]
         output.say(f"limits measured: {'; '.join(limits)}")
@@ -105,16 +88,14 @@ def _print_by_order(
     title: str,
     names: tuple[str, ...],
     records: list[Record],
-    rank: Callable[[Record], Any],
+    most: tuple[str, ...],
     cell: Callable[[Record], str],
 ) -> None:
-    """Print the record of the highest rank for each order and each combination of the values of `names`."""
+    """Print the record with the most of something for each order and each combination of the values of `names`."""
     best: dict[tuple[str, ...], dict[int, Record]] = {}
     for record in records:
         line = best.setdefault(tuple(record[name] for name in names), {})
-        order = record["order"]
-        if order not in line or rank(record) > rank(line[order]):
-            line[order] = record
+        line[record["order"]] = max(line.get(record["order"], record), record, key=itemgetter(*most))
     orders = sorted({record["order"] for record in records})
     rows = [(*key, *(cell(line[p]) if p in line else "" for p in orders)) for key, line in best.items()]
     output.print_table(title, (*names, *(f">P={p}" for p in orders)), rows, len(names))

@@ -61,28 +61,18 @@ def run(arguments: argparse.Namespace) -> None:
             folder = options.output_folder(arguments.output, f"{plot.TAKES}, or a .json file")
             path = folder / "compare.json"
     mesh = read_mesh(arguments.mesh)
-    machine = machine_description()
     rows: list[ComparisonRow] = []
+    how, space = {name: getattr(arguments, name) for name in ("lam", "precision")}, options.space_options(arguments)
     with thread_limit(arguments.threads) as threads:
+        about = {"mesh": arguments.mesh, **how, "space": space, "threads": threads, "machine": machine_description()}
 
         def result(complete: bool) -> dict[str, Any]:
-            return document(
-                COMPARE,
-                [row.as_dict() for row in rows],
-                complete,
-                mesh=arguments.mesh,
-                lam=arguments.lam,
-                space=options.space_options(arguments),
-                precision=arguments.precision,
-                threads=threads,
-                machine=machine,
-            )
+            return document(COMPARE, [row.as_dict() for row in rows], complete, **about)
 
         with ResultFile(path, result) as file, progress("comparing", total=len(arguments.orders)) as step:
             for order in arguments.orders:
                 step(0, f"order {order}")
-                how = {"lam": arguments.lam, "repeats": arguments.repeats, "precision": arguments.precision}
-                rows += compare_algorithms(mesh, order, **how, **options.space_options(arguments))
+                rows += compare_algorithms(mesh, order, repeats=arguments.repeats, **how, **space)
                 step()
                 file.save_sometimes()
     file.finish(arguments, lambda found: print_comparison(rows, found, arguments.all))

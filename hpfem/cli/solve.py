@@ -48,16 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action="append", metavar="[REGION:]EXPR", help=f"{what} (default 1)")
     parser.add_argument("--dirichlet", action="append", metavar="[NAME:]EXPR", help="values of u on the boundary")
     parser.add_argument("--neumann", action="append", metavar="[NAME:]EXPR", help="flux k du/dn through the boundary")
-    parser.add_argument(
-        "--robin", action="append", metavar="[NAME:]ALPHA,EXPR", help="sum of flux and alpha u on the boundary"
-    )
+    text = "sum of flux and alpha u on the boundary"
+    parser.add_argument("--robin", action="append", metavar="[NAME:]ALPHA,EXPR", help=text)
     parser.add_argument("--exact", metavar="EXPR", help="the exact solution, to print the error")
     parser.add_argument("--periodic", action="store_true", help="join the sides that the file declares periodic")
     solver = parser.add_argument_group("solver")
     solver.add_argument("--preconditioner", default="auto", choices=NAMES, help="default auto")
-    solver.add_argument(
-        "--tol", type=float, metavar="T", help="relative residual to reach (default 1e-12, in float32 1.2e-6)"
-    )
+    text = "relative residual to reach (default 1e-12, in float32 1.2e-6)"
+    solver.add_argument("--tol", type=float, metavar="T", help=text)
     options.add(solver, "--iterations", options.parse_positive, "N", "largest number of iterations")
     options.add_precision_option(solver)
     options.add_space_options(parser)
@@ -101,17 +99,10 @@ def run(arguments: argparse.Namespace) -> None:
         if exact is not None and exact.components != 1:
             raise ArgumentError(f"--exact {arguments.exact!r} has {exact.components} components, not one")
         step(description="solving")
-        u = solve_helmholtz(
-            space,
-            coefficients.pop("lam", 1.0),
-            coefficients.pop("source", 1.0),
-            **coefficients,
-            **conditions,
-            tol=arguments.tol,
-            preconditioner=arguments.preconditioner,
-            max_iterations=arguments.iterations,
-            precision=arguments.precision,
-        )
+        how = {name: getattr(arguments, name) for name in ("tol", "preconditioner", "precision")}
+        lam, source = (coefficients.pop(name, 1.0) for name in ("lam", "source"))
+        how["max_iterations"] = arguments.iterations
+        u = solve_helmholtz(space, lam, source, **coefficients, **conditions, **how)
         step()
     report: dict[str, Any] = {
         "mesh": arguments.mesh,

@@ -76,18 +76,14 @@ def run(arguments: argparse.Namespace) -> None:
 def _entry(tuned: Tuning) -> dict[str, Any]:
     record = tuned.record
     return {
-        "operator": tuned.operator,
-        "block": tuned.block,
+        **{name: getattr(tuned, name) for name in ("operator", "block", "changed", "elements", "spent")},
         "chosen": record and str(record.winner),
         "dofs_per_second": record and record.about["dofs_per_second"],
         "runner_up": record and record.runner_up and str(record.runner_up),
         "ratio": record and record.ratio,
         "gain": record and record.about["gain"],
-        "changed": tuned.changed,
         "seconds": {str(config): seconds for config, seconds in tuned.seconds.items()},
-        "elements": tuned.elements,
         "unsuitable": list(tuned.unsuitable),
-        "spent": tuned.spent,
     }
 
 

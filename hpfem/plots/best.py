@@ -28,16 +28,11 @@ def draw_best(records: Sequence[Record]) -> Figure:
     note += "\nbars: spread of the timings"
     note += "; ≈: another is as fast within the spread" * any(_equal(records, one) for one in _winners(records))
     width = max(_ORDER * len(orders), _LEAST)
-    each = {
-        kind: [s for s in shapes if having(records, geometry=kind, shape=s)] for kind in values(records, "geometry")
-    }
-    figure, axes = style.grid(
-        *(2 * len(each), [""], [[style.handle(shape, **look) for shape, look in looks.items()]]),
-        [height for own in each.values() for height in (_PANEL, _ROW * (len(own) + 1))],
-        gap=0.1,
-        width=1.25 + width,
-        note=note,
-    )
+    kinds = values(records, "geometry")
+    each = {kind: [s for s in shapes if having(records, geometry=kind, shape=s)] for kind in kinds}
+    legend = [[style.handle(shape, **look) for shape, look in looks.items()]]
+    heights = [height for own in each.values() for height in (_PANEL, _ROW * (len(own) + 1))]
+    figure, axes = style.grid(len(heights), [""], legend, heights, gap=0.1, width=1.25 + width, note=note)
     for number, (geometry, own) in enumerate(each.items()):
         [panel], [names] = axes[2 * number : 2 * number + 2]
         panel.set_title(f"{geometry.capitalize()} elements", fontsize=9, loc="left")

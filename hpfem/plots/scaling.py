@@ -39,14 +39,12 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     # What is the same everywhere goes without saying.
     common = set.intersection(*map(set, problems)) if len(problems) > 1 else set(problems[0][1:])
     words = [", ".join(word for word in problem if word not in common) for problem in problems]
-    entries = [
+    dots = dict(zip(words, markers.values(), strict=True))
+    legend = [
         [style.handle(f"{shape}, P = {order}", **looks[shape, order]) for shape, order in cells],
-        [
-            style.handle(text, color="0.3", linestyle="none", marker=markers[p])
-            for p, text in zip(problems, words, strict=True)
-        ],
+        [style.handle(text, color="0.3", linestyle="none", marker=marker) for text, marker in dots.items()],
     ]
-    figure, [axes] = style.grid(1, [_TITLES[scaling] for scaling in scalings], entries, 2.9)
+    figure, [axes] = style.grid(1, [_TITLES[scaling] for scaling in scalings], legend, 2.9)
     backends = sorted({row["backend"] for row in rows})
     device = style.processor(results, "cuda" if backends == ["cuda"] else None) or "unknown machine"
     about = f"{', '.join(backends)}, {device}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..backends.timer import Timer
-from .record import Config, TuningRecord
+from .store import Config, TuningRecord
 
 # Share of its time by which a challenger must beat the incumbent.
 MARGIN = 0.05

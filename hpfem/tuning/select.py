@@ -20,8 +20,7 @@ from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem
 from ..support.communicator import Communicator
 from ..support.log import report_once, warn
 from .key import tuning_key
-from .record import Config, TuningRecord
-from .store import find
+from .store import Config, TuningRecord, find
 
 ByShape = str | Mapping[str, str]  # for all shapes, or for some, of which others take "auto"
 AUTO = "auto", "auto"
@@ -55,17 +54,15 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     name_of(asked, ("auto", *ALGORITHMS), "algorithm")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order
     enough = rule.resolves(order)
-    always = problem.form.always_collocated
+    always, what = problem.form.always_collocated, f"{problem.form.name} on {problem.shape.name}"
     if gradients and asked == "collocated" and not rule.tensor:
-        raise NotSuitable(
-            f"{problem.form.name} on {problem.shape.name}: a simplex rule has no directions to differentiate along;"
-            " use algorithm='noncollocated'"
-        )
+        why = "a simplex rule has no directions to differentiate along"
+        raise NotSuitable(f"{what}: {why}; use algorithm='noncollocated'")
     if not enough and (always or (gradients and asked == "collocated")):
         other = "" if always else " or algorithm='noncollocated'"
         raise ArgumentError(
-            f"{problem.form.name} on {problem.shape.name}: collocated derivatives of order {order} need at least"
-            f" {order + 1} points in each direction, the rule has {rule.counts}; use more points{other}"
+            f"{what}: collocated derivatives of order {order} need at least {order + 1} points in each direction,"
+            f" the rule has {rule.counts}; use more points{other}"
         )
     if not gradients:
         return ["collocated"]
@@ -85,10 +82,8 @@ def candidates(
         offered = [provider for provider in offered if not provider.tensor]
         if not offered:
             able = ", ".join(provider.name for provider in backend.strategies if not provider.tensor)
-            raise NotSuitable(
-                f"{problem.form.name} on {problem.shape.name}: {strategy} factorises along directions, which a simplex"
-                f" rule has none of; there: {able}"
-            )
+            why = f"{strategy} factorises along directions, which a simplex rule has none of; there: {able}"
+            raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {why}")
     found = [
         (provider, replace(problem, algorithm=name)) for name in _algorithms(problem, algorithm) for provider in offered
     ]

@@ -1,8 +1,8 @@
-"""Results of races in the user's cache folder: one small file each, named by the SHA-256 of what it depends on.
+"""Ways to compute a block, and results of races between them, kept in the user's cache folder.
 
-Files are written under a temporary name and renamed, so that no process reads an incomplete one, and processes that
-measure at the same time lose nothing. A file that is damaged, of another format or under another result's name is
-reported once and ignored.
+A result is a small file, named by the SHA-256 of what it depends on. Files are written under a temporary name and
+renamed, so that no process reads an incomplete one, and processes that measure at the same time lose nothing. A file
+that is damaged, of another format or under another result's name is reported once and ignored.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..support.cache import Cache
 from ..support.files import cache_folder, opened
 from ..support.log import report_once
-from .record import Config, TuningRecord
 
 # Version of what a file holds.
 FORMAT = 1
@@ -27,6 +26,59 @@ FORMAT = 1
 MOST_BYTES = 1 << 16
 # Errors of opening a file that mean that there is none.
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
+class Config(NamedTuple):
+    """A way to compute a form on a block; as text: "sumfac-top, collocated, elements=4".
+
+    Attributes
+    ----------
+    strategy : str
+    algorithm : str or None
+        None if the form has no gradients of the basis.
+    options : str or None
+        Options of the strategy; None if it has none.
+    """
+
+    strategy: str
+    algorithm: str | None = None
+    options: str | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(word for word in self if word)
+
+
+@dataclass(frozen=True)
+class TuningRecord:
+    """The result of a race; kept on disk.
+
+    Attributes
+    ----------
+    key : mapping
+        Everything that the result depends on: strings and integers.
+    winner : Config
+    seconds : float
+        Of one call.
+    runner_up : Config or None
+        The fastest of the others that were timed to the end; None if there was none.
+    ratio : float
+        Its time over the winner's; below 1 if it is faster, but not by enough.
+    kept : bool
+        Whether the incumbent stays although another was faster.
+    tried : int
+        Number of candidates.
+    about : mapping
+        More information for users: strings, numbers, and lists of them.
+    """
+
+    key: Mapping[str, str | int]
+    winner: Config
+    seconds: float
+    runner_up: Config | None
+    ratio: float
+    kept: bool
+    tried: int
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def cache() -> Cache:
@@ -64,16 +116,9 @@ def _record(content: Any) -> TuningRecord:
     notes = [note for value in about.values() for note in (value if isinstance(value, list) else [value])]
     if not all(isinstance(note, str) or (isinstance(note, (int, float)) and math.isfinite(note)) for note in notes):
         raise ValueError("its notes are damaged")
-    return TuningRecord(
-        key,
-        _config(content.get("winner")),
-        _number(content.get("seconds")),
-        None if rival is None else _config(rival),
-        _number(content.get("ratio")),
-        content.get("kept") is True,
-        int(_number(content.get("tried"))),
-        about,
-    )
+    winner, rival = _config(content.get("winner")), None if rival is None else _config(rival)
+    seconds, ratio, tried = (_number(content.get(name)) for name in ("seconds", "ratio", "tried"))
+    return TuningRecord(key, winner, seconds, rival, ratio, content.get("kept") is True, int(tried), about)
 
 
 def _read(path: Path) -> TuningRecord | None:

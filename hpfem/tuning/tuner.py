@@ -32,9 +32,8 @@ from ..support.notebook import Printed
 from ..support.progress import progress
 from .key import timed_elements, tuning_key
 from .race import Race
-from .record import Config, TuningRecord
 from .select import candidates, tuned
-from .store import keep
+from .store import Config, TuningRecord, keep
 
 # Samples, and times of the best beyond which one drops out: in a round, and at the end, with this many candidates.
 ROUND, ROUND_WITHIN = 3, 1.3
@@ -264,16 +263,10 @@ class BlockTuner:
         types = problem.dtype.name
         if problem.factors_dtype != problem.dtype:
             types += f", factors {problem.factors_dtype}"
-        return Tuning(
-            problem.form.name,
-            f"{problem.n_elements} {geometry} {problem.shape.name}, P={order}, Q={counts}, {types}",
-            None if len(seconds) == 1 and self.clock() >= self.search_until else replace(record, about=about),
-            record.winner != incumbent,
-            seconds,
-            tuple(self.unsuitable),
-            self.elements,
-            spent,
-        )
+        block = f"{problem.n_elements} {geometry} {problem.shape.name}, P={order}, Q={counts}, {types}"
+        kept = None if len(seconds) == 1 and self.clock() >= self.search_until else replace(record, about=about)
+        unfit, changed = tuple(self.unsuitable), record.winner != incumbent
+        return Tuning(problem.form.name, block, kept, changed, seconds, unfit, self.elements, spent)
 
 
 def in_turns(batches: Sequence[Sequence[Config]]) -> list[Config]:

@@ -9,8 +9,8 @@ import hpfem as hp
 from hpfem.backends.base import BACKENDS, choose_backend
 from hpfem.backends.roofline import Roofline
 from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Runner, measure
-from hpfem.benchmarks.bake_off import BAKE_OFFS, GlobalBlock, global_bytes, global_sizes, unknowns
-from hpfem.benchmarks.cases import check_settings
+from hpfem.benchmarks.bake_off import BAKE_OFFS, global_bytes, global_sizes, unknowns
+from hpfem.benchmarks.cases import Case, check_settings
 from hpfem.benchmarks.global_phases import START, STEPS, MeasuredOperator
 from hpfem.benchmarks.parts import suite_records
 from hpfem.benchmarks.problems import ProblemSize, problem_mesh
@@ -29,8 +29,7 @@ APPLIED = ("bp1", "bp3", "bp5")
 def built(benchmark, shape, order, geometry="deformed", size=300, dtype="float64", backend="auto", **options):
     """What is measured of a small problem, of a size or about so many unknowns."""
     [size] = [size] if isinstance(size, ProblemSize) else global_sizes(shape, order, [size])
-    given = {"basis": BAKE_OFFS[benchmark].basis or "modified", "quadrature": BAKE_OFFS[benchmark].quadrature}
-    block = GlobalBlock(benchmark, shape, order, geometry, backend, size, dtype=dtype, **{**given, **options})
+    block = Case(dtype, geometry, benchmark, shape, order, size).block(BenchSettings(benchmark, **options), backend)
     return block.build("auto", "auto", size.n_cells)
 
 

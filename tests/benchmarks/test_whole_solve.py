@@ -11,7 +11,8 @@ import hpfem as hp
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.roofline import Roofline
 from hpfem.benchmarks import BOX_SHAPES, BenchSettings, Runner, read_results
-from hpfem.benchmarks.bake_off import GlobalBlock, global_sizes
+from hpfem.benchmarks.bake_off import global_sizes
+from hpfem.benchmarks.cases import Case
 from hpfem.benchmarks.problems import new_mesh, problem_mesh
 from hpfem.benchmarks.whole_solve import source
 from hpfem.errors import NotSuitable, SolverError
@@ -29,11 +30,11 @@ SMALL = [
 ]
 
 
-def solved(shape, order, size=300, geometry="deformed", matrix_entries=1e7, **options):
+def solved(shape, order, size=300, geometry="deformed", matrix_entries=1e7, backend="auto"):
     """A whole solve of about so many unknowns."""
     [size] = global_sizes(shape, order, [size])
-    options = {"dtype": "float64", "basis": "modified", "quadrature": None, "backend": "auto", **options}
-    block = GlobalBlock("solve", shape, order, geometry, options.pop("backend"), size, matrix_entries, 1, **options)
+    settings = BenchSettings("solve", matrix_entries=matrix_entries, repeats=1)
+    block = Case("float64", geometry, "solve", shape, order, size).block(settings, backend)
     return block.build("auto", "auto", size.n_cells)
 
 

@@ -22,8 +22,8 @@ from hpfem.errors import DeviceError, NotSuitable
 from hpfem.forms.cost import operator_flops
 from hpfem.forms.form import BlockKernel, BlockProblem
 from hpfem.shapes.cached import cached_property
-from hpfem.tuning.record import Config
 from hpfem.tuning.select import Choice
+from hpfem.tuning.store import Config
 
 from ..blocks import Elements, Unbuilt, mean_of
 
