@@ -41,7 +41,8 @@ def table(records: Sequence[Record], cell: Cell, column: Callable[[Record], str]
 def rate(records: Sequence[Record]) -> str:
     """Burst, sustained rate, fraction of the roofline, and strategy or the algorithm's first letter, of the fastest."""
     best = records[0]
-    sustained = f" ({best['sustained_dofs_per_second'] * 1e-9:.1f})" if best.get("sustained_dofs_per_second") else ""
+    seconds = best.get("sustained_seconds")
+    sustained = f" ({best['n_dofs'] / seconds * 1e-9:.1f})" if seconds else ""
     name = NAMES.get(best["strategy"], best["strategy"])
     name = name or (best["algorithm"][0] if best["benchmark"] == "bk3" else "")
     return f"{best['dofs_per_second'] * 1e-9:.1f}{sustained} {best['fraction']:.2f} {name}".rstrip()
