@@ -86,13 +86,12 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
         tiles = MatrixTiles.of(M)
         wanted = local[rows].reshape(codes.shape).astype(np.float64) @ rounded(M).T
         own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
-        Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).block(number, tiles.elements)
+        Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).tiled(range(number, number + 1), tiles.elements)
+        pieces, counts = tiles.pieces([Q.blocks[number]])
         for descending, given in ((False, (x / weights, weights)), (True, (x, None))):
             out = np.full(codes.shape, np.nan, np.float32)
-            layout = tiles.layout(Q.blocks[number])
-            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, *layout, *given, out)
-            blocks, shared = -(-len(codes) // tiles.elements), tiles.shared_bytes
-            run(own, "cellwise", blocks, 0, *arguments, descending=descending, shared=shared)
+            arguments = (pieces, *Q_arrays, tiles.words, *tiles.layout(Q.blocks[number], counts), *given, out)
+            run(own, "cellwise", len(pieces), 0, *arguments, descending=descending, shared=tiles.shared_bytes)
             found = by_element(out, tiles.elements, Q.blocks[number])
             assert np.abs(found - wanted).max() < 2e-6 * np.sqrt(n) * np.abs(wanted).max()
 
@@ -106,9 +105,10 @@ def test_what_is_no_number_stays_so(folder, rng):
     tiles = MatrixTiles.of(rng.standard_normal((codes.shape[1],) * 2))
     out = np.zeros(codes.shape, np.float32)
     own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
-    Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).block(0, tiles.elements)
-    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, *tiles.layout(Q.blocks[0]), x, None, out
-    run(own, "cellwise", -(-len(codes) // tiles.elements), 0, *arguments, shared=tiles.shared_bytes)
+    Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).tiled(range(1), tiles.elements)
+    pieces, counts = tiles.pieces(Q.blocks[:1])
+    arguments = pieces, *Q_arrays, tiles.words, *tiles.layout(Q.blocks[0], counts), x, None, out
+    run(own, "cellwise", len(pieces), 0, *arguments, shared=tiles.shared_bytes)
     out = by_element(out, tiles.elements, Q.blocks[0])
     touched = (codes // 2 == codes[1, -1] // 2).any(axis=1)
     assert np.array_equal(np.isnan(out).all(axis=1), touched) and np.array_equal(np.isnan(out).any(axis=1), touched)
@@ -213,6 +213,32 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
         for found, wanted in pairs:
             error = np.abs(found - wanted).max() / np.abs(wanted).max()
             assert error < (2.0**-8 if rough else 1e-5) and (error > 1e-5) == rough
+
+
+def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
+    """Each with its matrix, and as many cells as it has; blocks of large matrices are in between."""
+    launched, compile_one = [], lambda source: on_host(source, "cellwise")
+
+    def counted(source, *_, **__):
+        function = compile_one(source)
+        return [lambda grid, *rest, **more: launched.append(grid[0]) or function(grid, *rest, **more)]
+
+    monkeypatch.setattr(cellwise, "functions", counted)
+    monkeypatch.setattr(cellwise, "upload", lambda array: array)
+    monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
+    of_tiles = MatrixTiles.of
+    monkeypatch.setattr(MatrixTiles, "of", lambda matrix: None if len(matrix) == 14 else of_tiles(matrix))
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2, dtype=np.float32))
+    whole = c0.low_energy_matrix
+    blocks = [own.part(cells) for own in whole.blocks for cells in np.split(np.arange(own.shape[0]), [1, 4, 4, 50])]
+    Q, x = BlockMatrix(blocks, whole.rows), rng.standard_normal(c0.size).astype(np.float32)
+    matrices = [[csr_array(rng.standard_normal((own.shape[1],) * 2))] for own in blocks]
+    own = cellwise.CudaCellwise(matrices, Q, Q, HostVectorSpace(HOST), np.float32, True)
+    exact = CellwiseProduct(matrices, Q, Q, HOST_VECTORS, np.float32)
+    shapes = [block.n_modes for block in c0.space.blocks if block.n_modes != 14]
+    for found, wanted in ((own.apply(x), exact.apply(x)), (own.transposed(x), exact.transposed(x))):
+        assert 1e-5 < np.abs(found - wanted).max() / np.abs(wanted).max() < 2.0**-8
+    assert len(launched) == 2 * len(shapes) and len(c0.space.blocks) > len(shapes) > 1 and min(launched) > 2
 
 
 @pytest.mark.parametrize("architecture", ["sm_90", *long("sm_80", "sm_100")])

@@ -1,14 +1,16 @@
-// Products with a dense matrix in cells, local = M Q global, by tensor cores: M and Q global in bfloat16, sums in float32.
+// Products with dense matrices in cells, local = M Q global, by tensor cores: M and Q global in bfloat16, sums in float32.
 // Each sum has a fixed order. `global` is multiplied by `weights`, if they are given.
 //
-// `codes`, `row_starts`, `places` and `entries` are Q as in indexed.h. A block has ELEMENTS elements. Its warps share them,
-// ELEMENT_WARPS by ELEMENT_TILES tiles of 16, and the rows of M, MODE_WARPS by MODE_PAIRS pairs of tiles of 8. `matrix`
-// [pair][tile of 16 columns][lane][tile of the pair][2] holds M as HPFEM_MULTIPLY_16 wants it, zero beyond MODES.
+// `codes`, `row_starts`, `places` and `entries` are Q as in indexed.h. A block has up to ELEMENTS elements with one matrix:
+// `pieces` [block] has its first row of `codes` and `out`, its elements, and the numbers of its matrix and of its table.
+// Its warps share the elements, ELEMENT_WARPS by ELEMENT_TILES tiles of 16, and the rows of M, MODE_WARPS by MODE_PAIRS
+// pairs of tiles of 8. `matrix` [number][pair][tile of 16 columns][lane][tile of the pair][2] holds M as HPFEM_MULTIPLY_16
+// wants it, zero beyond MODES.
 //
 // The numbers of a block stand entity by entity, in `codes` and in `out`: those of all its elements for the first entity,
 // element by element, then for the next one. So neighbours are read side by side, here and in sums over cells. `layout`
-// has the place of each mode in that order; `given` the place in shared memory of each number, `last` those in the last
-// block.
+// has the place of each mode in that order; `tables` [number] the place in shared memory of each number, by the elements
+// that a block has.
 //
 // `real`, `Index`, MODES, THREADS, ELEMENT_WARPS, ELEMENT_TILES, MODE_WARPS, MODE_PAIRS, BLOCKS and SIDE are given.
 // BLOCKS: those of a multiprocessor that registers are to be enough for. SIDE: numbers that a thread reads at a time, as
@@ -22,6 +24,10 @@ static_assert(32 * ELEMENT_WARPS * MODE_WARPS == THREADS && 16 * MODE_WARPS * MO
 struct alignas(16) Pair {
   unsigned of[2][2];
 };
+struct Piece {
+  long long row;
+  int elements, matrix, table, unused;
+};
 struct alignas(8) Place {
   unsigned short offset, size, within, unused; // of the mode's entity, of its modes, and among these
 };
@@ -31,28 +37,28 @@ struct Weighted {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    cellwise(const long long elements, const Index *__restrict__ codes, const Index *__restrict__ row_starts,
+    cellwise(const Piece *__restrict__ pieces, const Index *__restrict__ codes, const Index *__restrict__ row_starts,
              const Index *__restrict__ places, const real *__restrict__ entries, const Pair *__restrict__ matrix,
-             const Place *__restrict__ layout, const unsigned short *__restrict__ given,
-             const unsigned short *__restrict__ last, const real *__restrict__ global, const real *__restrict__ weights, real *__restrict__ out) {
+             const Place *__restrict__ layout, const unsigned short *__restrict__ tables, const real *__restrict__ global,
+             const real *__restrict__ weights, real *__restrict__ out) {
   HPFEM_SHARED(shared);
   unsigned *const words = reinterpret_cast<unsigned *>(shared);
   unsigned short *const x = reinterpret_cast<unsigned short *>(shared);
-  const long long first = (long long)blockIdx.x * ELEMENTS;
+  const Piece piece = pieces[blockIdx.x];
   const Restriction<Index> Q{row_starts, places, entries};
-  const int here = elements - first < ELEMENTS ? int(elements - first) : ELEMENTS;
-  const unsigned short *const target = here < ELEMENTS ? last : given;
+  const int here = piece.elements;
+  const unsigned short *const target = tables + piece.table * (ELEMENTS * MODES);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int element = warp % ELEMENT_WARPS * (16 * ELEMENT_TILES), pair = warp / ELEMENT_WARPS * MODE_PAIRS;
   // The next columns of M are on their way, the first ones while the block reads its numbers.
   Pair next[MODE_PAIRS];
-  const Pair *const mine = matrix + pair * (32 * COLUMN_TILES) + lane;
+  const Pair *const mine = matrix + (piece.matrix * (MODE_WARPS * MODE_PAIRS) + pair) * (32 * COLUMN_TILES) + lane;
   HPFEM_UNROLL for (int j = 0; j < MODE_PAIRS; j++) next[j] = mine[32 * COLUMN_TILES * j];
   for (int i0 = threadIdx.x; i0 < here * MODES; i0 += SIDE * THREADS) {
     Index own[SIDE];
     HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
       const int i = i0 + s * THREADS;
-      own[s] = i < here * MODES ? HPFEM_STREAM(codes + first * MODES + i) : Index(-1);
+      own[s] = i < here * MODES ? HPFEM_STREAM(codes + piece.row + i) : Index(-1);
     }
     real v[SIDE];
     Q.take(own, Weighted{global, weights}, v);
@@ -97,5 +103,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < here * MODES; i += THREADS) out[first * MODES + i] = shared[i];
+  for (int i = threadIdx.x; i < here * MODES; i += THREADS) out[piece.row + i] = shared[i];
 }

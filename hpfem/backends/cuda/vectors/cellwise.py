@@ -28,6 +28,8 @@ _WARPS, _ELEMENT_TILES = 4, 2
 _LEAST, _SHARED = 80, 96 << 10
 # Numbers that a thread reads at a time.
 _SIDE = 8
+# What a block of threads multiplies: `Piece` of `cellwise.h`.
+PIECE = np.dtype([("row", "i8")] + [(name, "i4") for name in ("elements", "matrix", "table", "unused")])
 # Threads of a multiprocessor, by the sums and the words of the matrix that each holds.
 _ON_MULTIPROCESSOR = {24: 1280, 48: 1024, 128: 512}
 
@@ -92,18 +94,33 @@ class MatrixTiles:
         """Elements of a block."""
         return _ELEMENTS * self.element_warps * self.element_tiles
 
-    def layout(self, codes: Codes) -> tuple[NDArray[np.uint16], ...]:
-        """Make the tables of the places of numbers in tiles of a block's elements, as `cellwise.h` wants them; ->
-        results [n, 4], given, last [elements * n].
+    def pieces(self, blocks: Sequence[Codes]) -> tuple[NDArray[np.void], list[int]]:
+        """Divide the elements of blocks, which have a matrix each, as `cellwise.h` wants them; and the numbers of
+        elements by table.
+        """
+        parts, row = list[NDArray[np.void]](), 0
+        for number, own in enumerate(blocks):
+            first = np.arange(0, own.shape[0], self.elements)
+            found = np.zeros(len(first), PIECE)
+            found["row"], found["elements"] = row + self.n * first, np.minimum(own.shape[0] - first, self.elements)
+            found["matrix"], row = number, row + own.shape[0] * self.n
+            parts.append(found)
+        pieces = np.concatenate(parts)
+        counts, pieces["table"] = np.unique(pieces["elements"], return_inverse=True)
+        return pieces, counts.tolist()
+
+    def layout(self, codes: Codes, counts: Sequence[int]) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+        """Make the tables of the places of numbers in tiles of some elements, as `cellwise.h` wants them; -> results
+        [n, 4], given [counts, elements * n].
         """
         places = entity_places(codes)
         tables = []
-        for count in (self.elements, (codes.shape[0] - 1) % self.elements + 1):
+        for count in counts:
             element, mode = np.divmod(np.arange(count * self.n), self.n)
             table = np.zeros(self.elements * self.n, dtype=np.uint16)
             table[in_tiles(np.arange(count * self.n), count, count, places, np)] = 2 * _stride(self.n) * element + mode
             tables.append(table)
-        return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), *tables
+        return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), np.array(tables)
 
     @property
     def shared_bytes(self) -> int:
@@ -123,32 +140,56 @@ class MatrixTiles:
 
 
 class _Tiled:
-    """A product of a matrix in tiles with a block of Q; numbers stand entity by entity in tiles of elements."""
+    """Products of matrices in tiles with blocks of Q, from `first` on, in one launch; numbers stand entity by entity in
+    tiles of elements.
+    """
 
-    def __init__(self, tiles: MatrixTiles, restriction: IndexedRestriction, number: int) -> None:
-        self._Q, self._tiles, self._words = restriction.block(number, tiles.elements), tiles, upload(tiles.words)
-        self._layout = [upload(table) for table in tiles.layout(restriction.codes(number))]
-        self.elements = tiles.elements
-        n = len(self._Q[0]) // tiles.n
-        self._blocks, self._n = -(-n // tiles.elements), np.int64(n)
+    def __init__(self, matrices: Sequence[MatrixTiles], restriction: IndexedRestriction, first: int) -> None:
+        tiles, blocks = matrices[0], range(first, first + len(matrices))
+        self.first, self.elements, self._tiles = first, tiles.elements, tiles
+        pieces, counts = tiles.pieces([restriction.codes(number) for number in blocks])
+        self._blocks, self._Q = len(pieces), restriction.tiled(blocks, tiles.elements)
+        words, tables = np.stack([own.words for own in matrices]), tiles.layout(restriction.codes(first), counts)
+        self._arrays = upload(pieces.view(np.uint8)), *self._Q, upload(words), *map(upload, tables)
         source, device = tiles.source(self._Q[0].dtype), current_device().name
         (self._function,) = functions(source, device, "cellwise", shared_bytes=tiles.shared_bytes)
 
     def __call__(self, x: Any, weights: Any, out: Any) -> None:
-        """Write local numbers, those of one vector."""
+        """Write local numbers, those of one vector; out is that of the first block, which the others follow."""
         if self._blocks:
-            given = x, np.uint64(0) if weights is None else weights
-            arguments = self._n, *self._Q, self._words, *self._layout, *given, out
+            arguments = *self._arrays, x, np.uint64(0) if weights is None else weights, out
             self._function((self._blocks,), (self._tiles.threads,), arguments, shared_mem=self._tiles.shared_bytes)
+
+
+def _in_few_launches(operands: Sequence[Any], restriction: IndexedRestriction) -> list[Any]:
+    """Join the tiles of blocks that follow each other and have the same modes."""
+    found, start = list[Any](), 0
+
+    def kind(number: int) -> Any:
+        own, codes = operands[number], restriction.codes(number)
+        return (own.n, *codes.modes, *codes.sizes) if isinstance(own, MatrixTiles) else number
+
+    for number in range(1, len(operands) + 1):
+        if number == len(operands) or kind(number) != kind(start):
+            some = operands[start:number]
+            tiled = isinstance(some[0], MatrixTiles)
+            found += [_Tiled(some, restriction, start)] * len(some) if tiled else some
+            start = number
+    return found
 
 
 class CudaCellwise(CellwiseProduct):
     """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results."""
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._there = _in_few_launches(self._there, self.restriction)
+        self._back = _in_few_launches(self._back, self._outer)
+
     def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
         rough = self._rough and self._dtype == np.float32
         tiles = MatrixTiles.of(multiplied(factors)) if rough else None
-        return super()._operand(factors, restriction, number) if tiles is None else _Tiled(tiles, restriction, number)
+        return super()._operand(factors, restriction, number) if tiles is None else tiles
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:
         after = self._new_local()
@@ -171,8 +212,8 @@ class CudaCellwise(CellwiseProduct):
         if not all(tiled):
             x, weights = x if weights is None else weights * x, None
         there.scatter(x[None], [None if own else block for own, block in zip(tiled, given, strict=True)])
-        for own, operand, source, target in zip(tiled, operands, given, out, strict=True):
-            if own:
-                operand(x, weights, target)
-            else:
+        for number, (operand, source, target) in enumerate(zip(operands, given, out, strict=True)):
+            if not tiled[number]:
                 self._vectors.multiply(source[0], operand, target[0])
+            elif number == operand.first:
+                operand(x, weights, target)

@@ -190,7 +190,8 @@ class IndexTables:
         """Source of the kernels."""
         types, at_once = {"real": real, "Index": self.codes.dtype}, self.columns_each if components == 1 else 1
         constants = {
-            **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1, "THREADS": THREADS},
+            # One component: a row's place is its number, and kernels are the same for any blocks.
+            **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1 if components > 1 else 1, "THREADS": THREADS},
             **{"ROWS": rows_per_thread(components), "GATHER_BLOCKS": GATHER_BLOCKS},
             **{"COLUMNS": at_once, "PASSES": self.columns_each // at_once},
         }
@@ -214,7 +215,7 @@ class IndexedRestriction(ElementRestriction):
         self._vectors = vectors
         self._sums = vectors.pool()
         self._by_entity: dict[tuple[int, ...], IndexedRestriction] = {}
-        self._in_tiles: dict[tuple[int, int], Any] = {}
+        self._in_tiles: dict[tuple[range, int], Any] = {}
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
@@ -242,20 +243,28 @@ class IndexedRestriction(ElementRestriction):
         """Codes of a block."""
         return self._Q.blocks[number]
 
-    def block(self, number: int, tile: int = 0) -> tuple[Any, ...]:
+    def block(self, number: int) -> tuple[Any, ...]:
         """Rows of one block, for other kernels."""
-        rows = self._tables.row_starts, self._tables.columns, self._tables.values
-        if not tile:
-            return self._codes[number], *rows
-        if (number, tile) not in self._in_tiles:
-            own, xp, given = self._Q.blocks[number], self._vectors.xp, self._codes[number]
-            places, codes = xp.asarray(entity_places(own).astype(given.dtype)), xp.empty_like(given)
-            for part in chunks(len(given), 1, most=AT_ONCE):
-                row = xp.arange(part.start, part.stop, dtype=given.dtype)
-                codes[in_tiles(row, own.shape[0], tile, places, xp)] = given[part]
+        return self._codes[number], *self._rows
+
+    @property
+    def _rows(self) -> tuple[Any, Any, Any]:
+        return self._tables.row_starts, self._tables.columns, self._tables.values
+
+    def tiled(self, blocks: range, tile: int) -> tuple[Any, ...]:
+        """Rows of blocks that follow each other, entity by entity in tiles of elements."""
+        if (blocks, tile) not in self._in_tiles:
+            xp, starts, n = self._vectors.xp, self._Q.starts, self._tables.codes.dtype
+            codes = xp.empty(starts[blocks.stop] - starts[blocks.start], n)
+            for number in blocks:
+                own, given, first = self._Q.blocks[number], self._codes[number], starts[number] - starts[blocks.start]
+                places = xp.asarray(entity_places(own).astype(n))
+                for part in chunks(len(given), 1, most=AT_ONCE):
+                    row = xp.arange(part.start, part.stop, dtype=n)
+                    codes[first + in_tiles(row, own.shape[0], tile, places, xp)] = given[part]
             _finish(xp)
-            self._in_tiles[number, tile] = codes
-        return self._in_tiles[number, tile], *rows
+            self._in_tiles[blocks, tile] = codes
+        return self._in_tiles[blocks, tile], *self._rows
 
     def gather_some(self, columns: Any) -> Callable[[Any], Any]:
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
