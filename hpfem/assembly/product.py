@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,15 +162,15 @@ class Product:
 
         return product
 
-    def residual(self, r: Any, x: Any) -> Any:
-        """The residual r - A x, in a new array; r, x [components * size] -> [components * size]."""
+    def residual(self, r: Any, x: Any, scale: float = 1.0) -> Any:
+        """r - scale A x, in a new array; r, x [components * size] -> [components * size]."""
         vectors = self.vectors
         if vectors.comm.size > 1 or vectors.iteration is None or not self.alone or self.whole is not None:
             product = self(x)
-            vectors.combine((-1.0, 1.0), (product, r), product)
+            vectors.combine((-scale, 1.0), (product, r), product)
             return product
         with self._applied(x) as (gather, _):
-            return gather(onto=r.reshape(self.shape), factor=-1.0).reshape(r.shape)
+            return gather(onto=r.reshape(self.shape), factor=-scale).reshape(r.shape)
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
         """The steps of `into`, by name; in scratch of their own; vector [components * size]."""
@@ -212,9 +213,14 @@ class Product:
 
         def apply() -> None:
             self._operator.check_device()
+            calls = list[Callable[[], Any]]()
             for choice, kernel, source, result in zip(self._operator.choices, own, local, results, strict=True):
-                apply = choice.kernel.apply if kernel is None else kernel.apply
-                apply(rows if kernel and kernel.scattered else source.read(device), result.write(device))
+                if kernel is None:
+                    choice.kernel.apply(source.read(device), result.write(device))
+                else:
+                    given = rows if kernel.scattered else source.read(device)
+                    calls.append(partial(kernel.apply, given, result.write(device)))
+            self.vectors.beside(calls)
 
         def plain() -> None:
             self._operator(scratch.local, out=scratch.result)

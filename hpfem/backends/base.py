@@ -238,7 +238,7 @@ class Backend(Immutable, ABC):
         Returns
         -------
         callable or None
-            () -> function(given), in the same memory every time.
+            () -> function(given), in the same memory every time; `calls` are as many as it makes.
         """
         return None
 

@@ -119,6 +119,47 @@ class VectorSpace(Unshared):
         """
         return matrix
 
+    def plus_product(self, onto: Any, factor: float, matrix: Any, x: Any, out: Any = None, places: Any = None) -> Any:
+        """Add a product with a sparse matrix, times a number, to some entries of a vector.
+
+        Parameters
+        ----------
+        onto : array
+        factor : float
+        matrix : sparse matrix, [n, m]
+            As `sparse` makes it.
+        x : array, [m]
+            With places it may be `out`, if no entry is written that another row reads.
+        out : array, optional
+            What is written; it may be `onto`. Without places a new one when left out.
+        places : array of int, [n], optional
+            The entry of every row, different ones; others are not written. By default all in order.
+
+        Returns
+        -------
+        array
+            `out`.
+        """
+        product = matrix @ x
+        if places is None:
+            out = product if out is None else out
+            self.combine((factor, 1.0), (product, onto), out)
+        else:
+            self.combine((factor, 1.0), (product, onto[places]), product)
+            out[places] = product
+        return out
+
+    def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
+        """Make calls that do not depend on each other: on a device they may run at the same time.
+
+        Parameters
+        ----------
+        calls : sequence of callable
+            Launches alone, without scratch of their own and without allocations.
+        """
+        for call in calls:
+            call()
+
     def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
         """Make a sparse matrix on the host of entries on the device; those of one place are summed up in their order.
 

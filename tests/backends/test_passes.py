@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, random_array
 
 from hpfem.backends import BACKENDS, vectors_on
 from hpfem.backends.passes import ADVANCE, DIRECTION, LEAPFROG, RESIDUAL, Pass, combination
@@ -49,3 +50,19 @@ def test_every_pass_is_the_same_on_every_backend(backend, n, dtype, rng):
             assert np.abs(host - row).max(initial=0) <= 40 * eps * (1 + np.abs(row).max(initial=0))
             assert host.dtype == dtype and (not np.array_equal(row, given) or np.array_equal(host, given))
         np.testing.assert_allclose(found, sums, rtol=0, atol=100 * eps * (1 + n))
+
+
+def test_products_with_sparse_matrices_are_added(backend, rng):
+    """In a new vector, in place, and to some entries that no row reads."""
+    vectors, M = vectors_on(BACKENDS[backend].device()), csr_array(random_array((30, 50), density=0.2, rng=rng))
+    M.data[M.indices >= 20] = 0
+    x, onto, places = rng.standard_normal(50), rng.standard_normal(30), 20 + rng.permutation(30)
+    matrix, given, added = vectors.sparse(M), vectors.from_host(x), vectors.from_host(onto)
+    found = vectors.plus_product(added, -2.0, matrix, given)
+    assert np.allclose(vectors.to_host(found), onto - 2 * M @ x) and np.array_equal(vectors.to_host(added), onto)
+    assert vectors.plus_product(added, 0.5, matrix, given, added) is added
+    assert np.allclose(vectors.to_host(added), onto + 0.5 * M @ x)
+    own = vectors.from_host(x) * 1
+    assert vectors.plus_product(own, 1.0, matrix, own, own, vectors.from_host(places)) is own
+    x[places] += M @ x
+    assert np.allclose(vectors.to_host(own), x)

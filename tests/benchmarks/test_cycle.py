@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_case_by_level():
-    found = cycle.measured("prism", 2, 4, "cpu")
+    found = cycle.measured("prism", cycle.curved("prism", 2), 4, "cpu")
     assert [max(level["orders"].values()) for level in found["levels"]] == [4, 2, 1]
     assert found["transfers"] == 0 and found["degree"] == 2
     assert all(level["A"] > 0 and level["B"] > 0 for level in found["levels"][:-1])
@@ -21,8 +21,16 @@ def test_a_case_by_level():
 
 @pytest.mark.cuda
 def test_a_cycle_on_a_gpu_moves_nothing():
-    found = cycle.measured("tet", 6, 3, "cuda")
+    found = cycle.measured("tet", cycle.curved("tet", 6), 3, "cuda")
     assert found["transfers"] == 0
+
+
+@pytest.mark.cuda
+def test_launches_of_a_cycle_do_not_grow_with_classes_of_cells():
+    """One for a shape, whatever its cells are."""
+    found = cycle.measured("curved_mixed", cycle.refined("curved_mixed", 0), 4, "cuda")
+    assert 0 < found["levels"][0]["launches"] <= 300
+    assert found["launches"]["cellwise"] == 2 * 4 * 2 * 4  # levels, applications of the smoother, T and T^t, shapes
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("cycle_*.json")), ids=lambda p: p.name)

@@ -16,7 +16,7 @@ from scipy.sparse import bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import VectorSpace
 from ...support.communicator import ALONE, Communicator
-from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue, rest
+from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
 
 # Unknowns of the smallest matrix at most, which is inverted.
 _SMALLEST = 300
@@ -35,12 +35,15 @@ class _Level:
         self.A, self.P, self.R = (vectors.sparse(csr_array(M.astype(dtype))) for M in (A, P, P.T))
         diagonal = A.diagonal()
         self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
-        start = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype)
+        start, self._vectors = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype), vectors
         self.bounds = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start, before))
         self.inverse = self.inverse * first_step(self.bounds.all, _DEGREE)
 
     def apply(self, x: Any) -> Any:
         return self.A @ x
+
+    def residual(self, r: Any, x: Any, scale: float = 1.0) -> Any:
+        return self._vectors.plus_product(r, -scale, self.A, x)
 
     def smooth(self, r: Any) -> Any:
         return r * self.inverse
@@ -137,9 +140,8 @@ class AlgebraicMultigrid:
             self._vectors.multiply(r[None], self._root, y[None])
             self._vectors.multiply(y[None], self._transposed, x[None])
             return x
-        level = self._levels[number]
-        smooth = partial(chebyshev, level.apply, level.smooth, _DEGREE, vectors=self._vectors)
+        level, vectors = self._levels[number], self._vectors
+        smooth = partial(chebyshev, level.residual, level.smooth, _DEGREE, vectors=vectors)
         x = smooth(r)
-        x += level.P @ self(level.R @ rest(r, level.A @ x, self._vectors), number + 1)
-        x += smooth(rest(r, level.A @ x, self._vectors))
-        return x
+        vectors.plus_product(x, 1.0, level.P, self(level.R @ level.residual(r, x), number + 1), x)
+        return smooth(level.residual(r, x), onto=x)

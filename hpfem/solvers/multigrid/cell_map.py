@@ -69,12 +69,18 @@ class CellMap:
         if self._C is None:
             return self._product.apply(x, self._weights, onto)
         y = self._product.apply(x, self._weights)
-        return added(y - self._vectors.summed(self._C[0] @ y), onto)
+        return added(self._corrected(y, 0), onto)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:
         """Map a vector by the transpose; see `__call__`; r, scale [size] -> [size]."""
-        r = r if self._C is None else r - self._vectors.summed(self._C[1] @ r)
-        return self._product.transposed(r, scale, self._weights)
+        return self._product.transposed(r if self._C is None else self._corrected(r, 1), scale, self._weights)
+
+    def _corrected(self, x: Any, number: int) -> Any:
+        """x less its product with C or C^T, over all processes."""
+        assert self._C is not None
+        if self._vectors.comm.size == 1:
+            return self._vectors.plus_product(x, -1.0, self._C[number], x)
+        return x - self._vectors.summed(self._C[number] @ x)
 
     def squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process; local

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
-from ...backends.cellwise import added
+from ...backends.passes import Pass
 from ...backends.vectors import VectorSpace
 
 Apply = Callable[[Any], Any]
@@ -31,19 +31,25 @@ def first_step(largest: float, degree: int) -> float:
     return WEIGHTS[degree][0] * 4 / (3 * largest)
 
 
-def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: VectorSpace, onto: Any = None) -> Any:
-    """Approximate A^-1 r from a zero start; r, onto [n] -> [n]."""
+def chebyshev(
+    residual: Callable[..., Any], B: Callable[..., Any], degree: int, r: Any, vectors: VectorSpace, onto: Any = None
+) -> Any:
+    """Approximate A^-1 r from a zero start, with r, x, s -> r - s A x; r, onto [n] -> [n]."""
     first, *weights = WEIGHTS[degree]
     if not weights:
         return B(r) if onto is None else B(r, onto)
-    x = B(r)
-    d = (1 / first) * x
+    d = B(r)
+    x, scale, missing = d if onto is None else onto, 1 / first, float(onto is not None)
     for i, weight in enumerate(weights, start=2):
-        r = rest(r, A(d), vectors)
-        numbers = (2 * i - 3) / (2 * i + 1), (6 * i - 3) / ((2 * i + 1) * first)
-        vectors.combine(numbers, (d, B(r)), d)
-        vectors.combine((1.0, weight), (x, d), x)
-    return added(x, onto)
+        r = residual(r, d, scale)
+        new, most = B(r), (2 * i + 1) * first
+        vectors.run(_STEP, (d, new, x), (scale * (2 * i - 3) / (2 * i + 1), (6 * i - 3) / most, missing, weight))
+        d, scale, missing = new, 1.0, 0.0
+    return x
+
+
+# A step `new` from the one before, and the sum of all, in which that one may be missing.
+_STEP = Pass("d new x", "a b missing weight", "new = a d + b new", "x = x + missing d + weight new")
 
 
 def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:

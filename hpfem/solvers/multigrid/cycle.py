@@ -399,7 +399,7 @@ class Multigrid:
         level = self.levels[number]
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)
-        lower, smooth = self.levels[number + 1], partial(chebyshev, level.product, level.smooth, self.degree)
+        lower, smooth = self.levels[number + 1], partial(chebyshev, level.product.residual, level.smooth, self.degree)
         x = smooth(r, self.vectors)
         if level.apply_at_kept is None:
             residual = level.product.residual(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)

@@ -100,12 +100,12 @@ class Stage:
     """A step of an elimination of groups: what stands in their odd layers, in terms of the even ones."""
 
     def __init__(self, given: Eliminated, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        self._own, self._others = vectors.from_host(given.own), vectors.from_host(given.others)
+        self._own, self._others, self._vectors = vectors.from_host(given.own), vectors.from_host(given.others), vectors
         self._there, self._back = (vectors.sparse(csr_array(M.astype(dtype))) for M in (given.there, given.back))
 
     def there(self, z: Any) -> None:
         """Take from the others what the eliminated ones do to them, in place."""
-        z[self._others] = z[self._others] + self._there @ z
+        self._vectors.plus_product(z, 1.0, self._there, z, z, self._others)
 
     def back(self, z: Any) -> None:
         """Find the eliminated ones from all, in place."""

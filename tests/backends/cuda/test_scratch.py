@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpfem.backends.cuda.runtime.scratch import StreamPool, captured
+from hpfem.backends.cuda.runtime.scratch import StreamPool, captured, in_branches
 from tests.fake_cupy import FakeStream, fake_cuda
 
 
@@ -49,6 +49,21 @@ def test_the_scratch_of_a_graph_is_not_reused(gpus):
     for each in used:
         each.release(stream)
     assert pool.take(object) is scratch
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 6])
+def test_calls_beside_each_other_are_branches_of_a_graph(gpus, count):
+    """They come after what is before them, and before what is after them; streams without a call are left alone."""
+    stream, beside, seen = gpus.stream, [FakeStream(gpus), FakeStream(gpus)], []
+    calls = [lambda number=number: seen.append((number, gpus.stream)) for number in range(count)]
+    with captured(stream, beside):
+        in_branches(calls)
+    used = beside[: max(0, count - 1)]
+    assert sorted(number for number, _ in seen) == list(range(count)) and gpus.stream is stream
+    assert {own for _, own in seen} == {*used, *([stream] if count else [])}
+    assert stream.waited == used and [own.waited for own in beside] == [[stream] * (own in used) for own in beside]
+    in_branches(calls)  # nothing is captured
+    assert [own for _, own in seen[count:]] == [stream] * count and stream.waited == used
 
 
 def test_a_graph_keeps_its_scratch_until_it_is_released(gpus):

@@ -3,6 +3,7 @@
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product as combinations
 from types import SimpleNamespace
 
@@ -359,10 +360,19 @@ def test_products_with_sparse_matrices(lanes, dtype, index, folder, rng):
     matrix = csr_array(random_array((301, 217), density=0.05, rng=rng, dtype=dtype))
     own = library(sparse_source(dtype, index, lanes), ("multiply",), folder)
     x, out = rng.standard_normal(217).astype(dtype), np.full(301, np.nan, dtype)
-    arrays = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data, x, out
+    arrays, one = (matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data, x), dtype(1)
+    tolerance, launch = (
+        1e-13 if dtype == np.float64 else 1e-5,
+        partial(run, own, "multiply", -(-301 * lanes // THREADS), 1),
+    )
     for descending in (False, True):
-        run(own, "multiply", -(-301 * lanes // THREADS), 1, np.int64(301), *arrays, descending=descending)
-        assert np.abs(out - matrix @ x).max() < (1e-13 if dtype == np.float64 else 1e-5)
+        launch(np.int64(301), *arrays, None, None, one, out, descending=descending)
+        assert np.abs(out - matrix @ x).max() < tolerance
+    onto = rng.standard_normal(400).astype(dtype)  # some entries, in place
+    places, wanted = rng.permutation(400)[:301], onto.copy()
+    wanted[places] -= 2 * out
+    launch(np.int64(301), *arrays, places, onto, dtype(-2), onto)
+    assert np.abs(onto - wanted).max() < tolerance and not np.array_equal(onto[places], wanted[places] + 2 * out)
 
 
 def test_functions_of_the_coordinates(folder, rng):

@@ -66,7 +66,9 @@ class _Memory:
 
 
 class Recording:
-    """Calls of compiled code on vectors of one type."""
+    """Calls of compiled code on vectors of one type; () -> their result."""
+
+    result: Array
 
     def __init__(self, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -264,6 +266,15 @@ class Recording:
         self._calls = np.array(self._words, dtype=np.int64).reshape(-1, WORDS)
         self._at = self._calls.ctypes.data
 
+    def __call__(self) -> Array:
+        self.run()
+        return self.result
+
+    @property
+    def calls(self) -> int:
+        """How many they are."""
+        return len(self._words)
+
     def run(self) -> None:
         """Make the calls."""
         used, done = [], 0
@@ -411,7 +422,7 @@ _FUNCTIONS: dict[Any, Callable[..., Recorded]] = {
 }
 
 
-def recorded(function: Callable[[Any], Any], given: Array) -> Callable[[], Array] | None:
+def recorded(function: Callable[[Any], Any], given: Array) -> Recording | None:
     """Record a function of a vector; given [n]."""
     recording = Recording(given.dtype)
     try:
@@ -419,9 +430,5 @@ def recorded(function: Callable[[Any], Any], given: Array) -> Callable[[], Array
     except (NotSuitable, TypeError, ValueError):  # the latter are NumPy's; errors of the function's own come again
         return None
     recording.finish()
-
-    def run() -> Array:
-        recording.run()
-        return result.array
-
-    return run
+    recording.result = result.array
+    return recording

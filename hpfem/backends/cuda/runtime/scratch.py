@@ -9,7 +9,7 @@ kernel, so an exception between two launches does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -67,15 +67,36 @@ class StreamPool(Generic[T]):
             self.give(scratch)
 
 
-# Pools whose scratch graphs use that are being captured, by the address of the stream.
+# Pools whose scratch graphs use that are being captured, and streams for branches, by the address of the stream.
 _CAPTURED: dict[int, list[StreamPool[Any]]] = {}
+_BESIDE: dict[int, list[Any]] = {}
 
 
 @contextmanager
-def captured(stream: Any) -> Iterator[list[StreamPool[Any]]]:
-    """Record the pools whose scratch a capture uses; without this the graph keeps their scratch for ever."""
+def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPool[Any]]]:
+    """Record the pools whose scratch a capture uses; without this the graph keeps their scratch for ever. Streams
+    `beside` it take branches of the graph.
+    """
     used = _CAPTURED[stream.ptr] = []
+    _BESIDE[stream.ptr] = list(beside)
     try:
         yield used
     finally:
-        del _CAPTURED[stream.ptr]
+        del _CAPTURED[stream.ptr], _BESIDE[stream.ptr]
+
+
+def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
+    """Make calls one after the other or, while a graph is captured, in branches of it; they take no scratch."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream()
+    branches = list(zip(_BESIDE.get(stream.ptr, ()), calls[1:]))
+    before = stream.record() if branches else None
+    for branch, call in branches:
+        branch.wait_event(before)
+        with branch:
+            call()
+    for call in [*calls[:1], *calls[1 + len(branches) :]]:
+        call()
+    for branch, _ in branches:
+        stream.wait_event(branch.record())

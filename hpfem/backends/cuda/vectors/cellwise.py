@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -161,20 +163,15 @@ class _Tiled:
             self._function((self._blocks,), (self._tiles.threads,), arguments, shared_mem=self._tiles.shared_bytes)
 
 
-def _in_few_launches(operands: Sequence[Any], restriction: IndexedRestriction) -> list[Any]:
+def _in_few_launches(operands: Sequence[Any], restriction: Any) -> list[Any]:
     """Join the tiles of blocks that follow each other and have the same modes."""
-    found, start = list[Any](), 0
-
-    def kind(number: int) -> Any:
-        own, codes = operands[number], restriction.codes(number)
-        return (own.n, *codes.modes, *codes.sizes) if isinstance(own, MatrixTiles) else number
-
-    for number in range(1, len(operands) + 1):
-        if number == len(operands) or kind(number) != kind(start):
-            some = operands[start:number]
-            tiled = isinstance(some[0], MatrixTiles)
-            found += [_Tiled(some, restriction, start)] * len(some) if tiled else some
-            start = number
+    found, blocks = list[Any](), [restriction.codes(number) for number in range(len(operands))]
+    tiled = [isinstance(own, MatrixTiles) for own in operands]
+    kinds = [(*own.modes, *own.sizes) if tiled[i] else i for i, own in enumerate(blocks)]
+    for _, numbers in groupby(range(len(operands)), kinds.__getitem__):
+        first, *more = numbers
+        some = operands[first : first + 1 + len(more)]
+        found += [_Tiled(some, restriction, first)] * len(some) if tiled[first] else some
     return found
 
 
@@ -212,8 +209,10 @@ class CudaCellwise(CellwiseProduct):
         if not all(tiled):
             x, weights = x if weights is None else weights * x, None
         there.scatter(x[None], [None if own else block for own, block in zip(tiled, given, strict=True)])
+        calls = list[Any]()
         for number, (operand, source, target) in enumerate(zip(operands, given, out, strict=True)):
             if not tiled[number]:
                 self._vectors.multiply(source[0], operand, target[0])
             elif number == operand.first:
-                operand(x, weights, target)
+                calls.append(partial(operand, x, weights, target))
+        self._vectors.beside(calls)

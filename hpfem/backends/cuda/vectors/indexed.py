@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -311,19 +312,13 @@ class IndexedRestriction(ElementRestriction):
 
     def scatter(self, vector: Any, targets: Sequence[Any], stop: Any = None) -> None:
         """Write local numbers, Q times global ones; see `ElementRestriction.scatter`."""
-        function, a = self._kernel(len(vector))[0], self._tables
+        function, each, calls = self._kernel(len(vector))[0], rows_per_thread(len(vector)) * THREADS, list[Any]()
         for codes, target in zip(self._codes, targets, strict=True):
-            n = len(codes)
-            if target is None or not n:
-                continue
-            function(
-                (-(-n // (rows_per_thread(len(vector)) * THREADS)),),
-                (THREADS,),
-                (
-                    np.int64(n), np.int64(self.size), codes, a.row_starts, a.columns, a.values, vector, target,
-                    np.uint64(stop or 0),
-                ),
-            )  # fmt: skip
+            if target is not None and (n := len(codes)):
+                given = codes, *self._rows, vector, target, np.uint64(stop or 0)
+                arguments = np.int64(n), np.int64(self.size), *given
+                calls.append(partial(function, (-(-n // each),), (THREADS,), arguments))
+        self._vectors.beside(calls)
 
     def gather(
         self,
@@ -386,10 +381,17 @@ class SparseMatrix:
 
     def __matmul__(self, x: Any) -> Any:
         """Multiply a vector; x [columns] -> [rows]."""
-        rows, out = self.shape[0], current_device().empty((self.shape[0],), self._dtype)
+        out = current_device().empty((self.shape[0],), self._dtype)
+        self.write(x, out)
+        return out
+
+    def write(self, x: Any, out: Any, places: Any = None, onto: Any = None, factor: float = 1.0) -> None:
+        """Write the product with a vector as `sparse.h` does; x [columns], places [rows] of int64."""
+        rows, none = self.shape[0], np.uint64(0)
         if rows:
             shared = THREADS * self._dtype.itemsize
             sizes = ((-(-rows * self._lanes // THREADS),), (THREADS,))
-            arrays = self._starts, self._columns, self._values, x.astype(self._dtype, copy=False), out
-            self._multiply(*sizes, (np.int64(rows), *arrays), shared_mem=shared)
-        return out
+            arrays = self._starts, self._columns, self._values, x.astype(self._dtype, copy=False)
+            where = none if places is None else places, none if onto is None else onto
+            arguments = np.int64(rows), *arrays, *where, np.full((), factor, self._dtype)[()], out
+            self._multiply(*sizes, arguments, shared_mem=shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,17 +15,25 @@ from ..runtime.nccl import nccl_of
 from ..runtime.scratch import StreamPool, captured
 from .conjugate import CudaConjugateVectors, DeviceSharing
 
+# Branches of a graph beside each other, but for one: no mesh has more shapes.
+_BRANCHES = 3
+
 
 class Graph:
     """Launches in a CUDA graph: with the stream of its capture, pools whose scratch it uses, and its steps' memory."""
 
     def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
-        self.launch = graph.launch
+        self.launch, self._graph = graph.launch, graph
         self._stream, self._used, self._memory = stream, used, memory
+
+    @property
+    def nodes(self) -> list[str]:
+        """Kernels, by their names, copies and the like that a launch runs."""
+        return re.findall(r'_node_\d+"\s*\[[^\]]*?label="\d+\s*([^\n"]*)', self._graph.debug_dot_str())
 
     def release(self) -> None:
         """Give back the graph's scratch; see `DeviceIteration.capture`."""
-        del self.launch
+        del self.launch, self._graph
         for pool in self._used:
             pool.release(self._stream)
 
@@ -56,11 +65,12 @@ class CudaIteration(DeviceIteration):
     def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
         import cupy
 
-        stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
+        stream, *beside = (cupy.cuda.Stream(non_blocking=True) for _ in range(1 + _BRANCHES))
+        graph, memory = None, cupy.cuda.MemoryPool()
         used: list[StreamPool[Any]] = []
         try:
             # The graph has its own arrays: those of the common pool are reused as soon as they are free.
-            with stream, captured(stream) as used, cupy.cuda.using_allocator(memory.malloc):
+            with stream, captured(stream, beside) as used, cupy.cuda.using_allocator(memory.malloc):
                 try:
                     stream.begin_capture()
                     for _ in range(count):

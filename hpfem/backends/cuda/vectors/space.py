@@ -15,7 +15,7 @@ from ...restriction import BlockMatrix
 from ...sharing import Sharing
 from ...vectors import VectorSpace
 from ..runtime.cublas import multiply
-from ..runtime.scratch import StreamPool
+from ..runtime.scratch import StreamPool, in_branches
 from .indexed import IndexedRestriction, SparseMatrix
 from .iteration import CudaIteration
 from .messages import CudaMessages
@@ -81,6 +81,16 @@ class CudaVectors(VectorSpace):
     def sparse(self, matrix: csr_array) -> Any:
         """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
         return SparseMatrix(matrix)
+
+    def plus_product(self, onto: Any, factor: float, matrix: Any, x: Any, out: Any = None, places: Any = None) -> Any:
+        """Multiply and add in one kernel; see `VectorSpace.plus_product`."""
+        out = self.xp.empty_like(onto) if out is None else out
+        matrix.write(x, out, places, onto, factor)
+        return out
+
+    def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
+        """Make branches of a graph that is captured; see `VectorSpace.beside`."""
+        in_branches(calls)
 
     def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
         """Sort entries by their places, and sum them up there; see `VectorSpace.summed_matrix`."""

@@ -1,8 +1,10 @@
-// Product of a CSR matrix with a vector: LANES threads a row, their sums added up in order. `real`, `Index`, THREADS and
-// LANES are given.
+// Product of a CSR matrix with a vector: LANES threads a row, their sums added up in order. Row i is written to
+// out[places[i]], or out[i] without places: the sum, or if `onto` is given, onto + factor * sum at that place. `out` may be
+// `onto`, and x where no row is written that another one reads. `real`, `Index`, THREADS and LANES are given.
 extern "C" __global__ void __launch_bounds__(THREADS)
     multiply(const long long n, const Index *__restrict__ starts, const Index *__restrict__ columns,
-             const real *__restrict__ values, const real *__restrict__ x, real *__restrict__ out) {
+             const real *__restrict__ values, const real *x, const long long *__restrict__ places, const real *onto,
+             const real factor, real *out) {
   HPFEM_SHARED(sums);
   const long long row = ((long long)blockIdx.x * THREADS + threadIdx.x) / LANES;
   const int lane = threadIdx.x % LANES;
@@ -14,5 +16,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
   if (row >= n || lane != 0) return;
   HPFEM_UNROLL for (int i = 1; i < LANES; i++) sum += sums[threadIdx.x + i];
-  out[row] = sum;
+  const long long i = places ? (long long)places[row] : row;
+  out[i] = onto ? onto[i] + factor * sum : sum;
 }
