@@ -4,8 +4,8 @@
     python -m benchmarks.cycle --show OUT.json
 
 On curved boxes of every shape, or on files with four shapes in one, refined. A cycle is run as solvers run it, on a GPU
-as one graph, whose launches are counted; so are copies between host and device. By level: the operator A, the smoother's
-B = T D^-1 T^t, and all work of the cycle. A solution is to a residual of 1e-8.
+as one graph, whose launches are counted; so are copies between host and device. By level: the operator A, the
+smoother's B = T D^-1 T^t, and all work of the cycle. A solution is to a residual of 1e-8.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class Product:
         return product
 
     def residual(self, r: Any, x: Any, scale: float = 1.0) -> Any:
-        """r - scale A x, in a new array; r, x [components * size] -> [components * size]."""
+        """R - scale A x, in a new array; r, x [components * size] -> [components * size]."""
         vectors = self.vectors
         if vectors.comm.size > 1 or vectors.iteration is None or not self.alone or self.whole is not None:
             product = self(x)

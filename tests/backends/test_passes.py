@@ -57,7 +57,7 @@ def test_products_with_sparse_matrices_are_added(backend, rng):
     vectors, M = vectors_on(BACKENDS[backend].device()), csr_array(random_array((30, 50), density=0.2, rng=rng))
     M.data[M.indices >= 20] = 0
     x, onto, places = rng.standard_normal(50), rng.standard_normal(30), 20 + rng.permutation(30)
-    matrix, given, added = vectors.sparse(M), vectors.from_host(x), vectors.from_host(onto)
+    matrix, given, added = vectors.sparse(M), vectors.from_host(x), vectors.from_host(onto) * 1
     found = vectors.plus_product(added, -2.0, matrix, given)
     assert np.allclose(vectors.to_host(found), onto - 2 * M @ x) and np.array_equal(vectors.to_host(added), onto)
     assert vectors.plus_product(added, 0.5, matrix, given, added) is added

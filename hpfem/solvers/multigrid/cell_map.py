@@ -76,7 +76,7 @@ class CellMap:
         return self._product.transposed(r if self._C is None else self._corrected(r, 1), scale, self._weights)
 
     def _corrected(self, x: Any, number: int) -> Any:
-        """x less its product with C or C^T, over all processes."""
+        """X less its product with C or C^T, over all processes."""
         assert self._C is not None
         if self._vectors.comm.size == 1:
             return self._vectors.plus_product(x, -1.0, self._C[number], x)

@@ -267,6 +267,7 @@ class Recording:
         self._at = self._calls.ctypes.data
 
     def __call__(self) -> Array:
+        """Make the calls, for their result."""
         self.run()
         return self.result
 
