@@ -142,7 +142,14 @@ def take() -> None:
     """Take kernels where the backends hand them to their compilers, and let the backends go on with nothing."""
     target.llvm_version()
     nothing = target.Code(lambda *arguments: None, 0, None)
-    compiler._key, compiler._LOADED = lambda text, processor: TEXTS.append(text) or "", {"": nothing}  # type: ignore
+    compiler.key_of, compiler._LOADED = lambda text, target: TEXTS.append(text) or "", {"": nothing}  # type: ignore
+
+    def begin(write: Callable[..., Any], target: Any, *given: Any) -> tuple[Any, Any]:
+        program = write(*given)
+        TEXTS.append(program.text)
+        return program, SimpleNamespace(code=nothing)
+
+    kernel.begin = geometry.begin = begin
     nvrtc._key, nvrtc._there = lambda text, architecture: TEXTS.append(text) or "", lambda key: True  # type: ignore
     device.current_device = lambda: DEVICE  # type: ignore
     sys.modules["cupy"] = SimpleNamespace(ElementwiseKernel=lambda *texts: TEXTS.append("\n".join(texts)))  # type: ignore
