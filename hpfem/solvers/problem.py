@@ -30,6 +30,7 @@ from ..space.space import Space
 from ..support.compiling import compile_seconds
 from ..support.log import warn
 from ..support.progress import progress, silent
+from ..support.reuse import memory_kept
 from .cg import CG
 from .coefficients import check_positive
 from .constants import Constants, hidden_constants
@@ -300,7 +301,7 @@ class Problem:
     def _phase(self, name: str, phases: dict[str, float] | None = None) -> Iterator[None]:
         """Show the present phase, and record its time."""
         began = perf_counter()
-        with progress(name) if self._bar else silent():
+        with memory_kept(), progress(name) if self._bar else silent():
             yield
         (self.phases if phases is None else phases)[name] = perf_counter() - began
 
@@ -441,7 +442,8 @@ class Problem:
             M = self.preconditioner if function is None else _chain(self.preconditioner or _same, function)
             options: dict[str, Any] = {"name": "Helmholtz", "bar": self._bar, "shared": vectors, "dtype": space.dtype}
             options |= {"tol": tol, "max_iterations": most, "start": guess}
-            return CG(apply, rhs.reshape(-1), M, **options)
+            with memory_kept():
+                return CG(apply, rhs.reshape(-1), M, **options)
 
         set_up = perf_counter() - began
         vector, info = instead_of_multigrid(solved, self._used, self._make_preconditioner, vectors.comm)

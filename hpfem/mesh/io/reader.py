@@ -21,6 +21,8 @@ from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
 from ...support.log import warn
 from ...support.optional import needed
+from ...support.progress import progress_if_long
+from ...support.reuse import memory_kept
 from ..cells import Array, CellArray, Labels, merged, ordered, used_points
 from ..coincident import JOINED, first_points
 from ..distribute import distribute, made_on_first
@@ -119,7 +121,7 @@ def read_mesh(
 
     def make() -> Mesh:
         file, pairs, joins = file_path(path), flag(periodic, "periodic"), None if join is None else flag(join, "join")
-        with _naming(file):
+        with _naming(file), memory_kept(), progress_if_long(f"reading {file.name}"):
             content = regions_by_number(_content(file), regions)
             _tell(file, content.warnings)
             return _mesh(content, str(file), pairs, joins)
