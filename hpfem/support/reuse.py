@@ -1,7 +1,7 @@
 """Memory that arrays leave, kept for the next ones while much is made.
 
-glibc gives the memory of an array of more than 32 MiB back to the system at once, and the system zeroes each page at its
-first use. That takes as long as much of what is computed, several times as long on virtual machines.
+glibc gives the memory of an array of more than 32 MiB back to the system at once, which zeroes each page at its first
+use. That takes as long as much of what is computed, on virtual machines several times as long.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
-# glibc's numbers of the sizes from which on memory is taken from the system, and given back; the largest that it knows,
-# and those that its own adaption ends at.
-_TAKEN, _GIVEN_BACK = -3, -1
-_LARGEST, _USUAL = 2**31 - 1, 32 << 20
+# glibc's numbers of the sizes from which on it takes memory from the system, and gives it back; those that it comes to.
+_SIZES, _LARGEST = {-3: 32 << 20, -1: 64 << 20}, 2**31 - 1
 # Seconds from which on giving back what is left is worth its time.
 _LONG = 1.0
-_users: list[object] = []
-_lock = Lock()
+_users, _lock = list[object](), Lock()
 
 
 @cache
@@ -37,25 +34,21 @@ def _library() -> Any:
 
 @contextmanager
 def memory_kept() -> Iterator[None]:
-    """Keep the memory of arrays that end in the body for others; what is left goes back to the system after a long one."""
+    """Keep the memory of arrays that end in the body for others; after a long one the system gets what is left."""
     library, began, mine = _library(), perf_counter(), object()
     if library is None:
         yield
         return
     with _lock:
         _users.append(mine)
-        _limits(library, _LARGEST, _LARGEST)
+        for number in _SIZES:
+            library.mallopt(number, _LARGEST)
     try:
         yield
     finally:
         with _lock:
             _users.remove(mine)
-            if not _users:
-                _limits(library, _USUAL, 2 * _USUAL)
-                if perf_counter() - began > _LONG:
-                    library.malloc_trim(0)
-
-
-def _limits(library: Any, taken: int, given_back: int) -> None:
-    library.mallopt(_TAKEN, taken)
-    library.mallopt(_GIVEN_BACK, given_back)
+            for number, size in _SIZES.items() if not _users else ():
+                library.mallopt(number, size)
+            if not _users and perf_counter() - began > _LONG:
+                library.malloc_trim(0)

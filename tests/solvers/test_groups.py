@@ -75,6 +75,14 @@ def test_wide_groups_are_cut_where_they_are_coupled_least(rng):
     assert np.isfinite(z).all() and inverse_of_groups(csr_array((n, n)), A.diagonal(), size) is None
 
 
+def test_what_is_coupled_weakly_in_the_mean_makes_no_group(rng):
+    A = np.eye(7) + 0.05
+    A[0, 1] = A[1, 0] = A[4, 5] = A[5, 4] = -0.3
+    steps, members, inverse = eliminated(csr_array(A), np.ones(7), 4, 0.12)
+    assert not steps and sorted(members.tolist()) == [0, 1, 4, 5] and inverse.nnz == 8
+    assert inverse_of_groups(csr_array(np.eye(7) + 0.05), np.ones(7), 64, 0.12) is None
+
+
 @pytest.mark.parametrize("layers", [3, 30])
 def test_what_is_left_is_positive_definite(layers, rng):
     """Nearly singular groups, as layers that float."""

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array, eye_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from ...mesh.sorting import marked
+
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -42,12 +44,15 @@ class Eliminated(NamedTuple):
     back: csr_array  # [k, n]
 
 
-def eliminated(coupled: csr_array, diagonal: Array, order: int) -> tuple[list[Eliminated], Indices, csr_array]:
+def eliminated(
+    coupled: csr_array, diagonal: Array, order: int, least: float = 0.0
+) -> tuple[list[Eliminated], Indices, csr_array]:
     """Factorise the matrices of groups: steps, and the functions that are left, with the inverse of their matrix; for
-    vectors that are divided by the diagonal; coupled [n, n], diagonal [n] -> [k], [k, n].
+    vectors that are divided by the diagonal; coupled [n, n], diagonal [n] -> [k], [k, n]. What is coupled by no more
+    than `least`, relative to the diagonal, makes no group.
     """
     n = len(diagonal)
-    members, N, scale = _scaled(coupled, diagonal)
+    members, N, scale = _scaled(coupled, diagonal, least)
     N = _within(N, _cut(N, most_of(order), widest(order)))
     _, group = connected_components(N, directed=False)
     steps, level = list[Eliminated](), levels(N, group)
@@ -68,7 +73,7 @@ def eliminated(coupled: csr_array, diagonal: Array, order: int) -> tuple[list[El
         )
         back = csr_array(inverse @ back)
         N = csr_array(N[others][:, others] - csr_array(rows[:, others]).T @ back)
-        near = np.unique(back.indices)
+        near = np.flatnonzero(marked(len(others), (back.indices,)))
         back = csr_array(back[:, near])
         there = _rescaled(-back.T, scale[others[near]], scale[own])
         found = hstack([_rescaled(inverse, scale[own], scale[own]), _rescaled(-back, scale[own], scale[others[near]])])
@@ -82,9 +87,11 @@ def eliminated(coupled: csr_array, diagonal: Array, order: int) -> tuple[list[El
     return steps, members, _of_all(_rescaled(inverse_of_blocks(N, group), scale, scale), members, n)
 
 
-def inverse_of_groups(coupled: csr_array, diagonal: Array, most: int) -> tuple[Indices, csr_array] | None:
+def inverse_of_groups(
+    coupled: csr_array, diagonal: Array, most: int, least: float = 0.0
+) -> tuple[Indices, csr_array] | None:
     """Invert the matrices of groups, cut to a size; as `eliminated`; coupled [n, n], diagonal [n] -> [k]."""
-    members, N, scale = _scaled(coupled, diagonal)
+    members, N, scale = _scaled(coupled, diagonal, least)
     if not len(members):
         return None
     group = _cut(N, most)
@@ -102,15 +109,20 @@ def pieces(coupled: csr_array, diagonal: Array, most: int) -> Indices:
     return found
 
 
-def _scaled(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr_array, Array]:
+def _scaled(coupled: csr_array, diagonal: Array, least: float = 0.0) -> tuple[Indices, csr_array, Array]:
     """Functions that are coupled to others, their matrix with ones on the diagonal, and the scale; -> [k]."""
     scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
     inside = (scale[entries.row] > 0) & (scale[entries.col] > 0) & (entries.row != entries.col)
     i, j = entries.row[inside], entries.col[inside]
-    members = np.unique(i)
-    places = np.searchsorted(members, i), np.searchsorted(members, j)
-    N = csr_array((entries.data[inside] * scale[i] * scale[j], places), shape=(len(members),) * 2)
-    return members, csr_array(N + eye_array(len(members))), scale[members]
+    there = marked(len(scale), (i,))
+    members, place = np.flatnonzero(there), np.cumsum(there) - 1
+    N = csr_array((entries.data[inside] * scale[i] * scale[j], (place[i], place[j])), shape=(len(members),) * 2)
+    N = csr_array(N + eye_array(len(members)))
+    if least:
+        group = connected_components(csr_array(abs(N) > least), directed=False)[1].astype(np.int64)
+        kept = np.flatnonzero(np.bincount(group)[group] > 1)
+        members, N = members[kept], _within(N, group)[kept][:, kept]
+    return members, N, scale[members]
 
 
 def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:

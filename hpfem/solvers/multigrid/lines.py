@@ -33,6 +33,8 @@ Indices = NDArray[np.int64]
 
 # An entry of a cell's matrix that is weak, relative to the diagonal.
 _WEAK = 0.1
+# The same of the mean over the cells around: in unstructured meshes most pairs of one cell are weak in the others.
+_WEAK_MEAN = 0.12
 # A group on several processes is that much larger than others at most.
 _SHARED = 4
 
@@ -145,7 +147,7 @@ def lines_of(
         if part is not None and len(part.members):
             made.append(SharedLines(part, sent, c0, vectors, dtype))
         diagonal = np.where(shared, np.inf, diagonal)
-    steps, members, inverse = eliminated(coupled, diagonal, order)
+    steps, members, inverse = eliminated(coupled, diagonal, order, _WEAK_MEAN)
     if len(members):
         made.append(Layers(steps, Lines(members, inverse, vectors, dtype), vectors, dtype))
     return made
@@ -159,7 +161,9 @@ def _parts(given: Sequence[tuple[Any, ...]], most: int) -> list[_Part | None]:
     values, diagonal = np.concatenate([own[3] for own in given]), np.empty(len(known))
     for places, own in zip(sent, given, strict=True):
         diagonal[places] = own[4]
-    found = inverse_of_groups(csr_array(coo_array((values, (rows, columns)), (len(known),) * 2)), diagonal, most)
+    found = inverse_of_groups(
+        csr_array(coo_array((values, (rows, columns)), (len(known),) * 2)), diagonal, most, _WEAK_MEAN
+    )
     if found is None:
         return [None] * len(given)
     row, inverse = np.full(len(known), -1), found[1]

@@ -206,10 +206,14 @@ def _energies_of_pairs(groups: Sequence[_Group], energies: Sequence[Energies], Q
 
 def _summed(coupled: Sequence[Indices], values: Sequence[Array], Q: BlockMatrix) -> csr_array:
     """Sum what functions of cells add to a matrix of unknowns; coupled [2, k], values [k] -> [size, size]."""
-    pairs = np.concatenate(coupled, axis=1)
-    low = int(pairs.min(initial=0))
-    first, numbers = distinct(pairs.ravel().astype(np.int64) - low, int(pairs.max(initial=0)) - low + 1)
-    used = pairs.ravel()[first]
-    local = csr_array((np.concatenate(values), tuple(numbers.reshape(2, -1))), shape=(len(used),) * 2)
-    some = Q.of_codes(used)
-    return csr_array(some.T @ local @ some)
+    pairs, numbers = np.concatenate(coupled, axis=1), np.concatenate(values)
+    plain = (pairs >= 0).all(axis=0)  # of one unknown each
+    if not plain.all():
+        own, pairs, numbers, rest = pairs[:, plain], pairs[:, ~plain].astype(np.int64), numbers[plain], numbers[~plain]
+        low = int(pairs.min())
+        first, which = distinct((pairs - low).ravel(), int(pairs.max()) - low + 1)
+        some = Q.of_codes(pairs.ravel()[first])
+        local = csr_array((rest, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
+        return csr_array(some.T @ local @ some + _summed([own], [numbers], Q))
+    signed = numbers * (1 - 2 * ((pairs[0] ^ pairs[1]) & 1))
+    return csr_array((signed, tuple(pairs >> 1)), shape=(Q.size, Q.size))

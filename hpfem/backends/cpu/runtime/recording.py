@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from ....errors import NotSuitable
+from ....geometry.element_map import CACHED, chunks
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 from ...passes import Pass
-from ...restriction import row_entries
 from ..codegen.sequence import WORDS, write_sequence
 from ..codegen.vectors import blocks_of, write_move, write_panels, write_row_panels, write_rows
 from .buffers import aligned
@@ -198,36 +198,40 @@ class Recording:
 
     def _panels(self, matrix: csr_array) -> Any:
         """Rows side by side with those of the same columns, if most lanes are used: addresses, and places of rows."""
-        matrix, lanes, counts = matrix.sorted_indices(), self._lanes, np.diff(matrix.indptr)
+        matrix, lanes = matrix.sorted_indices(), self._lanes
         if not matrix.nnz:
             return None
         # Rows of the same columns one after the other, by a number that other columns do not have.
-        some = np.flatnonzero(counts)
+        some = np.flatnonzero(np.diff(matrix.indptr))
         marks = np.random.default_rng(0).integers(0, 2**63, matrix.shape[1], dtype=np.uint64)
-        mark = np.add.reduceat(marks[matrix.indices], matrix.indptr[some])
+        mark = np.empty(len(some), np.uint64)
+        for part, own in _parts_of(matrix, some):
+            mark[part] = np.add.reduceat(marks[matrix.indices[own]], matrix.indptr[some[part]] - own.start)
         some = some[np.argsort(mark, kind="stable")]
-        entry, counts = row_entries(matrix, some)
-        starts, columns, row = (
-            np.cumsum(counts) - counts,
-            matrix.indices[entry],
-            np.repeat(np.arange(len(some)), counts),
-        )
-        before = np.maximum(np.arange(len(columns)) - counts[row], 0)
-        same = np.logical_and.reduceat(columns == columns[before], starts)
+        ordered = matrix[some]
+        starts, counts, columns = ordered.indptr[:-1], np.diff(ordered.indptr), ordered.indices
+        same, rows = np.zeros(len(some), dtype=bool), np.arange(len(some))
+        for part, own in _parts_of(ordered, rows):
+            before = np.maximum(np.arange(own.start, own.stop) - np.repeat(counts[part], counts[part]), 0)
+            same[part] = np.logical_and.reduceat(columns[own] == columns[before], starts[part] - own.start)
         same[1:] &= counts[1:] == counts[:-1]
         same[0] = False
-        number = (np.arange(len(some)) - np.flatnonzero(~same)[np.cumsum(~same) - 1]) % lanes
+        number = (rows - np.flatnonzero(~same)[np.cumsum(~same) - 1]) % lanes
         first, panel = np.flatnonzero(number == 0), np.cumsum(number == 0) - 1
         if lanes * counts[first].sum() > _SPARSE * len(columns):
             return None
         sizes = np.diff(np.append(first, len(some)))
         parts = np.stack([counts[first], counts[first] * sizes, sizes], axis=1)
         ends = np.concatenate([np.zeros((1, 3), np.int64), parts.cumsum(axis=0)])
-        entries, place = np.empty(len(columns), self.dtype), np.arange(len(columns)) - starts[row]
-        entries[ends[panel[row], 1] + place * sizes[panel[row]] + number[row]] = matrix.data[entry]
+        entries, step = np.empty(len(columns), self.dtype), sizes[panel]
+        at = ends[panel, 1] + number - step * starts
+        for part, own in _parts_of(ordered, rows):
+            n = counts[part]
+            places = np.repeat(at[part], n) + np.repeat(step[part], n) * np.arange(own.start, own.stop)
+            entries[places] = ordered.data[own]
         return (
             len(first),
-            (self.hold(entries), self.hold(ends, np.int32), self.hold(columns[number[row] == 0], np.int32)),
+            (self.hold(entries), self.hold(ends, np.int32), self.hold(ordered[first].indices, np.int32)),
             some,
         )
 
@@ -292,6 +296,14 @@ class Recording:
     def _run(self, first: int, last: int) -> None:
         if first < last:
             self._sequence.run(first, last, 0, 0, self._at, *_NOTHING)
+
+
+def _parts_of(matrix: csr_array, rows: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
+    """Go through ascending rows with all the entries, as many as a cache holds at a time: rows, and their entries."""
+    step = max(1, CACHED * len(rows) // max(1, matrix.nnz))
+    for part in chunks(len(rows), 1, most=step):
+        last = rows[part.stop] if part.stop < len(rows) else -1
+        yield part, slice(int(matrix.indptr[rows[part.start]]), int(matrix.indptr[last]))
 
 
 class Recorded(NDArrayOperatorsMixin):
