@@ -87,8 +87,8 @@ FORMS: dict[str, Make] = {
     "functions": lambda on, **how: hp.WeakForm(on, functions, test=("value",), fields={"c": 0.7}, **how),
 }
 SPACES: dict[str, dict[str, Any]] = {
-    "modified": {},
-    "lagrange": {"basis": "lagrange"},
+    "modified": {"quadrature": "collapsed"},
+    "lagrange": {"basis": "lagrange", "quadrature": "collapsed"},
     "nodal": {"basis": "lagrange", "quadrature": "collocated"},
     "simplex": {"quadrature": "simplex"},
 }

@@ -102,7 +102,7 @@ def made(
     mixed: bool, name: str, shape: str, order: int, geometry: str, operator: str, algorithm: str, options: str | None
 ) -> tuple[Strategy, BlockProblem] | None:
     """Strategy and problem of a case; None if mixed precision changes nothing."""
-    how = NODES if name == "nodes" else {"quadrature": "simplex"} if name == "fused" else {}
+    how = NODES if name == "nodes" else {"quadrature": "simplex" if name == "fused" else "collapsed"}
     space = hp.Space(few_elements(shape, geometry), order, backend="numpy", **how)
     problem = OPERATORS[operator](space, backend="numpy").choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm, mixed=mixed)

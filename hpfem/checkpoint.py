@@ -37,6 +37,7 @@ from .mesh.hanging import Hanging
 from .mesh.mesh import groups_of, named_entities
 from .mesh.part import Part
 from .space import Block, Field, Space
+from .space.arguments import named_rules
 from .support.communicator import ALONE, Communicator, communicator
 from .support.files import atomic_path, file_path, opened, path_text, plain
 from .support.immutable import frozen
@@ -313,7 +314,9 @@ def _read_mesh(group: Any, comm: Communicator) -> Mesh:
 
 def _write_space(group: Any, space: Space, mesh: int) -> None:
     group.attrs["mesh"], group.attrs["basis"], group.attrs["dtype"] = mesh, space.basis, str(space.dtype)
-    group.attrs["quadrature"] = json.dumps(space.quadrature, default=int)
+    given = space.quadrature
+    rules = named_rules(given, space.orders) if given is None or isinstance(given, Mapping) else given
+    group.attrs["quadrature"] = json.dumps(rules, default=int)
     for name, order in space.orders.items():
         group.attrs[f"order of {name}"] = order
     group.attrs["blocks"] = [_fingerprint(space, block) for block in space.blocks]
@@ -330,9 +333,12 @@ def _fingerprint(space: Space, block: Block) -> int:
 
 
 def _read_space(group: Any, meshes: list[Mesh], backend: str) -> Space:
-    mesh, quadrature = meshes[int(group.attrs["mesh"])], json.loads(group.attrs["quadrature"])
+    mesh, given = meshes[int(group.attrs["mesh"])], json.loads(group.attrs["quadrature"])
     orders = {shape.name: int(group.attrs[f"order of {shape.name}"]) for shape in mesh.shapes}
-    space = Space(mesh, orders, str(group.attrs["basis"]), quadrature, str(group.attrs["dtype"]), backend=backend)
+    if given is None or isinstance(given, dict):  # older files name no default: it was the collapsed rule
+        given = dict.fromkeys(orders, "collapsed") | named_rules(given or {}, {})
+        given = None if given == named_rules(None, orders) else given
+    space = Space(mesh, orders, str(group.attrs["basis"]), given, str(group.attrs["dtype"]), backend=backend)
     if [_fingerprint(space, block) for block in space.blocks] != [int(own) for own in group.attrs["blocks"]]:
         raise ArgumentError("the file was written by a version of hpfem that orders cells otherwise; load it with that")
     return space

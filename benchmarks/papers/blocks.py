@@ -66,7 +66,7 @@ class Elements(TiledProblem):
     components : int
         Of the field.
     **options
-        `basis` and `quadrature` of the `Space`.
+        `basis` and `quadrature` of the `Space`; by default the collapsed rule.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Elements(TiledProblem):
         components: int = 1,
         **options: Any,
     ) -> None:
-        space = Space(elements_mesh(shape, geometry), order, backend="numpy", **options)
+        rule = {"quadrature": "collapsed"} | options
+        space = Space(elements_mesh(shape, geometry), order, backend="numpy", **rule)
         super().__init__(operator(space).choices[0].kernel.problem, backend, components)
         self.counts = counts
 
@@ -301,7 +302,7 @@ class GlobalElements(OneMesh):
         Elements along each direction.
     components : int
     **options
-        `basis` and `quadrature` of the `Space`.
+        `basis` and `quadrature` of the `Space`; by default the collapsed rule.
     """
 
     def __init__(
@@ -317,7 +318,7 @@ class GlobalElements(OneMesh):
     ) -> None:
         self.size = box_size(shape, order, counts)
         self._make, self._components = operator, components
-        self._options = {"order": order, "backend": backend, **options}
+        self._options = {"order": order, "backend": backend, "quadrature": "collapsed", **options}
         self._mesh, self._recomputed = partial(_whole_box, shape, counts, geometry), geometry == "trilinear"
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:

@@ -100,7 +100,7 @@ class BenchSettings:
     strategies : tuple of str
         Empty: all strategies of the backend for benchmarks element by element, "auto" on continuous functions.
     backend, dtype, precision, basis, quadrature
-        See `Space` and `Operator`. Basis and quadrature None: those of the benchmark.
+        See `Space` and `Operator`. Basis and quadrature None: those of the benchmark, else "modified" and "collapsed".
     repeats, min_seconds : int, float
         Timings of each, whose median counts, and the least time of each.
     matrix_entries : float
@@ -145,6 +145,7 @@ class BenchSettings:
             most = MATRIX_ENTRIES if self.bake_off is None else self.bake_off.matrix_entries
             object.__setattr__(self, "matrix_entries", most)
         object.__setattr__(self, "basis", self.basis or "modified")
+        object.__setattr__(self, "quadrature", "collapsed" if self.quadrature is None else self.quadrature)
         if not self.orders:
             raise ArgumentError(f"orders to measure must lie between 1 and {MAX_ORDER}, got []")
 
@@ -220,6 +221,7 @@ class SuiteSettings:
         _check(self, self.benchmarks, tuple(BENCHMARKS))
         if not 0 <= self.sustained <= 60:
             raise ArgumentError(f"the fastest can be sustained 0 to 60 seconds, got {self.sustained}")
+        object.__setattr__(self, "quadrature", "collapsed" if self.quadrature is None else self.quadrature)
 
     def cases(self) -> list[Case]:
         """List the cases, the most important first: deformed elements in the first dtype."""

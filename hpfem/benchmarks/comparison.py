@@ -113,7 +113,7 @@ def compare_algorithms(
     lam : float
         Reaction coefficient.
     basis, quadrature, dtype, backend
-        See `Space`. Collocation is compared on the default rule, as "simplex" has none, and that rule with it.
+        See `Space`. Collocation is compared on the collapsed rule, as "simplex" has none, and that rule with it.
     precision : str
         See `Operator`; of all ways.
     repeats : int
@@ -129,9 +129,9 @@ def compare_algorithms(
         The ways of a block, fastest first.
     """
     chosen = choose_backend(backend)
-    quadrature = None if quadrature == "simplex" else quadrature
+    quadrature = "collapsed" if quadrature in (None, "simplex") else quadrature
     space = Space(mesh, order, basis=basis, quadrature=quadrature, dtype=dtype, backend=chosen.name)
-    rules = dict.fromkeys(simplex_rules(space.orders) if quadrature is None else (), "simplex")
+    rules = dict.fromkeys(simplex_rules(space.orders) if quadrature == "collapsed" else (), "simplex")
     spaces = {"": space, **({"simplex": space.at(quadrature=rules)} if rules else {})}
     operators = {rule: Helmholtz(on, lam=lam, precision=precision) for rule, on in spaces.items()}
     rounding = max(operator.precision_error for operator in operators.values())

@@ -2,7 +2,8 @@
 
 Read a mesh and print its cells per shape with the kinds of their geometry, its volume, worst cell, regions and
 boundaries; with --order also the throughput that is expected of the Helmholtz operator on each kind of cells and on
-the mesh, and what it would be if cells were straight whose nodes are within 1 % of their size of that.
+the mesh, what it would be if cells were straight whose nodes are within 1 % of their size of that, and the quadrature
+of triangles and tets, with the other rule and its gain where that is expected to be faster on this device.
 
 Examples
 --------
@@ -47,13 +48,17 @@ def _print(summary: str, n_cells: int, expected: dict[str, Any] | None = None, *
     output.say(summary)
     if expected is None:
         return
-    rows = []
+    rows, rules = [], []
     for row in expected["rows"]:
         shares = (percent(row[name], n_cells) for name in ("cells", "straightened"))
         rows.append((row["shape"], row["geometry"], *shares, row["choice"], f"{1e-9 * row['dofs_per_second']:.3g}"))
+        faster = f"; {row['faster rule']}: {row['gain']:.2f} times as fast" if "gain" in row else ""
+        rules += [f"{row['geometry']} {row['shape']}: {row['rule']} rule{faster}"] if "rule" in row else []
     output.say("")
     columns = ("shape", "geometry", ">cells", ">straightened", "auto takes", ">GDoF/s")
     output.print_table("Helmholtz operator, expected", columns, rows)
+    for rule in rules:
+        output.say(rule)
     now, then = expected["dofs_per_second"]
     text = f"on {expected['source']}\nthis mesh: {1e-9 * now:.3g} GDoF/s; "
     if moved := sum(max(row["straightened"] - row["cells"], 0) for row in expected["rows"]):

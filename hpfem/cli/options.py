@@ -77,14 +77,14 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_quadrature(text: str) -> str | int | None:
-    """Read a quadrature: "default", "gauss", "collocated", "simplex" or a number of additional points."""
-    if text in ("gauss", "collocated", "simplex"):
+    """Read a quadrature: "default", its name or a number of additional points."""
+    if text in ("collapsed", "simplex", "gauss", "collocated"):
         return text
     if text == "default":
         return None
     if re.fullmatch(r"-?\d{1,2}", text, re.ASCII) and abs(int(text)) <= MAX_ORDER:
         return int(text)
-    valid = "default, gauss, collocated, simplex or a number of additional points"
+    valid = "default, collapsed, simplex, gauss, collocated or a number of additional points"
     raise ArgumentError(f"unknown quadrature {text!r}; valid: {valid}")
 
 
@@ -166,7 +166,8 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     group = parser.add_argument_group("space")
     text = f"{', '.join(BASES)} (default modified{'; lagrange for bp5' if both else ''})"
     group.add_argument("--basis", default=None if both else "modified", metavar="NAME", help=text)
-    text = "default, gauss, collocated, simplex, or a number of additional points in each direction"
+    text = "default, collapsed, simplex, gauss, collocated, or a number of additional points in each direction"
+    text += " (default collapsed)" * both
     add(group, "--quadrature", parse_quadrature, "RULE", text)
     dtypes, dtype = ((*DTYPES, "both"), None) if both else (DTYPES, "float64")
     group.add_argument("--dtype", default=dtype, choices=dtypes, help="type of all numbers (default float64)")

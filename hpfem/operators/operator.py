@@ -26,14 +26,14 @@ from ..geometry.element_map import CHUNK
 from ..geometry.rounding import rounding_error
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..space import Field, Space
-from ..space.arguments import simplex_rules
+from ..space.arguments import other_rule
 from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled
 from ..tuning import Tuning
-from ..tuning.select import ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
+from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .parameters import Parameters, in_range
@@ -450,8 +450,9 @@ class Operator(Summable):
         """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.
 
         Reasons are: measured here (`tune`), with the speed-up over the second; the shipped table of measured speeds or
-        the least time by a model, with the expected speed-up over the next best; or asked for. For curved simplices
-        there is a line about quadrature="simplex", which is never chosen automatically: results depend on it.
+        the least time by a model, with the expected speed-up over the next best; or asked for. Of triangles and tets
+        it says if the rule is "simplex", and where the other of "simplex" and "collapsed" is expected to be faster: a
+        space's default does not depend on the device.
 
         Returns
         -------
@@ -459,7 +460,8 @@ class Operator(Summable):
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for number, (choice, block) in enumerate(zip(self.choices, self.space.blocks, strict=True)):
-            line = f"  {block!r}: {choice.config} ({choice.reason})"
+            rule = "" if block.rule.tensor else "simplex rule, "
+            line = f"  {block!r}: {rule}{choice.config} ({choice.reason})"
             if gain := expected_gain(choice, self.problem(number), self.backend):
                 line += f", {gain}"
             if self.form.factor_kind is not None:
@@ -469,19 +471,23 @@ class Operator(Summable):
             lines.append(line)
             lines += [f"    not as asked for: {choice.refusal}"] if choice.refusal else []
             lines += [f"    not {reason}" for reason in choice.unsuitable if reason not in choice.refusal]
-            lines += self._on_simplex_rule(choice.kernel.problem)
+            lines += self._on_other_rule(choice.kernel.problem)
         return "\n".join(lines)
 
-    def _on_simplex_rule(self, problem: BlockProblem) -> list[str]:
-        """A line about another quadrature, if it has fewer points."""
+    def _on_other_rule(self, problem: BlockProblem) -> list[str]:
+        """A line about the other rule of a simplex, if it is expected to gain."""
         basis, rule = problem.tabulation.basis, problem.tabulation.rule
-        other = simplex_rules({problem.shape.name: basis.order}).get(problem.shape.name)
-        if other is None or problem.geometry.affine or len(other) >= len(rule):
+        found = other_rule(problem.shape, basis.order, rule)
+        if found is None:
             return []
-        tabulation, geometry = Tabulation(basis, other), problem.geometry.on_rule(other)
-        moved = replace(problem, tabulation=tabulation, geometry=geometry, algorithm="noncollocated")
-        rates = [rate for strategy in self.backend.strategies if (rate := strategy.measured(moved))]
-        return [f"    quadrature='simplex' has {len(other)} points of {len(rule)}" + "".join(f"; {r}" for r in rates)]
+        name, other = found
+        moved = replace(problem, tabulation=Tabulation(basis, other), geometry=problem.geometry.on_rule(other))
+        own, least = (cell_times(p, *AUTO, self.backend)[1] for p in (problem, moved))
+        if not own > 1.05 * least > 0:
+            return []
+        return [
+            f"    quadrature={name!r}: {len(other)} points, not {len(rule)}, expected {own / least:.2f} times as fast"
+        ]
 
     def _check(self, field: Field) -> int:
         """Check the argument; returns the components of the result."""

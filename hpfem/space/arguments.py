@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from hpfem.shapes import SHAPES, PointRule, Shape, ShapeRule, default_counts, quadrature, simplex_quadrature
 from hpfem.shapes.arguments import integer, name_of, shown
+from hpfem.shapes.quadrature import SIMPLEX_UP_TO
 
 from ..errors import ArgumentError
 from ..mesh import Mesh
@@ -68,11 +69,25 @@ def simplex_rules(orders: Mapping[str, int]) -> dict[str, PointRule]:
     return found
 
 
+def named_rules(choice: Quadrature, orders: Mapping[str, int]) -> dict[str, str | int]:
+    """The choice of each shape, with the default rule by its name."""
+    given = choice if isinstance(choice, Mapping) else dict.fromkeys(orders, choice)
+    own = {name: rule for name, rule in given.items() if rule is not None}
+    defaults = {name: "simplex" if P <= SIMPLEX_UP_TO.get(name, 0) else "collapsed" for name, P in orders.items()}
+    return defaults | own
+
+
+def other_rule(shape: Shape, order: int, rule: ShapeRule) -> tuple[str, ShapeRule] | None:
+    """Of the simplex and the collapsed rule, if a shape has both, the one that is not given, with its name."""
+    name = "simplex" if rule.tensor else "collapsed"
+    found = simplex_rules({shape.name: order}).get(shape.name)
+    return None if found is None else (name, found if rule.tensor else chosen_rule(shape, order, name))
+
+
 def chosen_rule(shape: Shape, order: int, choice: Quadrature) -> ShapeRule:
     """Quadrature of a shape."""
-    if isinstance(choice, Mapping):
-        choice = choice.get(shape.name)
-    if choice is None:
+    choice = named_rules(choice, {shape.name: order})[shape.name]
+    if isinstance(choice, str) and choice == "collapsed":
         return quadrature(shape, default_counts(shape, order))
     if isinstance(choice, str) and choice == "gauss":
         return quadrature(shape, default_counts(shape, order), ["gauss"] * shape.dim)
@@ -85,10 +100,10 @@ def chosen_rule(shape: Shape, order: int, choice: Quadrature) -> ShapeRule:
         if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
             raise ArgumentError(
                 f"quadrature={shown(choice)} of order {order} on a {shape.name} must give 2 to {MAX_POINTS} points in"
-                f" each direction; the default, quadrature=0, has {default_counts(shape, order)}"
+                f" each direction; the collapsed rule, quadrature=0, has {default_counts(shape, order)}"
             )
         return quadrature(shape, counts)
     raise ArgumentError(
-        f"unknown quadrature {shown(choice)}; valid: None, 'gauss', 'collocated', 'simplex' or a number of further"
-        " points"
+        f"unknown quadrature {shown(choice)}; valid: None, 'collapsed', 'simplex', 'gauss', 'collocated' or a number of"
+        " further points"
     )

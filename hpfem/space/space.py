@@ -44,13 +44,14 @@ class Space(Immutable):
         Polynomial order P >= 1, of all shapes or of each.
     basis : str
         "modified" (C0 hierarchical), "orthogonal" or "lagrange" (nodal).
-    quadrature : None, "gauss", "collocated", "simplex", int or {shape name: those}
-        None: Gauss-Lobatto with P+2 points in ordinary, Gauss-Radau-Jacobi with P+1 points in collapsed directions.
-        "gauss": Gauss(-Jacobi) rules with as many points. "collocated": P+1 points in every direction, on
-        quads and hexes the nodes of the "lagrange" basis. An integer k: k more points than the default. "simplex", for
-        triangles and tets: the symmetric rule of degree 2P with a third to a half of the default's points. It has no
-        tensor structure: there is no collocated algorithm, and "phys" values are differentiated through coefficients.
-        By shape: None for a shape that is left out.
+    quadrature : None, "collapsed", "simplex", "gauss", "collocated", int or {shape name: those}
+        "collapsed": Gauss-Lobatto with P+2 points in ordinary, Gauss-Radau-Jacobi with P+1 points in collapsed
+        directions. "simplex", for triangles and tets: the symmetric rule of degree 2P with a third to a half of those
+        points. It has no tensor structure: there is no sum factorisation or collocated algorithm, and "phys" values are
+        differentiated through coefficients. None: "simplex" on tets up to order 5, where it is as accurate and not
+        slower on any device, else "collapsed". "gauss": Gauss(-Jacobi) rules with as many points as "collapsed".
+        "collocated": P+1 points in every direction, on quads and hexes the nodes of the "lagrange" basis. An integer k:
+        k more points in each direction than "collapsed". By shape: None for a shape that is left out.
     dtype : dtype
         float64 or float32.
     backend : str

@@ -56,8 +56,8 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     enough = rule.resolves(order)
     always, what = problem.form.always_collocated, f"{problem.form.name} on {problem.shape.name}"
     if gradients and asked == "collocated" and not rule.tensor:
-        why = "a simplex rule has no directions to differentiate along"
-        raise NotSuitable(f"{what}: {why}; use algorithm='noncollocated'")
+        why = "a simplex rule has no directions to differentiate along; use algorithm='noncollocated'"
+        raise NotSuitable(f"{what}: {why}, or a space with quadrature='collapsed'")
     if not enough and (always or (gradients and asked == "collocated")):
         other = "" if always else " or algorithm='noncollocated'"
         raise ArgumentError(
@@ -82,8 +82,8 @@ def candidates(
         offered = [provider for provider in offered if not provider.tensor]
         if not offered:
             able = ", ".join(provider.name for provider in backend.strategies if not provider.tensor)
-            why = f"{strategy} factorises along directions, which a simplex rule has none of; there: {able}"
-            raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {why}")
+            why = f"{strategy} factorises along directions, which a simplex rule has none of; there: {able}; or"
+            raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {why} take quadrature='collapsed'")
     found = [
         (provider, replace(problem, algorithm=name)) for name in _algorithms(problem, algorithm) for provider in offered
     ]

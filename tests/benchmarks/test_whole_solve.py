@@ -42,7 +42,7 @@ def solved(shape, order, size=300, geometry="deformed", matrix_entries=1e7, back
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_the_solution_is_that_of_the_assembled_system(shape, order):
     found = solved(shape, order, 400)
-    space = hp.Space(found._block.fresh_mesh(), order)
+    space = hp.Space(found._block.fresh_mesh(), order, quadrature="collapsed")
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(c0, dirichlet=0.0)
     form = hp.GlobalOperator(hp.Helmholtz(space, 1.0), c0, bc)

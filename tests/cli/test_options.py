@@ -63,7 +63,7 @@ def test_quadrature():
         -1,
     ]
     for text in ("", "best", "1.5", "99", "--1", "-"):
-        with pytest.raises(ArgumentError, match="valid: default, gauss, collocated"):
+        with pytest.raises(ArgumentError, match="valid: default, collapsed, simplex, gauss, collocated"):
             parse_quadrature(text)
 
 

@@ -34,7 +34,9 @@ def test_helmholtz_and_mass(backend, shape, order, basis, rng):
     # Affine and deformed cells take turns from order to order, each basis in its own time; compiled backends, where
     # every kernel costs a second, take the algorithms in turns too. Below, both meet both.
     turn = order + BASES.index(basis)
-    space = hp.Space(MESHES["affine" if turn % 2 else "deformed"](shape.name), order, basis=basis)
+    space = hp.Space(
+        MESHES["affine" if turn % 2 else "deformed"](shape.name), order, basis=basis, quadrature="collapsed"
+    )
     field = random_field(space, rng)
     expected_mass, expected = [], []
     for ref, coefficients in zip(references(space), field.arrays, strict=True):
@@ -55,7 +57,7 @@ def test_helmholtz_and_mass(backend, shape, order, basis, rng):
 @pytest.mark.parametrize("order", [1, 4, 7])
 @each_shape(SHAPES)
 def test_single_precision(backend, kind, shape, order, rng):
-    space = hp.Space(MESHES[kind](shape.name), order, dtype=np.float32)
+    space = hp.Space(MESHES[kind](shape.name), order, dtype=np.float32, quadrature="collapsed")
     field = random_field(space, rng)
     ref = references(space)[0]
     value, derivative = ref.trial(field.arrays[0].astype(np.float64))
@@ -76,7 +78,7 @@ class TestOperators:
 
     def space(self, kind, shape, order):
         """A space on a mesh of the kind."""
-        return hp.Space(MESHES[kind](shape.name), order)
+        return hp.Space(MESHES[kind](shape.name), order, quadrature="collapsed")
 
     def check(self, found, expected, way):
         """Compare a field with an array of its only block."""
@@ -161,7 +163,7 @@ class TestOperators:
 
 @each_shape(SHAPES)
 def test_straight_cells_that_are_not_affine(backend, shape, rng):
-    space = hp.Space(tapered(shape.name), 3)
+    space = hp.Space(tapered(shape.name), 3, quadrature="collapsed")
     field = random_field(space, rng)
     for number, ref in enumerate(references(space)):
         value, derivative = ref.trial(field.arrays[number])
@@ -184,7 +186,7 @@ def test_mixed_mesh_of_affine_and_deformed_blocks(backend, names, counts, rng):
         return y
 
     orders = {"hex": 3, "prism": 2, "pyramid": 4, "tet": 1, "quad": 2, "tri": 5}
-    space = hp.Space(mesh.transformed(bend_half), {name: orders[name] for name in names})
+    space = hp.Space(mesh.transformed(bend_half), {name: orders[name] for name in names}, quadrature="collapsed")
     assert {block.affine for block in space.blocks} == {True, False}
     field = random_field(space, rng)
     expected = []
@@ -216,7 +218,7 @@ def test_any_number_of_elements(backend, name, elements, rng):
 def test_special_strategies(backend, kind, shape, order, rng):
     mesh = MESHES[kind](shape.name)
     for dtype in (np.float64, np.float32):
-        space = hp.Space(mesh, order, dtype=dtype)
+        space = hp.Space(mesh, order, dtype=dtype, quadrature="collapsed")
         d = space.dim
         fields = {state: random_field(space, rng, state, d) for state in ("coeff", "phys")}
         makers = [

@@ -508,7 +508,7 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
         for module in (planned, stdmat):
             monkeypatch.setattr(module, name, stub, raising=False)
-    space = hp.Space(curved("tet"), 4, backend="cuda")
+    space = hp.Space(curved("tet"), 4, backend="cuda", quadrature="collapsed")
     operator = hp.Helmholtz(space, lam=1.0)
     assert "GDoF/s on an H200)" in operator.explain() and "(shipped table: " in operator.explain()
     [result] = operator.tune(1e9)

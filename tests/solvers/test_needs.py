@@ -34,7 +34,7 @@ def taken(action):
 
 
 @pytest.mark.parametrize(("shape", "order", "bent", "dtype", "name"), [
-    ("hex", 4, True, "float64", "cpu"), ("hex", 5, False, "float64", "cpu"), ("tet", 3, True, "float64", "cpu"),
+    ("hex", 4, True, "float64", "cpu"), ("hex", 5, False, "float64", "cpu"), ("tet", 5, True, "float64", "cpu"),
     ("tet", 4, False, "float32", "cpu"), ("prism", 4, True, "float32", "cpu"), ("pyramid", 3, False, "float64", "cpu"),
     ("quad", 5, True, "float64", "cpu"), ("tri", 4, False, "float64", "cpu"), ("hex", 4, True, "float64", "numpy"),
     ("tet", 4, False, "float32", "numpy"), ("prism", 4, False, "float64", "numpy"),

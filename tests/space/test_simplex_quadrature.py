@@ -1,6 +1,8 @@
 """Spaces on symmetric rules of simplices: every operator and what fields and solvers do, against their definition."""
 
 import copy
+import json
+import re
 from functools import partial
 
 import numpy as np
@@ -12,7 +14,7 @@ from hpfem.benchmarks import compare_algorithms
 from hpfem.errors import NotSuitable
 from hpfem.memory import HOST
 from hpfem.mesh import box
-from hpfem.shapes import SHAPES, simplex_quadrature
+from hpfem.shapes import default_counts, simplex_quadrature
 from hpfem.space.transforms import resampled
 from tests.operators.reference import random_field, references
 from tests.operators.ways import SPECIAL, special
@@ -76,10 +78,10 @@ def test_transforms_and_derivatives(backend, name, order, rng):
 
 
 @each_case
-def test_affine_cells_are_those_of_the_default_rule(backend, name, order, rng):
+def test_affine_cells_are_those_of_the_collapsed_rule(backend, name, order, rng):
     mesh, results = skewed(straight(name)), []
     u = None
-    for quadrature in (None, "simplex"):
+    for quadrature in ("collapsed", "simplex"):
         space = hp.Space(mesh, order, quadrature=quadrature)
         u = random_field(space, rng).arrays if u is None else u
         results.append([hp.Helmholtz(space, lam=1.3, backend=backend)(u)[0], hp.Mass(space, backend=backend)(u)[0]])
@@ -159,7 +161,7 @@ def test_fields(name, tmp_path, rng):
     assert u(*[0.3] * space.dim) == pytest.approx(cubic(*[0.3] * space.dim), rel=1e-13)
     assert space.integrate(space.evaluate(cubic)) == pytest.approx(2.25 - 1 / 6, rel=1e-13)
     assert space.integrate_boundary(u, "xmax") == pytest.approx(3 - 1 / 3, rel=1e-13)
-    other = hp.Space(space.mesh, 3)
+    other = hp.Space(space.mesh, 3, quadrature="collapsed")
     assert hp.l2_error(other.interpolate(u), cubic) < 1e-12
     assert hp.l2_error(space.interpolate(other.project(cubic)), cubic) < 1e-12
     hp.save(tmp_path / "u.h5", {"u": u})
@@ -174,8 +176,9 @@ def test_fields(name, tmp_path, rng):
 def test_values_at_other_points(name):
     """Multigrid takes coefficients to the points of lower orders: polynomials are exact, between their extremes."""
     space = hp.Space(skewed(straight(name)), 4, quadrature="simplex")
-    targets = [space.at(2, quadrature="simplex"), space.at(2), space.at(), space]
-    for source, target in [*((space, target) for target in targets), (space.at(), space)]:
+    other = space.at(quadrature="collapsed")
+    targets = [space.at(2, quadrature="simplex"), space.at(2, quadrature="collapsed"), other, space]
+    for source, target in [*((space, target) for target in targets), (other, space)]:
         values, exact = (own.evaluate(lambda *x: 1 + x[0] ** 2).arrays[0] for own in (source, target))
         least, most = values.min(axis=2, keepdims=True), values.max(axis=2, keepdims=True)
         found = resampled(source.field("phys", [values]), target, HOST).arrays[0]
@@ -193,7 +196,7 @@ def test_solve(name, preconditioner):
         return np.sin(x[0]) * np.exp(x[1])
 
     errors = []
-    for quadrature in (None, "simplex"):
+    for quadrature in ("collapsed", "simplex"):
         space = hp.Space(mesh, 4, quadrature=quadrature)
         k = {"diffusivity": lambda *x: 1.0 + 0 * x[0]} if preconditioner == "multigrid" else {}
         u = hp.solve_helmholtz(space, lam=1.0, f=exact, dirichlet=exact, preconditioner=preconditioner, tol=1e-11, **k)
@@ -239,17 +242,81 @@ def test_tuning_and_explanation():
     assert "Q=(12,)" in str(operator.explain())
 
 
-def test_the_simplex_rule_is_reported_and_not_chosen():
-    for name in MOST:
-        said = hp.Helmholtz(hp.Space(curved(name, order=2), 3, backend="numpy"), lam=1.0).explain()
-        assert f"quadrature='simplex' has {len(simplex_quadrature(SHAPES[name], 3))} points of " in said
-    for space in (
-        hp.Space(curved("tri", order=2), 3, quadrature="simplex"),
-        hp.Space(skewed(straight("tri")), 3),
-        hp.Space(curved("quad", order=2), 3),
-        hp.Space(curved("tri", order=2), 16),
+def names_of_rules(space):
+    """By shape, the name of the rule that a space has."""
+    found = {}
+    for block in space.blocks:
+        counts = default_counts(block.shape, block.order)
+        is_simplex = not block.rule.tensor and block.rule is simplex_quadrature(block.shape, block.order)
+        found[block.shape.name] = "simplex" if is_simplex else "collapsed" if block.rule.counts == counts else "?"
+    return found
+
+
+def test_the_default_is_the_same_everywhere(tmp_path):
+    """On straight and curved cells, on every backend; the others have the collapsed rule, and by that name all have."""
+    for order in (5, 6):
+        for mesh in (straight("tet"), curved("tet", order=2)):
+            for backend in BACKENDS:
+                space = hp.Space(mesh, order, backend=backend)
+                assert names_of_rules(space) == {"tet": "simplex" if order <= 5 else "collapsed"}
+    mixed = hp.read_mesh("meshes/cube_mixed.msh")
+    collapsed = dict.fromkeys(("hex", "prism", "pyramid", "tet"), "collapsed")
+    assert names_of_rules(hp.Space(mixed, 3)) == collapsed | {"tet": "simplex"}
+    assert names_of_rules(hp.Space(mixed, 3, quadrature={"hex": "collapsed"})) == collapsed | {"tet": "simplex"}
+    assert names_of_rules(hp.Space(mixed, 3, quadrature="collapsed")) == collapsed
+    assert names_of_rules(hp.Space(mixed, 3, quadrature="collapsed").at(5)) == collapsed | {"tet": "simplex"}
+    assert names_of_rules(hp.Space(curved("tri"), 1)) == {"tri": "collapsed"}
+
+
+def test_files_keep_the_rule(tmp_path, rng):
+    """Also those that do not name it, which are older than another default than the collapsed rule."""
+    h5py = pytest.importorskip("h5py")
+    mixed, path = hp.read_mesh("meshes/cube_mixed.msh"), tmp_path / "u.h5"
+    for quadrature, kept, old in (
+        (None, None, "collapsed"),
+        ({"hex": 1}, {"hex": 1, "tet": "simplex"}, "collapsed"),
+        ({"tet": "collapsed"}, {"tet": "collapsed"}, "collapsed"),
+        ("gauss", "gauss", "gauss"),
     ):
-        assert "simplex" not in hp.Helmholtz(space, lam=1.0, strategy="stdmat", backend="numpy").explain()
-    rows = list(compare_algorithms(curved("tri", order=2), 3, backend="numpy", repeats=1, min_seconds=0.0))
+        space = hp.Space(mixed, 2, quadrature=quadrature)
+        hp.save(path, {"u": random_field(space, rng, "phys")})
+        again = hp.load(path)["u"].space
+        assert [own.rule.key for own in again.blocks] == [own.rule.key for own in space.blocks]
+        if not isinstance(kept, dict):
+            assert again.quadrature == kept
+        else:
+            assert {name: again.quadrature[name] for name in kept} == kept
+        coefficients = random_field(space, rng)
+        hp.save(path, {"u": coefficients})
+        with h5py.File(path, "a") as file:
+            file["spaces/0"].attrs["quadrature"] = json.dumps(quadrature)
+        found = hp.load(path)["u"]
+        assert np.array_equal(found.arrays[0], coefficients.arrays[0])
+        [rule] = [own.rule for own in found.space.blocks if own.shape.name == "tet"]
+        assert [own.kind for own in rule.rules] == ([old] * 3 if old == "gauss" else ["lobatto", "radau", "radau"])
+
+
+def test_rules_and_the_gain_of_the_other_are_told():
+    """Where it is expected on the backend, and there is one; nowhere else."""
+
+    def said(mesh, order, **options):
+        return hp.Helmholtz(hp.Space(mesh, order, backend="numpy", **options), lam=1.0).explain()
+
+    tets = curved("tet", order=2)
+    assert "Q=(24,)): simplex rule, " in said(tets, 3) and "quadrature=" not in said(tets, 3)
+    assert "simplex rule" not in said(tets, 3, quadrature="collapsed")
+    assert re.search(
+        r"quadrature='simplex': 24 points, not 80, expected [1-9]\S+ times", said(tets, 3, quadrature="collapsed")
+    )
+    assert re.search(
+        r"quadrature='collapsed': 1100 points, not 436, expected 2\S+ times", said(tets, 9, quadrature="simplex")
+    )
+    for mesh, order in ((curved("quad", order=2), 3), (curved("tri", order=2), 16)):
+        assert "quadrature=" not in said(mesh, order)
+
+
+def test_comparisons_of_collocation_are_on_the_collapsed_rule():
+    rows = list(compare_algorithms(curved("tet", order=2), 2, backend="numpy", repeats=1, min_seconds=0.0))
+    assert {row.algorithm for row in rows if not row.quadrature} == {"collocated", "noncollocated"}
     assert [row.way for row in rows if row.quadrature] == ["stdmat noncollocated simplex"]
     assert 1e-9 < rows[-1].difference < 1e-2

@@ -72,13 +72,13 @@ def test_factors_recomputed_from_maps(shape, kind, rng):
         return
     mesh = tapered(shape.name).elevated(2) if kind == "multilinear" else curved(shape.name, 2)
     for order in range(1, 9) if shape.name == "hex" and kind == "multilinear" else (1, 2, 4):
-        space = Space(mesh, order, backend="numpy")
+        space = Space(mesh, order, quadrature="collapsed", backend="numpy")
         assert {block.geometry.kind.name for block in space.blocks} - {"affine"} == {kind}
         for form in ("Helmholtz", "Mass", "IProductWRTDerivBase", "PhysDeriv", "coupled")[: 5 if order == 2 else 1]:
             for algorithm in ("collocated", "noncollocated")[: 1 + (form in FORMS_WITH_GRADIENT)]:
                 worst = max(differences(space, form, algorithm, rng, factors=RECOMPUTED))
                 assert worst < 1e-12, (order, form, algorithm)
-    single = Space(mesh, 2, dtype="float32", backend="numpy")
+    single = Space(mesh, 2, quadrature="collapsed", dtype="float32", backend="numpy")
     assert max(differences(single, "Helmholtz", "collocated", rng, factors=RECOMPUTED)) < TOLERANCE["float32"]
 
 
@@ -113,13 +113,13 @@ def test_factors_that_fit_no_cache_are_recomputed(monkeypatch):
         ("Helmholtz", curved("tet", 2), 2, False),
         ("Helmholtz", curved("tet", 3), 2, False),
     ):
-        problem = FORMS[form](Space(mesh, order, backend="numpy")).choices[0].kernel.problem
+        problem = FORMS[form](Space(mesh, order, quadrature="collapsed", backend="numpy")).choices[0].kernel.problem
         assert (strategy.default(problem) in ("recomputed", "scaled")) == recomputed, (form, order)
 
 
 @solid_shapes
 def test_diagonals_with_recomputed_factors(shape):
-    operator = FORMS["Helmholtz"](Space(curved(shape.name, 2), 3, backend="numpy"))
+    operator = FORMS["Helmholtz"](Space(curved(shape.name, 2), 3, quadrature="collapsed", backend="numpy"))
     problem = operator.choices[0].kernel.problem
     stored, recomputed = (CpuKernel(of_source(problem, own)).diagonal() for own in (STORED, RECOMPUTED))
     np.testing.assert_allclose(recomputed, stored, rtol=1e-12)
@@ -364,7 +364,12 @@ def test_the_model_counts_what_recomputes_factors(shape, kind):
     """Where all that the generator writes is used; on lines of the first direction, as the model has them."""
     if kind == "multilinear" and shape.name in FLAT:
         return
-    space = Space(tapered(shape.name) if kind == "multilinear" else curved(shape.name, 2), 3, backend="numpy")
+    space = Space(
+        tapered(shape.name) if kind == "multilinear" else curved(shape.name, 2),
+        3,
+        quadrature="collapsed",
+        backend="numpy",
+    )
     for form in ("Helmholtz", "Laplacian", "advection", "IProductWRTDerivBase"):
         problem = FORMS[form](space, algorithm="noncollocated").choices[-1].kernel.problem
         problems = of_source(problem, RECOMPUTED), problem
@@ -421,7 +426,7 @@ def test_curves_in_the_plane(order, affine, rng):
 
 @pytest.mark.parametrize("write", [write_sumfac, write_dense])
 def test_results_are_fetched_for_writing_where_they_are_in_a_row(write):
-    problem = Mass(Space(skewed(straight("tet")), 2, backend="numpy")).choices[0].kernel.problem
+    problem = Mass(Space(skewed(straight("tet")), 2, quadrature="collapsed", backend="numpy")).choices[0].kernel.problem
     fetched = {how: write(problem, 8, *how).text for how in product((0, 1), (0, 1))}
     reads, writes = ({how: f"i32 {kind}, i32 2, i32 1)" in text for how, text in fetched.items()} for kind in (0, 1))
     assert reads == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): True}

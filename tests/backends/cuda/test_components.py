@@ -79,8 +79,10 @@ def check(kernel, reference, components, rng):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_shape_and_source(name, on_host, rng):
     """Stored and recomputed factors of every kind, fields and the point, both algorithms; blocks with tails."""
-    deformed, straight_sided = (hp.Space(mesh, 2) for mesh in (curved(name, order=2), tapered(name)))
-    single = hp.Space(curved(name, order=2), 2, dtype=np.float32)
+    deformed, straight_sided = (
+        hp.Space(mesh, 2, quadrature="collapsed") for mesh in (curved(name, order=2), tapered(name))
+    )
+    single = hp.Space(curved(name, order=2), 2, dtype=np.float32, quadrature="collapsed")
     n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
     velocity = [0.3, -0.2, 0.5][: deformed.dim]
     again, variable = SumFacTopOptions(3, source=FactorSource.RECOMPUTED), {"k": lambda *x: 1 + x[0], "lam": 0.7}
@@ -146,7 +148,7 @@ def test_on_a_gpu(name, rng):
 
 def test_global_vectors(on_host, rng, monkeypatch):
     """Kernels on a global vector of several components, against theirs on what scatter makes of it."""
-    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2))
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2, quadrature="collapsed"))
     tables, vector = IndexTables(c0.block_matrix), rng.standard_normal((3, c0.size))
     local = (c0.matrix @ vector.T).T
     form = hp.Helmholtz(c0.space, lam=0.7, backend="numpy")

@@ -45,9 +45,9 @@ def advection(u, du):
 
 def operators(name):
     """Operators of order 2, each with the options to make its kernel of, on affine and on deformed cells."""
-    straight_space = hp.Space(skewed(straight(name)), 2)
+    straight_space = hp.Space(skewed(straight(name)), 2, quadrature="collapsed")
     mesh = curved(name, order=2)
-    space, one = hp.Space(mesh, 2), hp.Space(mesh, 2, dtype=np.float32)
+    space, one = hp.Space(mesh, 2, quadrature="collapsed"), hp.Space(mesh, 2, dtype=np.float32, quadrature="collapsed")
     velocity = [0.3, -0.2, 0.5][: space.dim]
     n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
     return [
@@ -107,7 +107,7 @@ def test_stages_surfaces_and_components(tmp_path, rng):
     bent = flat.transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2]))
     made = []
     for mesh, order in ((curved("prism", order=2), 3), (bent, 2), (curved("quad", order=2), 1)):
-        space = hp.Space(mesh, order)
+        space = hp.Space(mesh, order, quadrature="collapsed")
         for algorithm in ("collocated", "noncollocated"):
             made += [
                 hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, backend="numpy", algorithm=algorithm),
@@ -252,7 +252,7 @@ def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
     cases, kernels = [], []
     straight_sided = tapered(name).elevated(1 + order % 3)
     for mesh in (straight_sided, curved(name, order=2)):
-        for operator, options in recomputing(hp.Space(mesh, order, dtype=dtype))[:most]:
+        for operator, options in recomputing(hp.Space(mesh, order, dtype=dtype, quadrature="collapsed"))[:most]:
             for choice in operator.choices:
                 if RECOMPUTED not in possible_sources(choice.kernel.problem):
                     continue
@@ -297,7 +297,7 @@ def test_scales_and_coefficients_read_with_the_geometry(name, order, dtype, most
     """Straight elements, quadratic ones, and such of no low order; blocks with tails."""
     cases, kernels = [], []
     for mesh in (tapered(name).elevated(1 + order % 3), curved(name, order=2), curved(name, order=3)):
-        for operator, options in reading_less(hp.Space(mesh, order, dtype=dtype))[:most]:
+        for operator, options in reading_less(hp.Space(mesh, order, dtype=dtype, quadrature="collapsed"))[:most]:
             for choice in operator.choices:
                 problem = choice.kernel.problem
                 source = options.source if isinstance(options, SumFacTopOptions) else source_in(options)
@@ -340,7 +340,7 @@ def rounding(space):
 def test_rounded_factors(name, order, most, tmp_path, rng):
     """Mixed precision: factors that are stored in float32; blocks with tails."""
     cases, kernels = [], []
-    for operator, options in rounding(hp.Space(curved(name, order=3), order))[:most]:
+    for operator, options in rounding(hp.Space(curved(name, order=3), order, quadrature="collapsed"))[:most]:
         for choice in operator.choices:
             try:
                 cases.append(Case.of(choice.kernel.problem, f"case{len(cases)}", options))

@@ -49,7 +49,7 @@ def problem_of(operator):
     ("name", "algorithm"), [("hex", "noncollocated"), ("tet", "collocated"), ("quad", "collocated")]
 )
 def test_sumfac_top(name, algorithm, architecture):
-    space = hp.Space(curved(name, order=2), 3)
+    space = hp.Space(curved(name, order=2), 3, quadrature="collapsed")
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
     layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
     binary = nvrtc.compile_source(program(layout.source()), architecture)
@@ -105,7 +105,7 @@ def test_long_functions_are_written_once():
     ],
 )
 def test_dense_matrices(name, order, options, architecture):
-    space = hp.Space(skewed(straight(name)), order)
+    space = hp.Space(skewed(straight(name)), order, quadrature="collapsed")
     problem, _ = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
     layout = DensePlan(problem, options)
     found = nvrtc.compile_source(program(layout.source()), architecture).resources
@@ -116,7 +116,7 @@ def test_dense_matrices(name, order, options, architecture):
 @pytest.mark.parametrize("name", NAMES)
 def test_measured_options_fit(name):
     for order in range(1, 11):
-        space = hp.Space(curved(name, order=2), order)
+        space = hp.Space(curved(name, order=2), order, quadrature="collapsed")
         for algorithm in ("collocated", "noncollocated"):
             problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
             layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
@@ -133,7 +133,9 @@ def test_an_element_that_does_not_fit_is_refused():
 
 
 def source_of_order(order):
-    problem, levels = problem_of(hp.Laplacian(hp.Space(straight("tet"), order), backend="numpy"))
+    problem, levels = problem_of(
+        hp.Laplacian(hp.Space(straight("tet"), order, quadrature="collapsed"), backend="numpy")
+    )
     layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
     return program(layout.source())
 

@@ -20,7 +20,11 @@ from tests.samples import NAMES, curved, skewed, straight, tapered
 
 def problem_of(name, order, make=hp.Mass, **options):
     """Problem of an operator on deformed cells."""
-    return make(hp.Space(curved(name, order=2), order), backend="numpy", **options).choices[0].kernel.problem
+    return (
+        make(hp.Space(curved(name, order=2), order, quadrature="collapsed"), backend="numpy", **options)
+        .choices[0]
+        .kernel.problem
+    )
 
 
 def test_measured_rates_decide():
@@ -67,7 +71,7 @@ def test_bank_conflicts():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_collapse_is_a_product_of_functions(name):
-    space = hp.Space(skewed(straight(name)), 3)
+    space = hp.Space(skewed(straight(name)), 3, quadrature="collapsed")
     tabulation = space.blocks[0].tabulation
     collapse, shape, rule = Collapse.of(tabulation, Levels.of(tabulation)), tabulation.basis.shape, tabulation.rule
     matrix = np.zeros((len(rule), shape.dim, shape.dim))
@@ -83,7 +87,7 @@ def test_the_collapse_is_a_product_of_functions(name):
 def test_float32_has_rates_of_its_own():
     mesh = curved("tet", order=2)
     double, single = (
-        hp.Mass(hp.Space(mesh, 3, dtype=dtype), backend="numpy").choices[0].kernel.problem
+        hp.Mass(hp.Space(mesh, 3, dtype=dtype, quadrature="collapsed"), backend="numpy").choices[0].kernel.problem
         for dtype in (np.float64, np.float32)
     )
     assert known_row(single, "sumfac")[0] > 1.3 * known_row(double, "sumfac")[0]
@@ -112,7 +116,12 @@ def test_factors_are_recomputed_where_that_was_measured_to_win(mesh, dtype, orde
     for order in range(1, 8):
         ways = {}
         for algorithm in ("collocated", "noncollocated"):
-            operator = hp.Helmholtz(hp.Space(mesh, order, dtype=dtype), lam=1.0, backend="numpy", algorithm=algorithm)
+            operator = hp.Helmholtz(
+                hp.Space(mesh, order, dtype=dtype, quadrature="collapsed"),
+                lam=1.0,
+                backend="numpy",
+                algorithm=algorithm,
+            )
             problem = operator.choices[-1].kernel.problem
             ways[CudaSumFacTop().cost(problem)] = CudaSumFacTop().known(problem).source is FactorSource.RECOMPUTED
             with suppress(NotSuitable):

@@ -19,7 +19,7 @@ from tests.samples import curved, straight
 
 def problem_of(mesh, order, kind=hp.Mass, **options):
     """Problem of an operator on a mesh of one block."""
-    return kind(hp.Space(mesh, order), backend="numpy", **options).choices[0].kernel.problem
+    return kind(hp.Space(mesh, order, quadrature="collapsed"), backend="numpy", **options).choices[0].kernel.problem
 
 
 def rounds_of(problem, seconds, default=None, **options):

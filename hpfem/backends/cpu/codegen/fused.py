@@ -35,7 +35,7 @@ _SUMS = 24
 _ACROSS = 1
 
 # Time per operation relative to collocated sum factorisation, and of a mode besides.
-_COST, _OVERHEAD = 0.5, 20.0
+_COST, _OVERHEAD = 0.5, 24.0
 
 
 def fused_cost(problem: BlockProblem) -> float:

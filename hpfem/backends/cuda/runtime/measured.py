@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.shapes import default_counts
+
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
 from ....forms.merged import merged_if_possible
@@ -34,8 +36,11 @@ def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> st
     form = problem.form
     kind = form.factor_kind or "values"
     algorithm = problem.algorithm if form.gradients else "noncollocated"
-    points = "nodes" if problem.tabulation.nodal else "x".join(map(str, problem.tabulation.rule.counts))
-    shape, order = problem.shape.name, problem.tabulation.basis.order
+    shape, order, rule = problem.shape.name, problem.tabulation.basis.order, problem.tabulation.rule
+    # Matrices of affine elements are the same on a simplex rule as on the collapsed one.
+    same = problem.geometry.affine and not rule.tensor and rule.resolves(order)
+    counts = default_counts(problem.shape, order) if same else rule.counts
+    points = "nodes" if problem.tabulation.nodal else "x".join(map(str, counts))
     words = [strategy, shape, order, points, kind, algorithm, geometry or problem.geometry.kind.name]
     return "/".join(map(str, words)) + _merged(problem) + _type(problem)
 
