@@ -211,20 +211,20 @@ def _clusters(N: csr_array, most: int) -> Indices:
     n, entries = N.shape[0], coo_array(abs(N))
     upper = entries.row < entries.col
     by_size = np.argsort(-entries.data[upper], kind="stable")
-    i, j = entries.row[upper][by_size].astype(np.int64), entries.col[upper][by_size].astype(np.int64)
+    i, j = entries.row[upper][by_size], entries.col[upper][by_size]
     label, size = np.arange(n), np.ones(n, dtype=np.int64)
     while True:
-        i, j = np.minimum(i, j), np.maximum(i, j)
-        possible = np.flatnonzero((i != j) & (size[i] + size[j] <= most))
-        kept = possible[np.sort(np.unique(i[possible] * n + j[possible], return_index=True)[1])]
-        i, j = i[kept], j[kept]
+        possible = (i != j) & (size[i] + size[j] <= most)
+        i, j = i[possible], j[possible]
         if not len(i):
             return label
-        best, rank = np.full(n, len(i)), np.arange(len(i))
-        np.minimum.at(best, i, rank)
-        np.minimum.at(best, j, rank)
-        merged = (best[i] == rank) & (best[j] == rank)
+        rank, best = np.arange(len(i)), np.full((2, n), len(i))
+        for own, ends in zip(best, (i, j), strict=True):
+            own[ends[::-1]] = rank[::-1]  # the first one, which is written last
+        first = best.min(axis=0)
+        merged = (first[i] == rank) & (first[j] == rank)
+        low, high = np.minimum(i[merged], j[merged]), np.maximum(i[merged], j[merged])
         to = np.arange(n)
-        to[j[merged]] = i[merged]
-        size[i[merged]] += size[j[merged]]
+        to[high] = low
+        size[low] += size[high]
         label, i, j = to[label], to[i], to[j]
