@@ -49,7 +49,7 @@ def several(order=2, shapes=("hex", "prism", "pyramid", "tet"), bent=True, **opt
     mesh = box(shapes, (4, 1, 1) if len(shapes) == 4 else (4, 2))
     if bent:
         mesh = mesh.elevated(2).transformed(lambda x: x + 0.05 * np.sin(1.3 * x[:, ::-1]))
-    return hp.Space(mesh, order, backend="cuda", **options)
+    return hp.Space(mesh, order, backend="cuda", **{"quadrature": "collapsed"} | options)
 
 
 def on_gpu(cupy, space, state, components, rng):
@@ -199,7 +199,10 @@ class TestArrays:
     @pytest.mark.parametrize("make", [hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv, hp.Laplacian, hp.FwdTrans])
     @pytest.mark.parametrize("dtype", [np.float64, np.float32])
     def test_what_goes_in_comes_out(self, make, dtype, cupy, rng):
-        for space in (several(dtype=dtype), hp.Space(curved("tet", order=2), 3, dtype=dtype, backend="cuda")):
+        for space in (
+            several(dtype=dtype),
+            hp.Space(curved("tet", order=2), 3, dtype=dtype, backend="cuda", quadrature="collapsed"),
+        ):
             operator = make(space)
             arrays, host = on_gpu(cupy, space, operator.input_state, 2, rng)
             expected, found = make(space, backend="numpy")(host), operator(arrays)
@@ -209,7 +212,7 @@ class TestArrays:
                 assert max(norm_error(a.get(), c), norm_error(b, c)) < (1e-11 if dtype == np.float64 else 1e-4)
 
     def test_what_is_refused(self, cupy):
-        space = hp.Space(curved("tet", order=2), 2, backend="cuda")
+        space = hp.Space(curved("tet", order=2), 2, backend="cuda", quadrature="collapsed")
         mass, u = hp.Mass(space), cupy.ones((1, space.n_cells, 10))
         with pytest.raises(
             ArgumentError, match="Mass computes on host and got cupy.ndarray on cuda:0; copy it to the host"
@@ -227,7 +230,7 @@ class TestArrays:
             mass(u[0])
 
     def test_cupy_takes_a_field_s_memory(self, cupy, rng):
-        space = hp.Space(curved("tet", order=2), 2, backend="cuda")
+        space = hp.Space(curved("tet", order=2), 2, backend="cuda", quadrature="collapsed")
         (array,), (host,) = on_gpu(cupy, space, "coeff", 2, rng)
         field = space.field("coeff", [array])
         with count_transfers() as moved:
