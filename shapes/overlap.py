@@ -14,25 +14,25 @@ from .shape import Shape
 
 Array = NDArray[np.float64]
 
-# Ratio of energies from which on a direction is strong. Distances in the regular cell, whose edges are 2: of vertices
-# that stand above each other, and of what only touches.
-_STRONG, _ABOVE, _TOUCHES = 12.0, 0.5, 0.1
+# Ratio of energies from which on a direction is strong, and so strong that low energy means constant along it.
+# Distances in the regular cell, whose edges are 2: of vertices that stand above each other, and of what only touches.
+_STRONG, _TALL, _ABOVE, _TOUCHES = 12.0, 100.0, 0.5, 0.1
 
 
-def _seen_along(shape: Shape, S: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _seen_along(shape: Shape, S: Array, strong: float) -> tuple[Array, NDArray[np.bool_]]:
     """Vertices seen along the strong directions of a diffusion, and which stand above each other; if there is no such
     direction, all do; S [dim, dim] -> [n, k], [n, n].
     """
     R = regular_jacobian(shape)
     values, V = np.linalg.eigh(R @ S @ R.T)
-    weak = values <= _STRONG * values[0]
+    weak = values <= strong * values[0]
     points = shape.vertices @ R.T @ V[:, weak]
     return points, weak.all() | (np.linalg.norm(points[:, None] - points, axis=2) < _ABOVE)
 
 
 def short_edges(shape: Shape, S: Array) -> list[bool]:
     """Whether the ends of an edge stand above each other along strong directions; S [dim, dim] -> [n_edges]."""
-    near = _seen_along(shape, S)[1]
+    near = _seen_along(shape, S, _TALL)[1]
     return [bool(near[edge.vertices] and not near.all()) for edge in shape.edges]
 
 
@@ -56,7 +56,7 @@ def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     """Group the vertices, edges and faces of a cell: those whose inner parts overlap if they are seen along the strong
     directions of a diffusion; none where no direction is strong; S [dim, dim] -> group by dimension and number.
     """
-    points, near = _seen_along(shape, S)
+    points, near = _seen_along(shape, S, _STRONG)
     if near.all():
         return {}
     at = connected_components(csr_array(near), directed=False)[1]

@@ -5,7 +5,7 @@ import pytest
 
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import regular_jacobian
-from hpfem.shapes.overlap import stacked
+from hpfem.shapes.overlap import short_edges, stacked
 
 
 def found(name, Q):
@@ -52,3 +52,15 @@ def test_a_tet_along_an_edge():
     axis = R @ (np.asarray(tet.vertices[1]) - tet.vertices[0]) / 2
     groups = found("tet", np.eye(3) + 1e4 * np.outer(axis, axis))
     assert groups == [["0", "01", "1"], ["012", "02", "12"], ["013", "03", "13"], ["023", "123"]]
+
+
+@pytest.mark.parametrize(("name", "count"), [("hex", 4), ("prism", 3), ("pyramid", 2), ("tet", 1)])
+def test_edges_are_short_where_cells_are_thin(name, count):
+    """Those along the last direction or the first edge; none where low energy does not mean constant yet."""
+    shape, R = SHAPES[name], regular_jacobian(SHAPES[name])
+    first = R @ (np.asarray(shape.vertices[1]) - shape.vertices[0]) / 2
+    axis = first if name in ("tet", "pyramid") else np.eye(3)[2]
+    back, found = np.linalg.inv(R), []
+    for more in (15.0, 255.0):
+        found.append(sum(short_edges(shape, back @ (np.eye(3) + more * np.outer(axis, axis)) @ back.T)))
+    assert found == [0, count]
