@@ -54,15 +54,18 @@ class CellwiseProduct:
         self._vectors, self._Q, self._dtype, self._pool = vectors, Q, dtype, vectors.pool()
         self.restriction = vectors.restriction(Q, dtype)
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
-        self._there = [self._operand(M, self.restriction, number) for number, M in enumerate(matrices)]
-        self._back = [self._operand(transposed(M), self._outer, number) for number, M in enumerate(matrices)]
+        self._there = self._operands(matrices, self.restriction)
+        self._back = self._operands([transposed(M) for M in matrices], self._outer)
         self._some, self._shared = dict[bool, Any](), vectors.xp.asarray(vectors.shared)
         if vectors.comm.size > 1:
             self._some = {outer: self._gathering(outer).gather_some(vectors.shared) for outer in (False, True)}
 
-    def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
-        """The dense matrix for the local numbers of a block."""
-        return self._vectors.xp.asarray(np.ascontiguousarray(multiplied(factors).T), self._dtype)
+    def _operands(self, matrices: Sequence[Sequence[csr_array]], restriction: Any) -> list[Any]:
+        """The dense matrices for the local numbers of blocks."""
+        return [self._dense(multiplied(factors)) for factors in matrices]
+
+    def _dense(self, matrix: Any) -> Any:
+        return self._vectors.xp.asarray(np.ascontiguousarray(matrix.T), self._dtype)
 
     def _in_cells(
         self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]

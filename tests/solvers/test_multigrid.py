@@ -384,8 +384,8 @@ def test_a_residual_where_the_coarser_level_is(backend, components, rng):
 class Rounding(CellwiseProduct):
     """Products as a GPU's tensor cores make them: of matrices and numbers in bfloat16."""
 
-    def _operand(self, factors, restriction, number):
-        return self.rounded(super()._operand(factors, restriction, number))
+    def _dense(self, matrix):
+        return self.rounded(super()._dense(matrix))
 
     def _in_cells(self, there, operands, x, weights, given, out):
         there.scatter((x if weights is None else weights * x)[None], given)

@@ -99,25 +99,26 @@ def driver_at(guard, shift=0):
     """
     of_geometry = Guard(guard.side)
 
-    def compiled_in(guards, shift):
-        def compiled(text, target):
-            code, _ = loaded(text, target, guard.side, shift)
+    def begin_in(guards, shift):
+        def begin(write, target, *given):
+            program = write(*given)
+            code, _ = loaded(program.text, target, guard.side, shift)
 
             def run(*arguments):
                 addresses = [address for address in arguments[4:-1] if address]
                 assert all(any(own.holds(at) for own in guards) for at in addresses), "not at the border"
                 code.run(*arguments)
 
-            return replace(code, run=run)
+            return program, SimpleNamespace(code=replace(code, run=run))
 
-        return compiled
+        return begin
 
     with pytest.MonkeyPatch.context() as patch:
         for module, own, guards in ((driver, guard, [guard]), (geometry, of_geometry, [guard, of_geometry])):
             patch.setattr(module, "np", GuardedNumpy(own))
             patch.setattr(module, "aligned", guard.array)
             patch.setattr(module, "_specialised", module._specialised.__wrapped__)
-            patch.setattr(module, "compiled", compiled_in(guards, shift if module is driver else 0))
+            patch.setattr(module, "begin", begin_in(guards, shift if module is driver else 0))
         yield
 
 

@@ -178,15 +178,12 @@ def _in_few_launches(operands: Sequence[Any], restriction: Any) -> list[Any]:
 class CudaCellwise(CellwiseProduct):
     """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._there = _in_few_launches(self._there, self.restriction)
-        self._back = _in_few_launches(self._back, self._outer)
-
-    def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
-        rough = self._rough and self._dtype == np.float32
-        tiles = MatrixTiles.of(multiplied(factors)) if rough else None
-        return super()._operand(factors, restriction, number) if tiles is None else tiles
+    def _operands(self, matrices: Sequence[Sequence[csr_array]], restriction: Any) -> list[Any]:
+        rough, operands = self._rough and self._dtype == np.float32, list[Any]()
+        for matrix in map(multiplied, matrices):
+            tiles = MatrixTiles.of(matrix) if rough else None
+            operands.append(self._dense(matrix) if tiles is None else tiles)
+        return _in_few_launches(operands, restriction)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:
         after = self._new_local()
