@@ -36,6 +36,7 @@ import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cpu.codegen import vectors as cpu_vectors
 from hpfem.backends.cpu.codegen.function import write_function
+from hpfem.backends.cpu.codegen.indexed import Runs
 from hpfem.backends.cpu.codegen.sequence import write_sequence
 from hpfem.backends.cpu.runtime import cache as compiler
 from hpfem.backends.cpu.runtime import geometry, kernel, passes, target
@@ -195,7 +196,7 @@ def of_cpu(strategy: Any, problem: BlockProblem, options: Any, variants: bool) -
     if texts and variants:
         own.diagonal()
         yield from (("diagonal", text) for text in taken())
-        own.indexed(np.zeros((own.groups, problem.n_modes, own.lanes), np.int32))
+        own.indexed(np.zeros(0, np.int32), (Runs(tuple((mode,) for mode in range(problem.n_modes)), (True,)),))
         yield "indexed", taken()[0]
         usual, kernel.PREFETCH_BYTES = kernel.PREFETCH_BYTES, 0
         strategy.build(problem, options)
@@ -242,7 +243,8 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
             passes.code_of_pass(own, wide, np.dtype(real))
             yield case, f"cpu {name} {'wide' if wide else 'short'}", taken()[0]
         for across in either:
-            kernel.MatrixKernel(matrices, 3, real, across)
+            runs = Runs(((0,), (1,), (2,)), (True,)), Runs((tuple(range(3, 6)),), (False,) * 3, alone=True)
+            kernel.MatrixKernel(matrices, 3, real, across).indexed(np.zeros(0, np.int32), runs)
             yield case, f"cpu matrix{' across' * across}", taken()[0]
         given: dict[str, Any] = {"move": product(either, either, [real]), "rows": product(either, [real]), "pass": []}
         for name, write in vars(cpu_vectors).items():

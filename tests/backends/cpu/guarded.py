@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hpfem.backends.cpu.codegen.indexed import Runs
 from hpfem.backends.cpu.runtime import geometry
 from hpfem.backends.cpu.runtime import kernel as driver
 from hpfem.backends.cpu.runtime import target as compiler
-from hpfem.backends.cpu.runtime.kernel import CpuKernel
+from hpfem.backends.cpu.runtime.kernel import CpuKernel, indexed_codes
 from hpfem.backends.cpu.runtime.target import compile_object, host, load_object
 from hpfem.shapes import SHAPES
 from tests.backends.cpu.processors import narrower
@@ -152,22 +153,33 @@ def apply(problem, guard, components, shift=0, alone=False, **options):
 
 
 def indexed(kernel, source, out, guard, rng):
-    """The same on global vectors, every number in a place of its own; lanes behind the last in the last one."""
+    """The same on global vectors: numbers in places of their own, and others side by side, with signs and alone."""
     components, elements, n_modes = source.shape
-    n, lanes = elements * n_modes, kernel.lanes
-    place, sign = rng.permutation(n).reshape(elements, n_modes), rng.integers(2, size=(elements, n_modes))
-    codes = np.full((kernel.groups * lanes, n_modes), 2 * n)
-    codes[:elements] = 2 * place + sign
-    codes = codes.reshape(kernel.groups, lanes, n_modes).transpose(0, 2, 1).astype(np.int32)
-    given, found = guard.array((components, n + 1), source.dtype), guard.array((len(out), n + 1), source.dtype)
-    given[:, n], found[...] = 0, 0
-    given[:, place] = (1 - 2 * sign) * source
-    own = kernel.indexed(guard.copy(np.ascontiguousarray(codes)))
+    n, lanes, order = elements * n_modes, kernel.lanes, rng.permutation(n_modes).tolist()
+    some, half = order[: n_modes // 4], order[n_modes // 4 : n_modes // 2]
+    runs = [Runs((tuple(order[n_modes // 2 :]),), (False,) * (n_modes - n_modes // 2), alone=True)]
+    runs += [Runs(tuple((mode,) for mode in some), (True,))] if some else []
+    runs += [Runs((tuple(half),), tuple(mode % 2 == 0 for mode in half))] if half else []
+    place, sign, codes = np.empty((elements, n_modes), int), np.zeros((elements, n_modes), int), []
+    start = 0
+    for run in runs:
+        for modes in run.modes:
+            first = start + rng.permutation(elements) * len(modes)
+            flip = rng.integers(2, size=elements) * any(run.signed)
+            place[:, modes] = first[:, None] + np.arange(len(modes))
+            sign[:, modes] = np.outer(flip, run.signed)
+            codes.append((2 * first + flip)[np.minimum(np.arange(kernel.groups * lanes), elements - 1)])
+            start += elements * len(modes)
+    codes = np.array(codes, np.int32).reshape(-1, kernel.groups, lanes).swapaxes(0, 1)
+    given, found = guard.array((components, n), source.dtype), guard.array((len(out), n), source.dtype)
+    given[:, place], found[...] = (1 - 2 * sign) * source, 0
+    # Those of results lie behind those of coefficients: here they are the same.
+    own = kernel.indexed(guard.copy(indexed_codes(runs, codes, codes)), tuple(runs))
     (_, *arguments), _used = own.call(given.shape, given.ctypes.data)
     arguments[5] = found.ctypes.data
     own.code.run(*arguments)
     apart = np.abs((1 - 2 * sign) * found[:, place] - out).max()
-    assert apart <= 1e-12 * np.abs(out).max() if out.dtype == np.float64 else apart <= 1e-5 * np.abs(out).max()
+    assert apart <= (1e-12 if out.dtype == np.float64 else 1e-5) * np.abs(out).max()
 
 
 def check(problem, target=None, far=False, **options):

@@ -8,6 +8,7 @@ import pytest
 
 from hpfem.backends.cpu import backend as cpu_backend
 from hpfem.backends.cpu.codegen.dense import write_dense
+from hpfem.backends.cpu.codegen.indexed import Runs
 from hpfem.backends.cpu.codegen.line import Line
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
 from hpfem.backends.cpu.runtime import kernel as runtime
@@ -427,10 +428,16 @@ def test_curves_in_the_plane(order, affine, rng):
 @pytest.mark.parametrize("write", [write_sumfac, write_dense])
 def test_results_are_fetched_for_writing_where_they_are_in_a_row(write):
     problem = Mass(Space(skewed(straight("tet")), 2, quadrature="collapsed", backend="numpy")).choices[0].kernel.problem
-    fetched = {how: write(problem, 8, *how).text for how in product((0, 1), (0, 1))}
-    reads, writes = ({how: f"i32 {kind}, i32 2, i32 1)" in text for how, text in fetched.items()} for kind in (0, 1))
-    assert reads == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): True}
-    assert writes == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): False}
+    modes = range(problem.n_modes)
+    places = {
+        "local": None,
+        "apart": (Runs(tuple((mode,) for mode in modes), (True,)),),
+        "side by side": (Runs((tuple(modes),), (False,) * len(modes)),),
+    }
+    for far, (name, runs) in product((False, True), places.items()):
+        text = write(problem, 8, far, runs).text
+        reads, writes = (f"i32 {kind}, i32 2, i32 1)" in text for kind in (0, 1))
+        assert reads == far and writes == (far and name != "apart")
 
 
 def test_code_is_written_once_for_problems_that_differ_in_data_alone(monkeypatch):

@@ -12,10 +12,10 @@ from ....forms.form import BlockProblem
 from ....forms.trace import Trace
 from ....geometry.jacobians import symmetric_pairs
 from .factors import Factors
+from .indexed import Indexed, codes_at, write_both
 from .ir import ARGUMENTS, Builder, Operand, Program
 from .pointwise import Expressions, load_parameters
 from .prefetch import Prefetch, input_streams
-from .transpose import write_both
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,12 @@ def factors_of_terms(
 
 
 def write_affine(
-    problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool, scratch: int, body: Callable[[Group], None]
+    problem: BlockProblem,
+    lanes: int,
+    prefetch: bool,
+    indexed: Indexed,
+    scratch: int,
+    body: Callable[[Group], None],
 ) -> Program:
     """Write the kernel of a form with constant element matrices, one element per lane."""
     trace = problem.form.trace
@@ -48,7 +53,7 @@ def write_affine(
     factors = Factors(b, problem, 0)
     streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
     prefetched = Prefetch(b, *(streams if prefetch else ()))
-    write_both(b, "read_modes", "write_modes", n, indexed)
+    write_both(b, "read_modes", "write_modes", n, indexed, prefetch)
     with b.function("run", ARGUMENTS, internal=False):
         b.emit("%last = sub nsw i64 %elements, 1")
         target, further = b.at("%scratch", (n, 1)), b.at("%scratch", (2 * n, 1))
@@ -61,15 +66,15 @@ def write_affine(
                 scales[q] = factor if coefficient == 1.0 else b.mul(coefficient, factor)
             prefetched.start(group, ["%geometry", *(["%codes"] if indexed else ["%in", "%out"])])
             with b.loop("%components") as c:
-                where = f"i64 {group.value}, i64 %last"
+                there, back = [f"i64 {group.value}, i64 %last"] * 2
                 if indexed:
-                    where = f"ptr {b.at('%codes', (group, n), unit=f'<{b.lanes} x i32>')}"
+                    there, back = (codes_at(b, indexed, group, results) for results in (False, True))
                 step = b.row(c.value, None if indexed else n)
                 source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
                 result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
-                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {where})")
+                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {there})")
                 body(Group(b, prefetched, scales, "%scratch", target, further))
-                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, {where})")
+                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, {back})")
         b.lines[:0] = prefetched.finish()
     return Program(b.module(), b.flops, 2 * n + scratch, 0, one_by_one=True)
 

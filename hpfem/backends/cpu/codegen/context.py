@@ -17,6 +17,7 @@ from hpfem.shapes.cached import cached_property
 
 from ....forms.form import BlockProblem
 from .factors import Factors
+from .indexed import Indexed
 from .ir import Builder, Index, Where
 from .levels import Integers, groups
 from .line import Fiber, Line
@@ -33,7 +34,7 @@ class Context:
     cache. With `indexed`, coefficients come from a global vector, and results are added to one, by signed indices.
     """
 
-    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool = False) -> None:
+    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool, indexed: Indexed = None) -> None:
         self.problem, self.form, self.trace = problem, problem.form, problem.form.trace
         self.from_modes, self.to_modes = problem.from_modes, problem.to_modes
         self.b = Builder(lanes, problem.dtype)
@@ -50,7 +51,7 @@ class Context:
         self.by_rows = self.form.gradients and problem.collocated
         self.direction = self.dim - 1 if self.by_rows else 0  # of the fibers along which points are visited
         self.factors = Factors(self.b, problem, self.direction)
-        self.indexed = indexed
+        self.indexed, self.ahead = indexed, prefetch
         inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
         outputs = [] if indexed else [problem.n_output * self.b.nbytes] * problem.given
         streams = ([self.factors.group_bytes, *inputs], outputs) if prefetch else ()

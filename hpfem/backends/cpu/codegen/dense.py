@@ -15,6 +15,7 @@ from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
 from ....geometry.factors import expansion
 from .affine import Group, write_affine
+from .indexed import Indexed
 from .ir import Program, Where
 from .line import matrix_product, table_product
 
@@ -57,7 +58,7 @@ def _reference_matrices(problem: BlockProblem) -> Array:
     return matrices
 
 
-def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_affine`."""
     check_linear(problem)
     matrices = _reference_matrices(problem)

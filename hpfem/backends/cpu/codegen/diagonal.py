@@ -16,6 +16,7 @@ from hpfem.shapes.squares import pair_tree, squared
 
 from ....forms.form import BlockProblem
 from .context import Context
+from .indexed import Indexed
 from .ir import ARGUMENTS, Index, Program, Where
 from .line import Fiber, Line
 from .points import at_point
@@ -58,7 +59,7 @@ def chains(problem: BlockProblem) -> list[str]:
     return found if trace.general else [chain for chain in found if (chain[0] == "v") == (chain[1] == "v")]
 
 
-def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
     """Write the kernel that makes the diagonals of a form's element matrices, all components."""
     ctx = SquareContext(problem, lanes)
     b, wanted = ctx.b, chains(problem)

@@ -19,13 +19,14 @@ from ....errors import NotSuitable
 from ....forms.cost import operator_flops
 from ....forms.form import BlockProblem
 from .context import Context
+from .indexed import Indexed, write_both
 from .ir import Index, Program, Where
 from .levels import Integers
 from .line import table_product
 from .points import at_point
 from .pointwise import field_inputs
 from .transfer import call, component, multiply, program_of
-from .transpose import Layout, write_both, write_reader
+from .transpose import Layout, write_reader
 
 Array = NDArray[np.floating[Any]]
 
@@ -194,13 +195,13 @@ class _Writer:
                 multiply(self.ctx, np.concatenate(parts, axis=1), source, self.b.at(halves, (at, 1)), _SUMS)
 
 
-def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_sumfac`."""
     check_fused(problem)
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
     b, ctx.by_rows = ctx.b, True
     writer = _Writer(ctx)
-    write_both(b, "read_input", "write_result", n, indexed)
+    write_both(b, "read_input", "write_result", n, indexed, prefetch)
     if field_inputs(ctx.trace):
         write_reader(b, "read_field", Layout(problem.n_points))
     modes = ctx.area("modes", size=n)

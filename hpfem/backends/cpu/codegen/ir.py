@@ -193,6 +193,13 @@ class Builder:
         where = f"ptr {pointer}, i32 {self.dtype.itemsize}, {masks} {mask}"
         self.emit(f"call void {name}({self.vector} {value}, {where})")
 
+    def first_lanes(self, count: str) -> str:
+        """A mask of the first lanes."""
+        kind, iota = f"<{self.lanes} x i64>", ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+        first = self.new(f"insertelement {kind} poison, i64 {count}, i32 0")
+        everywhere = self.new(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
+        return self.new(f"icmp slt {kind} <{iota}>, {everywhere}")
+
     def load_fiber(self, pointer: str, stride: int, n: int) -> list[str]:
         """Load n vectors."""
         return [self.load(pointer, i * stride) for i in range(n)]

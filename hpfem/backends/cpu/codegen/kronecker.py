@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ....forms.form import BlockProblem
 from ....forms.kronecker import check_kronecker, functions_of, kronecker_flops, matrices_of_directions
 from .affine import Group, factors_of_terms, write_affine
+from .indexed import Indexed
 from .ir import Builder, Program
 from .line import Array, Fiber, matrix_product
 
@@ -26,7 +27,7 @@ def kronecker_cost(problem: BlockProblem) -> float:
     return kronecker_flops(problem) + _HANDED_ON * handed_on
 
 
-def write_kronecker(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+def write_kronecker(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_affine`."""
     check_kronecker(problem)
     S = matrices_of_directions(problem.tabulation, problem.form.test_gradient)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from .indexed import Runs, codes_at, write_both
 from .ir import ARGUMENTS, Builder, Index, Program
-from .transpose import write_both
 
 Indices = NDArray[np.int64]
 Tile = tuple[Indices, Indices]
@@ -113,23 +113,23 @@ def packed(factors: Sequence[csr_array], steps: Sequence[Step], dtype: DTypeLike
     return np.concatenate([part.ravel() for part in parts]) if parts else np.zeros(0, dtype)
 
 
-def write_matrix(n: int, steps: Sequence[Step], lanes: int, dtype: DTypeLike) -> Program:
+def write_matrix(n: int, steps: Sequence[Step], runs: Sequence[Runs], lanes: int, dtype: DTypeLike) -> Program:
     """Write the kernel of all matrices of the same steps; `packed` ones are its `geometry`."""
     b, last = Builder(lanes, dtype), steps[-1].target if steps else 0
-    write_both(b, "read_modes", "write_modes", n, True)
+    write_both(b, "read_modes", "write_modes", n, runs, False)
     with b.function("run", ARGUMENTS, internal=False):
         arrays = ["%scratch", b.at("%scratch", (n, 1))]
         with b.loop("%g1", "%g0") as group, b.loop("%components") as c:
-            codes = b.at("%codes", (group, n), unit=f"<{lanes} x i32>")
+            there, back = (codes_at(b, runs, group, results) for results in (False, True))
             offset = b.row(c.value, None)
             source = b.new(f"getelementptr {b.real}, ptr %in, i64 {offset}")
             result = b.new(f"getelementptr {b.real}, ptr %out, i64 {offset}")
-            b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, ptr {codes})")
+            b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {there})")
             start = 0
             for step in steps:
                 _write_step(b, step, start, arrays[step.source], arrays[step.target])
                 start += step.rows.size * step.columns.shape[1]
-            b.emit(f"call void @write_modes(ptr {result}, ptr {arrays[last]}, ptr {codes})")
+            b.emit(f"call void @write_modes(ptr {result}, ptr {arrays[last]}, {back})")
     return Program(b.module(), b.flops, (1 + any(step.target for step in steps)) * n, 0)
 
 

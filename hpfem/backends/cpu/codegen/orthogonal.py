@@ -15,6 +15,7 @@ import numpy as np
 from ....forms.form import BlockProblem
 from ....forms.orthogonal import check_orthogonal, orthogonal_flops, orthogonal_matrices
 from .affine import Group, factors_of_terms, write_affine
+from .indexed import Indexed
 from .ir import Builder, Program
 from .line import Array, Fiber, matrix_product
 
@@ -31,7 +32,7 @@ def orthogonal_cost(problem: BlockProblem) -> float:
     return _COST * orthogonal_flops(problem)
 
 
-def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_affine`."""
     check_orthogonal(problem)
     B, D = orthogonal_matrices(problem.tabulation.basis)

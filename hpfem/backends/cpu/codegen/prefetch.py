@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .indexed import INDEX_BYTES
+from .indexed import CACHE_LINE, INDEX_BYTES, Indexed, row_count
 from .ir import Builder, Index
 
-_CACHE_LINE = 64
 # Bytes between what is worked on and what is fetched, where groups are small.
 _DISTANCE = 32 << 10
 
 
-def input_streams(b: Builder, n: int, components: int, indexed: bool) -> list[int]:
+def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list[int]:
     """How much of the numbers that a group takes lies in a row: themselves, or their indices."""
-    return [n * b.lanes * INDEX_BYTES] if indexed else [n * b.nbytes] * components
+    return [row_count(indexed) * b.lanes * INDEX_BYTES] if indexed else [n * b.nbytes] * components
 
 
 class Prefetch:
@@ -50,18 +49,18 @@ class Prefetch:
             return []
         b = self._b
         b.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        shares = [math.ceil(n / _CACHE_LINE / max(self._calls, 1)) for n in self._streams]
+        shares = [math.ceil(n / CACHE_LINE / max(self._calls, 1)) for n in self._streams]
         for call, place in enumerate(self._places):
             text = []
             for s, lines in enumerate(shares):
                 here = f"%q{call}_{s}"
                 text.append(f"  {here} = load ptr, ptr %ahead{s}")
                 for i in range(lines):
-                    text.append(f"  {here}_{i} = getelementptr i8, ptr {here}, i64 {_CACHE_LINE * i}")
+                    text.append(f"  {here}_{i} = getelementptr i8, ptr {here}, i64 {CACHE_LINE * i}")
                     # Into the second-level cache: the first has no room for a group.
                     to_write = int(s >= self._read)
                     text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 {to_write}, i32 2, i32 1)")
-                text.append(f"  {here}_n = getelementptr i8, ptr {here}, i64 {_CACHE_LINE * lines}")
+                text.append(f"  {here}_n = getelementptr i8, ptr {here}, i64 {CACHE_LINE * lines}")
                 text.append(f"  store ptr {here}_n, ptr %ahead{s}")
             b.lines[place] = "\n".join(text)
         return [f"  %ahead{s} = alloca ptr, align 8" for s in range(len(shares))]

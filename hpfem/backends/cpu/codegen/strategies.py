@@ -11,15 +11,16 @@ from ....forms.linear import check_linear
 from ....forms.orthogonal import check_orthogonal
 from .dense import dense_cost, write_dense
 from .fused import check_fused, fused_cost, write_fused
+from .indexed import Indexed
 from .ir import Program
 from .kronecker import kronecker_cost, write_kronecker
 from .orthogonal import orthogonal_cost, write_orthogonal
 
 
 class Compiled(NamedTuple):
-    """A row: `write` takes a problem, lanes, and whether it prefetches and is indexed."""
+    """A row: `write` takes a problem, lanes, and whether it prefetches, and the entities if it is indexed."""
 
-    write: Callable[[BlockProblem, int, bool, bool], Program]
+    write: Callable[[BlockProblem, int, bool, Indexed], Program]
     cost: Callable[[BlockProblem], float]  # operations, relative to those of collocated sum factorisation
     check: Callable[[BlockProblem], None]  # refuses what `write` cannot
     tensor: bool = False  # needs rules of one direction

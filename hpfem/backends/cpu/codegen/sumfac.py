@@ -14,6 +14,7 @@ from functools import partial
 
 from ....forms.form import BlockProblem
 from .context import Context
+from .indexed import Indexed
 from .ir import Index, Program
 from .line import Fiber
 from .points import at_points
@@ -57,7 +58,7 @@ def column_pass(ctx: Context) -> None:
             b.store_fiber(result or [], b.at(ctx.level(1, "v", c), (across, 1)), plane)
 
 
-def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem."""
     ctx = Context(problem, lanes, prefetch, indexed)
     write_transposes(ctx)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .context import Context
-from .indexed import write_indexed_reader, write_indexed_writer
+from .indexed import codes_at, write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Index, Program
 from .levels import Integers, shared_leaves
 from .line import table_product
@@ -30,9 +30,9 @@ def write_transposes(ctx: Context) -> None:
     values = Layout(problem.n_points) if contiguous else Layout(ctx.rest[0], ctx.counts[0], ctx.plane), None
     if ctx.indexed:
         rows = np.add.outer(np.arange(ctx.counts[0]) * ctx.plane, np.arange(ctx.rest[0]))
-        points = None if contiguous else b.index_table(rows)
-        write_indexed_reader(b, "read_input", problem.n_modes, modes[1] if ctx.from_modes else points)
-        write_indexed_writer(b, "write_result", problem.n_modes, modes[1] if ctx.to_modes else points)
+        points, leaves = None if contiguous else rows.ravel(), None if in_order else first
+        write_indexed_reader(b, "read_input", ctx.indexed, leaves if ctx.from_modes else points, ctx.ahead)
+        write_indexed_writer(b, "write_result", ctx.indexed, leaves if ctx.to_modes else points, ctx.ahead)
     else:
         write_reader(b, "read_input", *(modes if ctx.from_modes else values))
         write_writer(b, "write_result", *(modes if ctx.to_modes else values))
@@ -44,7 +44,7 @@ def call(ctx: Context, name: str, outside: str, inside: str) -> None:
     """Call a function that transposes on the present group."""
     where = f"i64 {ctx.group.value}, i64 %last"
     if ctx.indexed and name != "read_field":
-        where = f"ptr {ctx.b.at('%codes', (ctx.group, ctx.problem.n_modes), unit=f'<{ctx.b.lanes} x i32>')}"
+        where = codes_at(ctx.b, ctx.indexed, ctx.group, name == "write_result")
     ctx.b.emit(f"call void @{name}(ptr {outside}, ptr {inside}, {where})")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import Builder, Index, Where
 
 
@@ -26,15 +25,15 @@ def _shuffle(b: Builder, x: str, y: str, mask: list[int]) -> str:
     return b.new(f"shufflevector {b.vector} {x}, {b.vector} {y}, <{b.lanes} x i32> <{indices}>")
 
 
-def _transpose(b: Builder, rows: list[str]) -> list[str]:
-    """Transpose W vectors of W numbers, log2(W) rounds of shuffles."""
+def transposed(b: Builder, rows: list[str]) -> list[str]:
+    """Transpose n vectors of W numbers, n of these at a time, log2(n) rounds of shuffles."""
     w = b.lanes
     step = 1
-    while step < w:
+    while step < len(rows):
         low = [j if not (j // step) % 2 else w + j - step for j in range(w)]
         high = [j + step if not (j // step) % 2 else w + j for j in range(w)]
         new = list(rows)
-        for i in range(w):
+        for i in range(len(rows)):
             if not (i // step) % 2:
                 new[i] = _shuffle(b, rows[i], rows[i + step], low)
                 new[i + step] = _shuffle(b, rows[i], rows[i + step], high)
@@ -86,13 +85,13 @@ def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards
         outside = [b.at(row, (segment, layout.n), (first, 1), unit=b.real) for row in rows]
         inside = [place(segment, first, i) for i in range(n)]
         if inwards:
-            vectors = _transpose(b, [_load_row(b, pointer, n) for pointer in outside])
+            vectors = transposed(b, [_load_row(b, pointer, n) for pointer in outside])
             for pointer, value in zip(inside, vectors):
                 b.store(value, pointer)
         else:
             values = [b.load(pointer) for pointer in inside] + ["poison"] * (b.lanes - n)
             # The last element's own lane comes after the lanes that repeat it.
-            for value, pointer in reversed(list(zip(_transpose(b, values), outside))):
+            for value, pointer in reversed(list(zip(transposed(b, values), outside))):
                 _store_row(b, value, pointer, n)
 
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, i64 %g, i64 %last"):
@@ -113,13 +112,3 @@ def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = 
 def write_writer(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
     """Write a function that stores a group of elements from vectors; see `write_reader`."""
     _write(b, name, layout, positions, False)
-
-
-def write_both(b: Builder, reader: str, writer: str, n: int, indexed: bool) -> None:
-    """Write the functions that load and store n numbers of each element, or those of a global vector."""
-    if indexed:
-        write_indexed_reader(b, reader, n, None)
-        write_indexed_writer(b, writer, n, None)
-    else:
-        write_reader(b, reader, Layout(n))
-        write_writer(b, writer, Layout(n))

@@ -101,7 +101,7 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
                 return after
 
             def last_group(i: Index, totals: list[str]) -> list[str]:
-                mask = _first_lanes(b, whole("sub", rest, whole("mul", i.value, lanes)))
+                mask = b.first_lanes(whole("sub", rest, whole("mul", i.value, lanes)))
                 return group(Index(whole("add", done.value, i.value)), mask, totals)
 
             def trip_of_groups(i: Index, totals: list[str]) -> list[str]:
@@ -236,7 +236,7 @@ def write_row_panels(lanes: int, dtype: DTypeLike) -> str:
             return start, b.new(f"sub nsw i64 {end.value}, {start.value}")
 
         (columns, count), (values, _), (first, rows) = map(known, range(3))
-        mask = _first_lanes(b, rows)
+        mask = b.first_lanes(rows)
 
         def entry(j: Index, sums: list[str]) -> list[str]:
             column = b.load_index("%fields", Index(b.new(f"add nsw i64 {columns.value}, {j.value}")))
@@ -246,14 +246,6 @@ def write_row_panels(lanes: int, dtype: DTypeLike) -> str:
 
         b.masked_store(b.reduce(count, [0.0], entry)[0], b.at("%out", (first, 1), unit=b.real), mask)
     return b.module()
-
-
-def _first_lanes(b: Builder, count: str) -> str:
-    """A mask of the first lanes."""
-    kind, iota = f"<{b.lanes} x i64>", ", ".join(f"i64 {lane}" for lane in range(b.lanes))
-    first = b.new(f"insertelement {kind} poison, i64 {count}, i32 0")
-    everywhere = b.new(f"shufflevector {kind} {first}, {kind} poison, <{b.lanes} x i32> zeroinitializer")
-    return b.new(f"icmp slt {kind} <{iota}>, {everywhere}")
 
 
 def write_panels(lanes: int, dtype: DTypeLike) -> str:

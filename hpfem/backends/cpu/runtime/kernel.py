@@ -20,6 +20,7 @@ from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ...cellwise import transposed as transposes
 from ..codegen.diagonal import write_diagonal
+from ..codegen.indexed import Indexed, Runs, codes_ahead
 from ..codegen.ir import Program
 from ..codegen.matrix import Step, packed, steps_of, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
@@ -35,7 +36,7 @@ Array = NDArray[np.floating[Any]]
 
 # Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
-_WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
+_WRITERS: dict[str, Callable[[BlockProblem, int, bool, Indexed], Program]] = {
     "sumfac": write_sumfac,
     "diagonal": write_diagonal,
     **{name: row.write for name, row in COMPILED.items()},
@@ -43,27 +44,39 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
 
 
 @cache
-def _specialised(pickled: bytes, strategy: str, target: Target, prefetch: bool, indexed: bool) -> tuple[Program, Begun]:
+def _specialised(
+    pickled: bytes, strategy: str, target: Target, prefetch: bool, runs: tuple[Runs, ...] | None
+) -> tuple[Program, Begun]:
     """The code for a problem without data, written once."""
-    return begin(_write, target, pickled, strategy, target, prefetch, indexed)
+    return begin(_write, target, pickled, strategy, target, prefetch, runs)
 
 
-def _write(pickled: bytes, strategy: str, target: Target, prefetch: bool, indexed: bool) -> Program:
+def _write(pickled: bytes, strategy: str, target: Target, prefetch: bool, runs: tuple[Runs, ...] | None) -> Program:
     problem = pickle.loads(pickled)
-    return _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, indexed)
+    return _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, runs)
+
+
+# Bytes before the codes of coefficients.
+_HEADER = 64
+
+
+def indexed_codes(runs: Sequence[Runs], *tables: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Codes of coefficients and of results, if these are others, as kernels take them; [groups, entities, lanes]."""
+    header, ahead = np.zeros(_HEADER // 4, np.int32), np.zeros(codes_ahead(runs) * tables[0].shape[2], np.int32)
+    header.view(np.int64)[-1] = tables[0].nbytes * (len(tables) - 1)
+    return np.concatenate([header, *(own.ravel() for own in tables), ahead])
 
 
 class GroupKernel:
     """Compiled code that works on groups of elements, with scratch for every thread.
 
-    `codes` [groups, n_modes, lanes] are signed indices of what it takes from global vectors, and adds to them
-    (`codegen.indexed`).
+    `codes` are those of what it takes from global vectors, and adds to them (`codegen.indexed`, `indexed_codes`).
     """
 
     def __init__(
         self,
         program: Program,
-        code: Begun,
+        code: Begun | None,
         n_elements: int,
         dtype: DTypeLike,
         target: Target,
@@ -80,11 +93,12 @@ class GroupKernel:
 
     def _take_codes(self, codes: NDArray[np.int32] | None) -> None:
         # Getting the address of an array takes as long as the call of a small kernel.
-        self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data
+        self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data + _HEADER
 
     @cached_property
     def code(self) -> Code:
-        """The compiled code."""
+        """The compiled code; a `MatrixKernel` has some where it is `indexed`."""
+        assert self._begun is not None
         return self._begun.code
 
     def take_scratch(self) -> tuple[Array, int]:
@@ -162,13 +176,15 @@ def _steps(zeros: _Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
 
 
 @lru_cache(maxsize=64)
-def _of_matrix(zeros: _Zeros, across: bool, target: Target, dtype: str) -> tuple[Program, Begun]:
+def _of_matrix(
+    zeros: _Zeros, across: bool, target: Target, dtype: str, runs: tuple[Runs, ...]
+) -> tuple[Program, Begun]:
     """The code for matrices with the same zeros, written once."""
-    return begin(_write_matrix, target, zeros, across, target.lanes(dtype), dtype)
+    return begin(_write_matrix, target, zeros, across, target.lanes(dtype), dtype, runs)
 
 
-def _write_matrix(zeros: _Zeros, across: bool, lanes: int, dtype: str) -> Program:
-    return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], lanes, dtype)
+def _write_matrix(zeros: _Zeros, across: bool, lanes: int, dtype: str, runs: tuple[Runs, ...]) -> Program:
+    return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], runs, lanes, dtype)
 
 
 class MatrixKernel(GroupKernel):
@@ -180,21 +196,22 @@ class MatrixKernel(GroupKernel):
     def __init__(
         self, factors: Sequence[csr_array], n_elements: int, dtype: DTypeLike, transposed: bool = False
     ) -> None:
-        target, zeros = host(), _zeros(factors)
-        super().__init__(*_of_matrix(zeros, transposed, target, np.dtype(dtype).name), n_elements, dtype, target)
-        entries = np.concatenate([*(factor.data for factor in factors), [0.0]])
-        self._entries = entries[_steps(zeros, transposed)[1]].astype(dtype)
+        target, self._zeros, self._transposed = host(), _zeros(factors), transposed
+        steps, order = _steps(self._zeros, transposed)
+        flops = sum(2 * step.rows.size * step.columns.shape[1] for step in steps)
+        super().__init__(Program("", flops, 0, 0), None, n_elements, dtype, target)
+        self._entries = np.concatenate([*(factor.data for factor in factors), [0.0]])[order].astype(dtype)
         self._entries_at = self._entries.ctypes.data
 
     def inputs(self) -> tuple[tuple[int, int, int, int], Any]:
         """See `GroupKernel.inputs`."""
         return (self._entries_at, 0, 0, 0), self._entries
 
-    def indexed(self, codes: NDArray[np.int32]) -> MatrixKernel:
+    def indexed(self, codes: NDArray[np.int32], runs: tuple[Runs, ...]) -> MatrixKernel:
         """The same on some unknowns; see `CpuKernel.indexed`."""
         other = copy(self)
-        other._scratch = Pool()
-        other._take_codes(codes)
+        program, code = _of_matrix(self._zeros, self._transposed, self.target, self.dtype.name, runs)
+        GroupKernel.__init__(other, program, code, self._n_elements, self.dtype, self.target, codes)
         return other
 
 
@@ -202,7 +219,7 @@ class CpuKernel(GroupKernel, BlockKernel):
     """A form on a block, compiled for this processor.
 
     The strategy "diagonal" makes the diagonals of the element matrices and takes nothing. `like` is a kernel of the
-    same problem, whose geometry is used. With `codes`, see `GroupKernel`, `call` serves instead of `apply`.
+    same problem, whose geometry is used. With `codes` of `runs`, see `GroupKernel`, `call` serves instead of `apply`.
     """
 
     def __init__(
@@ -212,12 +229,13 @@ class CpuKernel(GroupKernel, BlockKernel):
         target: Target | None = None,
         like: CpuKernel | None = None,
         codes: NDArray[np.int32] | None = None,
+        runs: tuple[Runs, ...] | None = None,
     ) -> None:
         self.problem, self.strategy = problem, strategy
         target = target or host()
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
         key = pickle.dumps(problem.without_data())
-        program, code = _specialised(key, strategy, target, prefetch, codes is not None)
+        program, code = _specialised(key, strategy, target, prefetch, runs)
         super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
         # Rows of memory are read in long pieces then.
@@ -256,9 +274,9 @@ class CpuKernel(GroupKernel, BlockKernel):
     def _of_diagonals(self) -> CpuKernel:
         return CpuKernel(self.problem, "diagonal", self.target, self)
 
-    def indexed(self, codes: NDArray[np.int32]) -> CpuKernel:
-        """The same on global vectors, with the same geometry; codes [groups, n_modes, lanes]."""
-        return CpuKernel(self.problem, self.strategy, self.target, self, codes)
+    def indexed(self, codes: NDArray[np.int32], runs: tuple[Runs, ...]) -> CpuKernel:
+        """The same on global vectors, with the same geometry; codes as `indexed_codes` makes them."""
+        return CpuKernel(self.problem, self.strategy, self.target, self, codes, runs)
 
     def apply(self, source: Array, out: Array) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""

@@ -1,17 +1,20 @@
 """Q^T A Q on vectors of the host without local arrays: kernels read one vector and add to another.
 
-Both vectors have more places than there are unknowns. One place holds zero, for modes without an unknown and lanes
-after the last element. Each row of Q with several entries has a place. The groups of all blocks are divided into parts,
-as many as there is work for. An unknown of several parts belongs to the first one, and has another place for each other
-part. So threads never add to the same place, and sums do not depend on the number of threads. The unknowns of a part
-stay in the cache from block to block, where blocks are of cells here and there.
+The groups of all blocks are divided into parts, as many as there is work for. Threads work on every second part, then
+on those between. An unknown of several of the former, or of the latter, belongs to the first one, and has another place
+behind the result for each other part. So threads never add to the same place, and sums do not depend on the number of
+threads. The unknowns of a part stay in the cache from block to block, where blocks are of cells here and there.
+
+Where all rows of Q have one entry, the argument is read where it is. Else it is copied: each other row has a place
+behind it, one of which holds zero, and a place behind the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,9 +26,10 @@ from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
 from ...cellwise import added
-from ...restriction import BlockMatrix
+from ...restriction import BlockMatrix, Codes
 from ...vectors import HOST_VECTORS, VectorSpace
-from .kernel import CpuKernel, MatrixKernel
+from ..codegen.indexed import Runs
+from .kernel import CpuKernel, MatrixKernel, indexed_codes
 from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
 
 Array = NDArray[np.floating[Any]]
@@ -33,6 +37,10 @@ Indices = NDArray[np.int64]
 
 # Largest number of parts of a block: more threads gain nothing.
 _MOST_PARTS = 64
+# Threads work on every second part.
+_PHASES = 2
+# Parts get longer until at most one in so many unknowns is in two of those at the same time.
+_FEW = 64
 _NONE = np.empty(0, dtype=np.int64)
 
 # The word of a call with the address of its result.
@@ -41,21 +49,38 @@ _OUT = 6
 IndexedKernel = CpuKernel | MatrixKernel
 
 
-def _bounds(kernels: Sequence[IndexedKernel]) -> list[list[int]]:
+def _bounds(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> list[list[int]]:
     """First groups of every part, block by block, and the numbers of groups."""
     work = sum(kernel.groups * kernel.group_flops for kernel in kernels)
-    parts = max(1, min(_MOST_PARTS, max(kernel.groups for kernel in kernels) // 4, work // THREAD_FLOPS))
+    most = min(_MOST_PARTS, max(own.groups for own in kernels) // 4, int(_PHASES * work // THREAD_FLOPS))
+    bounds = [[kernel.groups * part // most for part in range(most + 1)] for kernel in kernels] if most > 1 else []
+    # The first and the last part with each unknown; one of each entity tells enough.
+    first, last = np.full(Q.size, most, dtype=np.int8), np.zeros(Q.size, dtype=np.int8)
+    for own, kernel, codes in zip(bounds, kernels, Q.blocks, strict=False):
+        modes = codes.modes[(np.cumsum(codes.sizes) - codes.sizes)[codes.sizes > 0]]
+        places = np.maximum(codes.on(np)[:, modes] >> 1, 0)
+        for part, (start, stop) in enumerate(pairwise(own)):
+            here = places[start * kernel.lanes : stop * kernel.lanes].ravel()
+            last[here] = np.maximum(last[here], part)
+            first[here] = np.minimum(first[here], part)
+    # Parts that are longer, so that few unknowns are in others than neighbours.
+    for together in (1, 2, 4):
+        if np.count_nonzero(last // together - first // together > 1) * _FEW <= Q.size:
+            break
+    else:
+        together = 1
+    parts = max(1, most // together)
     return [[kernel.groups * part // parts for part in range(parts + 1)] for kernel in kernels]
 
 
 def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
-    """Signed places [group, mode, lane] of the coefficients of a block, also for lanes after its last element."""
+    """Signed places [group, mode, lane] of the coefficients of a block; lanes after its last element repeat it."""
     lanes, n_modes = kernel.lanes, codes.shape[1]
     table = np.empty((kernel.groups, n_modes, lanes), dtype=np.int32)
     for part in chunks(kernel.groups, n_modes * lanes, most=CACHED):
         own = codes[part.start * lanes : part.stop * lanes]
         if missing := (part.stop - part.start) * lanes - len(own):
-            own = np.concatenate([own, np.full((missing, n_modes), -1, dtype=own.dtype)])
+            own = np.concatenate([own, np.repeat(own[-1:], missing, axis=0)])
         places = table[part]
         places[...] = own.reshape(-1, lanes, n_modes).swapaxes(1, 2)
         negative = places < 0
@@ -66,22 +91,24 @@ def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) ->
 
 def _foreign(
     tables: Sequence[NDArray[np.int32]], bounds: Sequence[Sequence[int]], end: int, size: int
-) -> tuple[list[list[Indices]], Indices, Indices]:
-    """Which numbers of the tables, counted through, are of unknowns that belong to an earlier part, by table and part;
-    which of the keys each of these has, part by part; and the keys: size * (how many other parts have the unknown
-    before, but the first) + unknown.
+) -> tuple[list[tuple[int, Indices]], Indices, Indices]:
+    """Which numbers of a table, counted through, are of unknowns that belong to an earlier part of the same phase;
+    which of the keys each of these has; and the keys: size * (how many other such parts have the unknown before) +
+    unknown.
     """
-    parts, owner = len(bounds[0]) - 1, np.full(end, -1, dtype=np.int32)
-    for part in reversed(range(parts)):
-        for table, own in zip(tables, bounds, strict=True):
-            owner[(table[own[part] : own[part + 1]] >> 1).ravel()] = part
-    found, keys = [list[Indices]() for _ in tables], [np.empty(0, dtype=np.int64)]
-    for here, table, own in zip(found, tables, bounds, strict=True):
-        for part in range(1, parts):
-            places = (table[own[part] : own[part + 1]] >> 1).ravel()
-            others = np.flatnonzero((owner[places] != part) & (places < size))
-            here.append(others + own[part] * table[0].size if len(table) else others)
-            keys.append(places[others].astype(np.int64) * parts + part)
+    parts = len(bounds[0]) - 1
+    found, keys = list[tuple[int, Indices]](), [np.empty(0, dtype=np.int64)]
+    for phase in range(_PHASES if parts > _PHASES else 0):
+        owner = np.full(end, -1, dtype=np.int32)
+        for part in reversed(range(phase, parts, _PHASES)):
+            for table, own in zip(tables, bounds, strict=True):
+                owner[(table[own[part] : own[part + 1]] >> 1).ravel()] = part
+        for number, (table, own) in enumerate(zip(tables, bounds, strict=True)):
+            for part in range(phase + _PHASES, parts, _PHASES):
+                places = (table[own[part] : own[part + 1]] >> 1).ravel()
+                others = np.flatnonzero((owner[places] != part) & (places < size))
+                found.append((number, others + own[part] * table[0].size if len(table) else others))
+                keys.append(places[others].astype(np.int64) * parts + part)
     every = np.concatenate(keys)
     first_of, which = distinct(every.copy(), size * parts)
     unknown = every[first_of] // parts
@@ -90,21 +117,98 @@ def _foreign(
     return found, which, rank * size + unknown
 
 
-def _tables(
-    kernels: Sequence[IndexedKernel], bounds: Sequence[Sequence[int]], Q: BlockMatrix
-) -> tuple[list[NDArray[np.int32]], Indices]:
-    """Signed places of the numbers of every block, and keys of those that unknowns of several parts have further."""
-    base = Q.size + Q.rows.shape[0]
-    tables = [_table(kernel, codes, Q.size) for kernel, codes in zip(kernels, Q.codes, strict=True)]
-    found, which, own = _foreign(tables, bounds, base, Q.size)
+class _Entities(NamedTuple):
+    """Entities of the elements of a block: codes of coefficients and of results, [groups, entities, lanes]."""
+
+    runs: Runs
+    given: NDArray[np.int32]
+    results: NDArray[np.int32]
+
+
+def _side_by_side(
+    table: NDArray[np.int32], modes: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int32], tuple[bool, ...]] | None:
+    """Codes of an entity, [groups, lanes], and which of its modes have their sign, if these tell all; modes [n]."""
+    if len(table) > 1 and _side_by_side(table[:1], modes) is None:
+        return None
+    first = table[:, modes[0]] & ~1
+    signs = [table[:, mode] - (first + 2 * number) for number, mode in enumerate(modes)]
+    sign = np.bitwise_or.reduce(signs)
+    signed = tuple(bool(own.any()) for own in signs)
+    if (sign & ~1).any() or any(own and not np.array_equal(sign, now) for own, now in zip(signed, signs, strict=True)):
+        return None
+    return first + sign, signed
+
+
+def _entities(codes: Codes, given: NDArray[np.int32], results: NDArray[np.int32]) -> list[_Entities]:
+    """Entities with numbers side by side, those that are alike together, the interior last; other modes one by one."""
+    kinds: dict[tuple[bool, tuple[bool, ...]], list[tuple[tuple[int, ...], Any, Any]]] = {}
+    for number, (n, end) in enumerate(zip(codes.sizes, np.cumsum(codes.sizes), strict=True)):
+        inside, modes = number == len(codes.sizes) - 1, codes.modes[end - n : end]
+        if len(given):  # in the order of the first element's numbers: those of turned faces are in another one
+            modes = modes[np.argsort(given[0, modes, 0] >> 1)]
+        own = _side_by_side(given, modes) if n > 1 else None
+        there = own if results is given or own is None else _side_by_side(results, modes)
+        if own is not None and there is not None and own[1] == there[1]:
+            kinds.setdefault((inside, own[1]), []).append((tuple(modes.tolist()), own[0], there[0]))
+            continue
+        for mode in modes.tolist():
+            kinds.setdefault((inside, (True,)), []).append(((mode,), given[:, mode], results[:, mode]))
+    found = []
+    for (_, signed), entities in kinds.items():
+        of_modes, of_given, of_results = zip(*entities, strict=True)
+        found.append(_Entities(Runs(of_modes, signed), np.stack(of_given, axis=1), np.stack(of_results, axis=1)))
+    return found
+
+
+def _alone(blocks: list[list[_Entities]], n_elements: Sequence[int]) -> list[tuple[int, int]]:
+    """Find interiors that stand one after the other in a range of unknowns, mark them, and return the ranges."""
+    ranges = []
+    for block, count in zip(blocks, n_elements, strict=True):
+        own, n = block[-1], len(block[-1].runs.signed)
+        places = own.results.swapaxes(0, 1).reshape(len(own.runs.modes), -1)[:, :count]
+        first = int(places[0, 0]) >> 1 if count else 0
+        if not count or len(places) > 1 or (places[0] != 2 * (first + n * np.arange(count))).any():
+            continue
+        others = [other for those in blocks for other in those if other is not own]
+        stop = first + n * count
+        if not any(((o.results >> 1 < stop) & ((o.results >> 1) + len(o.runs.signed) > first)).any() for o in others):
+            block[-1] = own._replace(runs=replace(own.runs, signed=(False,) * n, alone=True))
+            ranges.append((first, stop))
+    return ranges
+
+
+class _Tables(NamedTuple):
+    """What kernels are told of the unknowns of a product."""
+
+    bounds: list[list[int]]
+    codes: list[tuple[NDArray[np.int32], tuple[Runs, ...]]]  # block by block
+    keys: Indices  # of the places that unknowns of several parts have further
+    added: list[tuple[int, int]]  # ranges of places that are added to
+
+
+def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> _Tables:
+    bounds = _bounds(kernels, Q)
+    base = Q.size if Q.signed else Q.size + Q.rows.shape[0]
+    given = [_table(kernel, codes, Q.size) for kernel, codes in zip(kernels, Q.codes, strict=True)]
+    found, which, own = _foreign(given, bounds, base, Q.size)
     keys = np.sort(own)
-    places, done = 2 * (base + np.searchsorted(keys, own)[which]), 0
-    for table, parts in zip(tables, found, strict=True):
-        flat = table.reshape(-1)
-        for here in parts:
-            flat[here] = places[done : done + len(here)] + (flat[here] & 1)
-            done += len(here)
-    return tables, keys
+    places, done, results = 2 * (base + np.searchsorted(keys, own)[which]), 0, given
+    if len(places):
+        results = [table.copy() for table in given]
+    for number, here in found if len(places) else ():
+        flat = results[number].reshape(-1)
+        flat[here] = places[done : done + len(here)] + (flat[here] & 1)
+        done += len(here)
+    blocks = [_entities(*of_block) for of_block in zip(Q.blocks, given, results, strict=True)]
+    ranges = sorted(_alone(blocks, [codes.shape[0] for codes in Q.blocks]))
+    added = list(pairwise([0, *(end for own in ranges for end in own), base + len(keys)]))[::2]
+    made = []
+    for block in blocks:
+        runs, *both = zip(*block, strict=True)
+        tables = [np.concatenate(own, axis=1) for own in both[: 1 + (len(keys) > 0)]]
+        made.append((indexed_codes(runs, *tables), runs))
+    return _Tables(bounds, made, keys, added)
 
 
 class CpuProduct:
@@ -122,68 +226,82 @@ class CpuProduct:
     ) -> None:
         self._of = tuple(kernels), Q
         self._size, self.dtype = Q.size, kernels[0].dtype
-        self._bounds: list[list[int]] = _bounds(kernels) if like is None else like._bounds
-        made = _tables(kernels, self._bounds, Q) if like is None else like._tables
-        self._tables: tuple[list[NDArray[np.int32]], Indices] = made
-        tables, keys = made
-        self._kernels = [kernel.indexed(table) for kernel, table in zip(kernels, tables, strict=True)]
+        self._tables: _Tables = _tables(kernels, Q) if like is None else like._tables
+        self._bounds, codes, keys, self._added = self._tables
+        self._kernels = [kernel.indexed(*own) for kernel, own in zip(kernels, codes, strict=True)]
         ones, n = np.ones(len(keys), self.dtype), len(keys)
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
-        # Entries of the other places, and where these are added back.
-        rows = [Q.rows, Q.rows if back is None else back.rows]
-        self._tail, written = (csr_array(vstack([own.astype(self.dtype), further], format="csr")) for own in rows)
+        # Entries of the other places of the argument, and where those of the result are added back.
+        none = csr_array((0, Q.size))
+        rows, back_rows = (none, none) if Q.signed else (Q.rows, Q.rows if back is None else back.rows)
+        self._rows = csr_array(rows.astype(self.dtype))
+        written = csr_array(vstack([back_rows.astype(self.dtype), further], format="csr"))
         there = np.zeros(Q.size, dtype=bool)
         there[written.indices] = True
         self._shared = np.flatnonzero(there)
-        self._tail_t = csr_array(written.T[self._shared])
-        # Recordings of one product, with its argument and result, by the number of components.
-        self._pools: dict[int, Pool[tuple[Recording, Array, Recorded]]] = {}
+        self._tail_t, self._length = csr_array(written.T[self._shared]), Q.size + written.shape[0]
+        # Recordings of one product, with an argument if it is copied, by the number of components.
+        self._pools: dict[tuple[int, bool], Pool[tuple[Recording, Array]]] = {}
 
     def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE, scale: Array | None = None) -> Any:
         """Apply to a vector; vector, scale [components, size] -> [components, size]."""
         assert scale is None or not len(constrained)
         if isinstance(vector, Recorded):
             return self._recorded(vector, constrained, scale)
-        pool, some = self._pools.setdefault(len(vector), Pool()), len(constrained) > 0
-        own = pool.take(lambda: self._new_recording(len(vector)))
-        recording, argument, result = own
-        target = argument[:, : self._size]
-        if scale is None:
-            target[...] = vector
-        else:
-            np.multiply(vector, scale, out=target)
-        if some:
-            target[:, constrained] = 0
-        recording.run()
-        out = result.array.copy()
+        n, some = len(vector), len(constrained) > 0
+        direct = self._direct(vector) and not some and scale is None
+        pool = self._pools.setdefault((n, direct), Pool())
+        own = pool.take(lambda: self._new_recording(n, direct))
+        recording, argument = own
+        if not direct:
+            target = argument[:, : self._size]
+            if scale is None:
+                target[...] = vector
+            else:
+                np.multiply(vector, scale, out=target)
+            if some:
+                target[:, constrained] = 0
+        out = np.empty((n, self._length), self.dtype)
+        recording.run((vector if direct else argument).ctypes.data, out.ctypes.data)
         pool.give(own)
+        out = out[:, : self._size]
         if some:
             out[:, constrained] = vector[:, constrained]
-        return out
+        return np.ascontiguousarray(out)
 
-    def _new_recording(self, n: int) -> tuple[Recording, Array, Recorded]:
-        recording, argument = Recording(self.dtype), self._new_argument(n)
-        result = self._record(recording, argument)
-        recording.finish()
-        return recording, argument, result
+    def _direct(self, vector: Any) -> bool:
+        """Whether kernels read a vector where it is: rows of argument and result have one length."""
+        fits = vector.dtype == self.dtype and vector.flags.c_contiguous and vector.flags.aligned
+        return fits and not self._rows.shape[0] and (len(vector) == 1 or self._length == self._size)
+
+    def _new_recording(self, n: int, direct: bool) -> tuple[Recording, Array]:
+        """A recording, and its argument; one that is not copied, and the result, are never touched."""
+        recording = Recording(self.dtype)
+        argument = np.empty((n, self._size), self.dtype) if direct else self._new_argument(n)
+        out = np.empty((n, self._length), self.dtype)
+        self._record(recording, argument, out)
+        recording.finish((argument, out))
+        return recording, argument
 
     def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Array | None) -> Recorded:
         """The product of a recorded vector."""
         recording, some = vector.recording, len(constrained) > 0
-        n = len(vector.array)
-        argument = recording.once((id(self), n), lambda: (self._new_argument(n), self))[0]
-        target = argument[:, : self._size]
-        if some:
-            key = id(constrained), target.shape
-            scale = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
-        if scale is not None:
-            recording.update(PRODUCT, (vector.array, scale, target))
-        else:
-            recording.update(COPY, (vector.array, target))
-        out = self._record(recording, argument)
+        n, argument = len(vector.array), vector.array
+        if some or scale is not None or not self._direct(argument):
+            argument = recording.once((id(self), n), lambda: (self._new_argument(n), self))[0]
+            target = argument[:, : self._size]
+            if some:
+                key = id(constrained), target.shape
+                scale = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
+            if scale is not None:
+                recording.update(PRODUCT, (vector.array, scale, target))
+            else:
+                recording.update(COPY, (vector.array, target))
+        out = recording.empty((n, self._length))
+        self._record(recording, argument, out.array)
         for source, row in zip(vector.array, out.array, strict=True) if some else ():
             recording.move(source, constrained, row, constrained)
-        return out
+        return out.part(out.array[:, : self._size])
 
     def _kept(self, constrained: NDArray[np.integer[Any]], shape: tuple[int, ...]) -> Array:
         kept = np.ones(shape, self.dtype)
@@ -192,32 +310,32 @@ class CpuProduct:
 
     def _new_argument(self, n: int) -> Array:
         """Make a vector with all places; some are zero for ever; -> [n, size + other places]."""
-        return np.zeros((n, self._size + self._tail.shape[0]), self.dtype)
+        return np.zeros((n, self._length), self.dtype)
 
-    def _record(self, recording: Recording, argument: Array) -> Recorded:
-        """Record the product with a vector whose other places are to be filled in; -> [n, size]."""
-        size, places = self._size, np.arange(self._tail.shape[0])
-        for row in argument:
-            recording.rows(self._tail, row[:size], row[size:], at=places)
-        out = recording.empty(argument.shape)
-        recording.update(ZERO, (out.array,))
-        at = argument.ctypes.data, out.array.ctypes.data
+    def _record(self, recording: Recording, argument: Array, out: Array) -> None:
+        """Record the product with a vector whose other places are to be filled in; argument, out [n, length]."""
+        size, n_rows = self._size, self._rows.shape[0]
+        for row in argument if n_rows else ():
+            recording.rows(self._rows, row[:size], row[size : size + n_rows], at=np.arange(n_rows))
+        for first, last in self._added:
+            recording.update(ZERO, (out[:, first:last],))
+        at = argument.ctypes.data, out.ctypes.data
         parts = list[list[tuple[IndexedKernel, Sequence[int]]]]([] for _ in self._bounds[0][1:])
-        work, held = 0, [argument, out.array]
+        work, held = 0, [argument, out]
         for kernel, bounds in zip(self._kernels, self._bounds, strict=True):
             if not kernel.groups:
                 continue
-            key = id(kernel), id(argument)
-            words, used = recording.once(key, lambda own=kernel: own.call(argument.shape, at[0]))  # type: ignore[misc]
+            key, shape = (id(kernel), at[0], len(out)), (len(out), self._length)
+            words, used = recording.once(key, lambda own=kernel, shape=shape: own.call(shape, at[0]))  # type: ignore[misc]
             held.append(used)
             work += kernel.groups * kernel.group_flops * len(argument)
             for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
                 if first < last:
                     part.append((kernel, (words[0], first, last, *words[3:_OUT], at[1], *words[_OUT + 1 :])))
-        recording.add_parts(parts, work, held)
-        for row in out.array:
+        for phase in range(min(_PHASES, len(parts))):
+            recording.add_parts(parts[phase::_PHASES], work // _PHASES, held)
+        for row in out if self._tail_t.shape[1] else ():
             recording.rows(self._tail_t, row[size:], row[:size], add=True, at=self._shared)
-        return out.part(out.array[:, :size])
 
 
 # Living products; they hold the objects whose ids are the keys.

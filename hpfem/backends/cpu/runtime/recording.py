@@ -81,6 +81,9 @@ class Recording:
         self._changing: dict[Callable[[], tuple[tuple[int, ...], Any]], list[int]] = {}
         self._free: dict[int, list[Array]] = {}
         self._made: dict[Any, Any] = {}
+        # Of arrays in whose place others are given to a run: words with addresses in them, and their distances.
+        self._moving: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._moved: tuple[int, ...] = ()
 
     def empty(self, shape: tuple[int, ...]) -> Recorded:
         """Make a vector with any content."""
@@ -113,12 +116,14 @@ class Recording:
         if not n:
             return
         if work >= 2 * THREAD_FLOPS:
+            number = len(self._words)
 
             def divided() -> None:
                 parts, run = pairwise(shares(n, work, THREAD_FLOPS)), partial(code.run_holding, self)
-                run_all([partial(run, first, last, entries, 1, *given, stride) for first, last in parts])
+                arguments = self._calls[number, 3:].tolist()
+                run_all([partial(run, first, last, *arguments) for first, last in parts])
 
-            self._divided[len(self._words)] = len(self._words) + 1, divided
+            self._divided[number] = number + 1, divided
         self._words.append((code.address, 0, n, entries, 1, *given, stride))
 
     def add_parts(self, parts: Sequence[Sequence[tuple[GroupKernel, Sequence[int]]]], work: int, used: Any) -> None:
@@ -264,11 +269,15 @@ class Recording:
         code, count = code_of(write_panels, lanes, self.dtype.name), -(-k // lanes) if n else 0
         self._call(code, count, 2 * matrix.size, at, stride=n)
 
-    def finish(self) -> None:
-        """End the recording: calls can be run."""
+    def finish(self, moving: Sequence[Array] = ()) -> None:
+        """End the recording: calls can be run, with other arrays than the `moving` ones."""
         self._sequence = code_of(write_sequence)
         self._calls = np.array(self._words, dtype=np.int64).reshape(-1, WORDS)
-        self._at = self._calls.ctypes.data
+        self._at, words = self._calls.ctypes.data, self._calls.reshape(-1)
+        for array in moving:
+            apart = words - array.ctypes.data
+            here = np.flatnonzero((apart >= 0) & (apart < array.nbytes))
+            self._moving.append((here, apart[here]))
 
     def __call__(self) -> Array:
         """Make the calls, for their result."""
@@ -280,9 +289,13 @@ class Recording:
         """How many they are."""
         return len(self._words)
 
-    def run(self) -> None:
-        """Make the calls."""
+    def run(self, *addresses: int) -> None:
+        """Make the calls, with arrays at these addresses in place of the moving ones."""
         used, done = [], 0
+        if addresses != self._moved:  # memory that was given back is mostly given again
+            self._moved = addresses
+            for (here, apart), address in zip(self._moving, addresses, strict=True):
+                self._calls.reshape(-1)[here] = apart + address
         for inputs, calls in self._changing.items():
             addresses, held = inputs()
             self._calls[calls, _INPUTS] = addresses
