@@ -57,9 +57,9 @@ def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     directions of a diffusion; none where no direction is strong; S [dim, dim] -> group by dimension and number.
     """
     points, near = _seen_along(shape, S, _STRONG)
-    if near.all():
+    parts, at = connected_components(csr_array(near), directed=False)
+    if parts == 1:
         return {}
-    at = connected_components(csr_array(near), directed=False)[1]
     points = np.array([points[at == own].mean(axis=0) for own in at])
     # Two convex sets without a common inner point are separated along a normal of one of their sides.
     axes = [points[i] - points[j] for i, j in combinations(range(len(points)), 2) if at[i] != at[j]]

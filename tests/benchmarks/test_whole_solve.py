@@ -136,7 +136,9 @@ def test_every_shape_a_file_and_pictures(capsys, tmp_path):
         assert {"phase", "seconds", "n_dofs", "n_cells", "iterations", "residual", "dofs_per_second"} <= set(record)
         assert not {"fraction", "bound", "nbytes", "flops", "error"} & set(record) and record["residual"] < 1e-7
     pictures = json.loads(run(capsys, "plot", path, "--json"))["pictures"]
-    names = [f"solve_{what}{ending}.png" for ending in ("", "_2d") for what in ("deformed", "by_order", "parts")]
+    names = [
+        f"solve_{what}{ending}.png" for ending in ("", "_2d") for what in ("best", "by_order", "parts", "deformed")
+    ]
     assert [Path(picture).name for picture in pictures] == names
 
 

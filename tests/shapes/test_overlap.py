@@ -23,6 +23,18 @@ def test_nothing_in_cells_that_are_not_stretched(name):
     assert found(name, np.eye(SHAPES[name].dim)) == found(name, np.diag([1.0, 4.0, 9.0][: SHAPES[name].dim])) == []
 
 
+def test_nothing_where_all_is_near_by_way_of_others():
+    """Vertices are near in a chain from one end of the cell to the other."""
+    S = np.array(
+        [
+            [5.90157676, 1.81089642, -2.39962372],
+            [1.81089642, 8.46623255, 1.43242718],
+            [-2.39962372, 1.43242718, 1.591707],
+        ]
+    )
+    assert stacked(SHAPES["hex"], S) == {}
+
+
 @pytest.mark.parametrize("turned", [0.0, 0.1])
 def test_a_quad_along_an_edge(turned):
     """Vertices and edges that stand above each other, and if the direction is not quite that of the edge."""
