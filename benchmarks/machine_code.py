@@ -34,6 +34,7 @@ from scipy.sparse import csr_array
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
+from hpfem.backends.cellwise import Factors
 from hpfem.backends.cpu.codegen import vectors as cpu_vectors
 from hpfem.backends.cpu.codegen.function import write_function
 from hpfem.backends.cpu.codegen.indexed import Runs
@@ -235,7 +236,7 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
     trace, _ = trace_function(lambda x, y: [np.exp(x) * y, np.where(y > 0.5, np.sin(x), abs(y) / 3)], 2)
     added, inside = np.eye(6), np.eye(6)
     added[:2, 3:] = inside[:3, :3] = 0.5
-    matrices = [csr_array(added), csr_array(inside)]
+    matrix = Factors([csr_array(added), csr_array(inside)])
     for width, real in product(WIDTHS, REALS):
         processor(width)
         case, lanes = f"vectors {width} bytes {real}", target.host().lanes(real)
@@ -244,7 +245,7 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
             yield case, f"cpu {name} {'wide' if wide else 'short'}", taken()[0]
         for across in either:
             runs = Runs(((0,), (1,), (2,)), (True,)), Runs((tuple(range(3, 6)),), (False,) * 3, alone=True)
-            kernel.MatrixKernel(matrices, 3, real, across).indexed(np.zeros(0, np.int32), runs)
+            kernel.MatrixKernel(matrix, 3, real, across).indexed(np.zeros(0, np.int32), runs)
             yield case, f"cpu matrix{' across' * across}", taken()[0]
         given: dict[str, Any] = {"move": product(either, either, [real]), "rows": product(either, [real]), "pass": []}
         for name, write in vars(cpu_vectors).items():

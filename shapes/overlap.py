@@ -19,6 +19,12 @@ Array = NDArray[np.float64]
 _STRONG, _TALL, _ABOVE, _TOUCHES = 12.0, 100.0, 0.5, 0.1
 
 
+def thin(shape: Shape, S: Array) -> bool:
+    """Whether low energy means constant along some direction; S [dim, dim]."""
+    values = np.linalg.eigvalsh(regular_jacobian(shape) @ S @ regular_jacobian(shape).T)
+    return bool(values[-1] > _TALL * values[0])
+
+
 def _seen_along(shape: Shape, S: Array, strong: float) -> tuple[Array, NDArray[np.bool_]]:
     """Vertices seen along the strong directions of a diffusion, and which stand above each other; if there is no such
     direction, all do; S [dim, dim] -> [n, k], [n, n].

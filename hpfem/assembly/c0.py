@@ -209,8 +209,9 @@ class C0Space(Immutable):
 
     @cached_property
     def one(self) -> NDArray[np.float64]:
-        """Coefficients of the constant 1, [size]; collective."""
-        return np.asarray(self.project(1.0), np.float64)
+        """Coefficients of the constant 1, [size]: of all nodes, or of the modes of vertices."""
+        nodal, counts = self.numbering.name == "lagrange", map(len, self.numbering.sizes)
+        return np.asarray(self.numbering.of_unknowns([np.full(n, float(not i or nodal)) for i, n in enumerate(counts)]))
 
     @cached_property
     def low_energy_matrix(self) -> BlockMatrix:

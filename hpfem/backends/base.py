@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
 
 from hpfem.shapes.arguments import name_of
 
@@ -29,7 +28,7 @@ from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
 from ..support.registry import Registry
-from .cellwise import CellwiseProduct
+from .cellwise import CellwiseProduct, Factors
 from .restriction import BlockMatrix
 from .roofline import Roofline
 from .strategy import Strategy
@@ -186,7 +185,7 @@ class Backend(Immutable, ABC):
 
     def cellwise(
         self,
-        matrices: Sequence[Sequence[csr_array]],
+        matrices: Sequence[Factors],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.cached import cached_property
+
 from .restriction import BlockMatrix
 from .vectors import VectorSpace
-
-
-def multiplied(factors: Sequence[csr_array]) -> NDArray[np.float64]:
-    """Multiply matrices; factors [n, n] -> [n, n]."""
-    result = factors[-1].toarray()
-    for factor in factors[-2::-1]:
-        result = factor @ result
-    return np.asarray(result, dtype=np.float64)
 
 
 def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
     """Transpose a product of matrices; factors [n, n] -> [n, n]."""
     return [csr_array(factor.T) for factor in reversed(factors)]
+
+
+class Factors:
+    """A matrix [n, n] as a product of sparse ones, in order; what is made of it is kept with it."""
+
+    def __init__(self, factors: Sequence[csr_array]) -> None:
+        self.factors, self._kept = factors, dict[Hashable, Any]()
+
+    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` gives, the first time."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    @cached_property
+    def dense(self) -> NDArray[np.float64]:
+        """The product, [n, n]."""
+        result = self.factors[-1].toarray()
+        for factor in self.factors[-2::-1]:
+            result = factor @ result
+        return np.asarray(result, dtype=np.float64)
+
+    @cached_property
+    def transposed(self) -> Factors:
+        """The transpose."""
+        return Factors(transposed(self.factors))
+
+    def between(self, given: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]) -> Factors:
+        """The matrix with its rows and columns in other orders, [n]."""
+
+        def make() -> Factors:
+            rows = [wanted, *(given for _ in self.factors[1:])]
+            return Factors([csr_array(M[own][:, given]) for M, own in zip(self.factors, rows, strict=True)])
+
+        return self.kept((given.tobytes(), wanted.tobytes()), make)
 
 
 def added(result: Any, onto: Any) -> Any:
@@ -37,13 +66,13 @@ def added(result: Any, onto: Any) -> Any:
 class CellwiseProduct:
     """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
 
-    M is given by its factors [n_modes, n_modes], for each block of Q; `back` is Q_a. Results are sums over processes:
+    M [n_modes, n_modes] is given for each block of Q; `back` is Q_a. Results are sums over processes:
     what they share is summed up first, and exchanged meanwhile. Here nothing is rounded if it may be `rough`.
     """
 
     def __init__(
         self,
-        matrices: Sequence[Sequence[csr_array]],
+        matrices: Sequence[Factors],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,
@@ -55,14 +84,14 @@ class CellwiseProduct:
         self.restriction = vectors.restriction(Q, dtype)
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
         self._there = self._operands(matrices, self.restriction)
-        self._back = self._operands([transposed(M) for M in matrices], self._outer)
+        self._back = self._operands([M.transposed for M in matrices], self._outer)
         self._some, self._shared = dict[bool, Any](), vectors.xp.asarray(vectors.shared)
         if vectors.comm.size > 1:
             self._some = {outer: self._gathering(outer).gather_some(vectors.shared) for outer in (False, True)}
 
-    def _operands(self, matrices: Sequence[Sequence[csr_array]], restriction: Any) -> list[Any]:
+    def _operands(self, matrices: Sequence[Factors], restriction: Any) -> list[Any]:
         """The dense matrices for the local numbers of blocks."""
-        return [self._dense(multiplied(factors)) for factors in matrices]
+        return [self._dense(M.dense) for M in matrices]
 
     def _dense(self, matrix: Any) -> Any:
         return self._vectors.xp.asarray(np.ascontiguousarray(matrix.T), self._dtype)

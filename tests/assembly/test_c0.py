@@ -167,6 +167,13 @@ def test_projection_keeps_the_functions_of_the_space(name, basis, rng):
     assert np.abs(c0.scatter(c0.project(2.5)).at([[0.3] * c0.space.dim]) - 2.5).max() < 1e-13
 
 
+def test_the_constant_1_is_its_projection():
+    mixed = {"tet": 2, "prism": 3, "pyramid": 4, "hex": 2}
+    for order, basis in ((3, "modified"), (3, "lagrange"), (mixed, "modified")):
+        c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), order, basis, backend="numpy"))
+        assert np.abs(c0.one - c0.project(1.0)).max() < 1e-12
+
+
 def test_projection_converges_exponentially():
     def wave(x, y, z):
         return np.sin(3 * x) * np.cos(2 * y) * np.exp(z)

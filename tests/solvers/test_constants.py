@@ -245,14 +245,3 @@ def test_other_singular_operators_say_so(backend):
     b = c0.gather(hp.IProductWRTBase(space)(space.evaluate(lambda x, y: np.cos(np.pi * x) * np.cos(2 * np.pi * y))))
     with pytest.raises(hp.SolverError, match="did not converge"):
         hp.solve(hp.GlobalOperator(hp.Laplacian(space), c0), b, "none", max_iterations=2, bar=False)
-
-
-def test_the_constant_is_projected_once(monkeypatch):
-    """It is a large part of a small solve."""
-    c0, count = hp.C0Space(hp.Space(box("quad", (2, 2)), 2, backend="numpy")), []
-    project = hp.C0Space.project
-    monkeypatch.setattr(hp.C0Space, "project", lambda *given: count.append(1) or project(*given))
-    A = hp.GlobalOperator(hp.Mass(c0.space), c0)
-    for _ in range(2):
-        hp.solve(A, np.ones(c0.size), bar=False)
-    assert len(count) == 1

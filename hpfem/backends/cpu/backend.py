@@ -7,7 +7,6 @@ from math import inf
 from typing import Any
 
 from numpy.typing import DTypeLike
-from scipy.sparse import csr_array
 
 from ...errors import NotSuitable
 from ...forms.cost import operator_bytes, operator_flops
@@ -21,7 +20,7 @@ from ...support.cache import Cache
 from ...support.machine import processor_name
 from ...support.threads import OPERATIONS_PER_NUMBER, thread_count
 from ..base import BACKENDS, Backend
-from ..cellwise import CellwiseProduct
+from ..cellwise import CellwiseProduct, Factors
 from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import Options, Strategy, with_source
@@ -166,7 +165,7 @@ class CpuBackend(Backend):
 
     def cellwise(
         self,
-        matrices: Sequence[Sequence[csr_array]],
+        matrices: Sequence[Factors],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

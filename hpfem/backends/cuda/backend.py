@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
-from scipy.sparse import csr_array
 
 from ...forms.trace import Trace
 from ...geometry import BlockGeometry
@@ -14,6 +13,7 @@ from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
+from ..cellwise import Factors
 from ..restriction import BlockMatrix
 from ..roofline import Roofline
 from ..vectors import VectorSpace
@@ -68,7 +68,7 @@ class CudaBackend(Backend):
 
     def cellwise(
         self,
-        matrices: Sequence[Sequence[csr_array]],
+        matrices: Sequence[Factors],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, diags_array
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import added, multiplied
+from ...backends.cellwise import Factors, added
 from ...backends.restriction import BlockMatrix
 from ...memory import as_numpy
 
@@ -23,14 +23,6 @@ Array = NDArray[np.float64]
 
 # An entry that is zero up to rounding, relative to the largest one of a matrix.
 _ROUNDING = 1e-14
-
-
-def _between(
-    factors: Sequence[csr_array], given: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]
-) -> list[csr_array]:
-    """Factors of a matrix with its rows and columns in other orders."""
-    rows = [wanted, *(given for _ in factors[1:])]
-    return [csr_array(factor[own][:, given]) for factor, own in zip(factors, rows, strict=True)]
 
 
 class CellMap:
@@ -45,7 +37,7 @@ class CellMap:
         self,
         Q: BlockMatrix,
         back: BlockMatrix,
-        matrices: Sequence[Sequence[csr_array]],
+        matrices: Sequence[Factors],
         c0: C0Space,
         backend: Backend,
         dtype: DTypeLike,
@@ -54,7 +46,7 @@ class CellMap:
         self._vectors = vectors = c0.vectors_on(backend.device())
         self.modes, pairs = [own.modes for own in Q.blocks], zip(matrices, Q.blocks, back.blocks, strict=True)
         # Numbers that stand side by side in a vector do so in the cells too: a GPU reads both by sectors of 32 bytes.
-        self._matrices = [_between(M, own.modes, other.modes) for M, own, other in pairs]
+        self._matrices = [M.between(own.modes, other.modes) for M, own, other in pairs]
         self._Q = self._back = BlockMatrix([own.by_entity() for own in Q.blocks], Q.rows)
         if back is not Q:
             same = back.blocks is Q.blocks
@@ -103,9 +95,8 @@ class CellMap:
         back = csr_array(csr_array(self._back.matrix)[:, chosen])
         local = np.flatnonzero(np.diff(back.indptr))
         Q, entries = self._Q, []
-        for factors, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
-            M = multiplied(factors)
-            M[np.abs(M) < _ROUNDING * np.abs(M).max()] = 0
+        for matrix, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
+            M = np.where(np.abs(matrix.dense) < _ROUNDING * np.abs(matrix.dense).max(), 0, matrix.dense)
             own = np.flatnonzero((local >= start) & (local < end))
             element, mode = np.divmod(local[own] - start, codes.shape[1])
             for m in np.unique(mode):

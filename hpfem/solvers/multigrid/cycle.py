@@ -16,8 +16,10 @@ from numpy.typing import DTypeLike
 from scipy.sparse import csr_array, diags_array, eye_array, kron
 
 from hpfem.shapes.arguments import instance, integer, name_of, shown
+from hpfem.shapes.overlap import stacked
 
 from ...assembly import GlobalOperator
+from ...backends.cellwise import Factors
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
 from ...operators import Operator
@@ -458,7 +460,7 @@ def smoother_steps(A: GlobalOperator, energies: list[list[Energies]]) -> int:
     for number, block in enumerate(space.blocks):
         by_order = A.operator.backend.smoother_steps.get(block.shape.name, ((2, 2, 2),))
         steps = by_order[min(block.order, len(by_order)) - 1]
-        stretched = any(bool(own[number].stretched(block.shape).any()) for own in energies)
+        stretched = any(stacked(block.shape, S) for own in energies for S, _ in own[number].classes)
         most = max(most, steps[A.coupled > 1], steps[2] if stretched else 1)
     return int(A.vectors.comm.max(float(most)))
 
@@ -516,7 +518,7 @@ def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]
     """An operator between modes in place of nodes, and the change from modes to nodes."""
     c0 = A.c0.at(space)
     blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
-    values = [[csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)] for block, own in blocks]
+    values = [Factors([csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)]) for block, own in blocks]
     change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
     matrix = A.matrix
     if matrix is not None:

@@ -7,7 +7,7 @@ those of the whole mesh on every process, so that functions of neighbouring cell
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, Shape, quadrature
 from hpfem.shapes.low_energy import regular_jacobian
-from hpfem.shapes.overlap import stacked
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
@@ -41,17 +40,18 @@ _ROUNDING = 1e-14
 class Energies:
     """Mean energies of the cells of a block, and their classes."""
 
+    shape: Shape
     means: Any  # S and m where the operator computes, [E, dim^2 + 1]
     class_of: NDArray[np.int64]  # of each cell, [E]
     classes: list[tuple[Array, float]]  # S [dim, dim] and m of each, up to a factor; the first is of regular cells
 
     def in_one_class(self) -> Energies:
         """Treat all cells as regular ones."""
-        return Energies(self.means, np.zeros_like(self.class_of), self.classes[:1])
+        return replace(self, class_of=np.zeros_like(self.class_of), classes=self.classes[:1])
 
-    def stretched(self, shape: Shape) -> NDArray[np.bool_]:
-        """Whether cells have strong directions; -> [E]."""
-        return np.array([bool(stacked(shape, S)) for S, _ in self.classes])[self.class_of]
+    def told(self, of_class: Callable[[Shape, Array], Any]) -> NDArray[np.bool_]:
+        """What is told of each cell by the S of its class; -> [E, ...]."""
+        return np.array([of_class(self.shape, S) for S, _ in self.classes])[self.class_of]
 
 
 def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]:
@@ -132,7 +132,7 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
     full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
     classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
     split = np.split(as_numpy(own), np.cumsum(counts)[:-1])[: len(parts)]
-    return [Energies(part, some, classes) for part, some in zip(parts, split, strict=True)]
+    return [Energies(shape, part, some, classes) for part, some in zip(parts, split, strict=True)]
 
 
 def _elliptic(shape: Shape, means: Any, xp: Any) -> tuple[Any, Any, Any]:

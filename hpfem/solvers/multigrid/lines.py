@@ -18,7 +18,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes import Shape, make_basis
-from hpfem.shapes.overlap import stacked
+from hpfem.shapes.overlap import stacked, thin
 
 from ...assembly import C0Space
 from ...backends import vectors_on
@@ -31,8 +31,8 @@ from .groups import Eliminated, eliminated, inverse_of_groups, most_of, pieces
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# An entry of a cell's matrix that is weak, relative to the diagonal.
-_WEAK = 0.1
+# An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.
+_WEAK = 0.3, 0.1
 # The same of the mean over the cells around: in unstructured meshes most pairs of one cell are weak in the others.
 _WEAK_MEAN = 0.12
 # A group on several processes is that much larger than others at most.
@@ -49,7 +49,7 @@ def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array) -> tupl
     size = np.sqrt(np.maximum(energy.diagonal(), 0))
     scale = np.outer(size, size)
     same = (own[:, None] == own) & (own >= 0) & (scale > 0)
-    _, part = connected_components(csr_array(same & (np.abs(energy) > _WEAK * scale)))
+    _, part = connected_components(csr_array(same & (np.abs(energy) > _WEAK[thin(shape, S)] * scale)))
     i, j = np.nonzero((part[:, None] == part) & same)
     return i[i != j], j[i != j]
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
-from hpfem.shapes.overlap import short_edges, walls
+from hpfem.shapes.overlap import short_edges, thin, walls
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import added, multiplied
+from ...backends.cellwise import Factors, added
 from ...backends.restriction import BlockMatrix
 from ...errors import SolverError
 from ...geometry.element_map import chunks
@@ -31,6 +33,8 @@ from .lines import Layers, Lines, lines_of, strong_pairs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+_Orders = tuple[tuple[int, ...], ...]
+_Beside = tuple[tuple[bool, ...], ...]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000
@@ -39,19 +43,40 @@ _CONE, _SHORT = 1, 2
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class _Functions:
+    """Functions of low energy of a class of cells."""
+
+    T: Factors
+    energies: Array  # in each mean, [dim^2 + 1, n_modes]
+    pairs: tuple[Indices, Indices]  # of strongly coupled ones
+    coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
+
+
+class _Group(NamedTuple):
     """Cells of one block and class, whose entities have the same orders."""
 
     block: int
     cells: Any  # an index
-    T: list[csr_array]  # factors
-    energies: Array  # of the functions T in each mean, [dim^2 + 1, n_modes]
-    pairs: tuple[Indices, Indices]  # of strongly coupled functions
-    coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
+    functions: _Functions
+
+
+@lru_cache(maxsize=512)
+def _functions(
+    shape: Shape, order: int, given: bytes, m: float, around: _Orders, beside: _Beside, standing: tuple[int, ...]
+) -> _Functions:
+    """Functions of low energy by the arguments of `low_energy_factors`, `given` are the bytes of S."""
+    K, M = reference_energies(shape, order)
+    S = np.frombuffer(given).reshape(K.shape[:2])
+    factors = Factors(low_energy_factors(shape, order, S, m, around, beside, standing))
+    T, means = factors.dense, [*K.reshape(-1, *M.shape), M]
+    energies = [mean @ T for mean in means]
+    i, j = strong_pairs(shape, order, S, np.einsum("ij,ijmn->mn", S, K) + m * M, T)
+    coupling = np.array([(T.T @ own)[i, j] for own in energies]) if len(i) else np.zeros((len(means), 0))
+    return _Functions(factors, np.array([np.einsum("mk,mk->k", T, own) for own in energies]), (i, j), coupling)
 
 
 def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]:
-    """Marks of vertices, edges, faces and cells: of stretched cones and short edges on any process; collective; ->
+    """Marks of vertices, edges, faces and cells: of thin cones and short edges on any process; collective; ->
     [n_entities].
     """
     numbering = c0.numbering
@@ -59,9 +84,8 @@ def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]
     for number, own in enumerate(energies):
         shape, seen = c0.space.blocks[number].shape, c0.seen(number)
         for marks, part in zip(found[:-1] if shape.collapsed else (), seen, strict=False):
-            marks[part.ids[own.stretched(shape)]] |= _CONE
-        short = np.array([short_edges(shape, S) for S, _ in own.classes])[own.class_of]
-        found[1][seen[1].ids[short]] |= _SHORT
+            marks[part.ids[own.told(thin)]] |= _CONE
+        found[1][seen[1].ids[own.told(short_edges)]] |= _SHORT
     if numbering.sharing is not None and c0.space.comm.any(any(own.any() for own in found)):
         everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.bitwise_or)
         for marks, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
@@ -72,12 +96,12 @@ def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]
 def _beside(
     c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray[np.uint8]]
 ) -> list[NDArray[np.bool_]]:
-    """Which entities of stretched cells of a block are a stretched cone's too, by dimension, [E, n]; else none."""
+    """Which entities of thin cells of a block are a thin cone's too, by dimension, [E, n]; else none."""
     shape = c0.space.blocks[number].shape
     if shape.collapsed or not any((own & _CONE).any() for own in marks):
         return []
-    stretched = energies.stretched(shape)[:, None]
-    return [(own[part.ids] & _CONE > 0) & stretched for own, part in zip(marks, c0.seen(number), strict=True)]
+    here = energies.told(thin)[:, None]
+    return [(own[part.ids] & _CONE > 0) & here for own, part in zip(marks, c0.seen(number), strict=True)]
 
 
 def _groups(c0: C0Space, number: int, energies: Energies, around: list[Any]) -> list[Any]:
@@ -98,7 +122,6 @@ def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray
     """Cells of a block by class, with their functions and the energies of these in each mean."""
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
     seen, orders = c0.seen(number), c0.numbering.orders
-    K, M = reference_energies(shape, block.order)
     groups, beside = [], _beside(c0, number, energies, marks)
     standing = walls(shape, marks[1][seen[1].ids] & _SHORT > 0)
     for cells in _groups(c0, number, energies, [*beside, standing] if standing.any() else beside):
@@ -106,13 +129,8 @@ def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
         regular = tuple(tuple(bool(own) for own in of_dim[first]) for of_dim in beside)
         S, m = energies.classes[int(energies.class_of[first])]
-        A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        factors = low_energy_factors(shape, block.order, S, m, around, regular, tuple(standing[first].tolist()))
-        T, means = multiplied(factors), [*K.reshape(-1, *M.shape), M]
-        of_T = np.array([np.einsum("mk,mk->k", T, mean @ T) for mean in means])
-        i, j = strong_pairs(shape, block.order, S, A, T)
-        coupling = np.array([(T.T @ (mean @ T))[i, j] for mean in means]) if len(i) else np.zeros((len(means), 0))
-        groups.append(_Group(number, cells, factors, of_T, (i, j), coupling))
+        found = _functions(shape, block.order, S.tobytes(), m, around, regular, tuple(standing[first].tolist()))
+        groups.append(_Group(number, cells, found))
     return groups
 
 
@@ -140,8 +158,9 @@ class LowEnergySmoother:
             Q = _of_groups(self._groups, c0.low_energy_matrix)
             back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
-            self._T = CellMap(Q, back, [own.T for own in self._groups], c0, backend, c0.space.dtype, rough=True)
-        self._coupled = [own for own in self._groups if own.coupling.size] if lines else []
+            T = [own.functions.T for own in self._groups]
+            self._T = CellMap(Q, back, T, c0, backend, c0.space.dtype, rough=True)
+        self._coupled = [own for own in self._groups if own.functions.coupling.size] if lines else []
         self.refresh(energies, robin)
 
     def refresh(self, energies: Sequence[Energies], robin: csr_array | None) -> None:
@@ -151,7 +170,7 @@ class LowEnergySmoother:
         D: Any = xp.zeros(0)
         if self._T is not None:
             D = self._T.squares([
-                energies[group.block].means[group.cells] @ xp.asarray(group.energies[:, modes])
+                energies[group.block].means[group.cells] @ xp.asarray(group.functions.energies[:, modes])
                 for group, modes in zip(groups, self._T.modes, strict=True)
             ])  # fmt: skip
             if robin is not None:
@@ -194,12 +213,12 @@ def _energies_of_pairs(groups: Sequence[_Group], energies: Sequence[Energies], Q
     found, held = csr_array((Q.size, Q.size)), 0
     for group, codes in zip(groups, Q.codes, strict=True):
         means = as_numpy(energies[group.block].means[group.cells])
-        for some in chunks(len(codes), group.coupling.shape[1], most=_AT_ONCE):
+        for some in chunks(len(codes), group.functions.coupling.shape[1], most=_AT_ONCE):
             if held > _AT_ONCE:
                 found = csr_array(found + _summed(coupled, values, Q))
                 coupled, values, held = list[Any](), list[Any](), 0
-            coupled.append(np.stack([codes[some][:, places].ravel() for places in group.pairs]))
-            values.append((means[some] @ group.coupling).ravel())
+            coupled.append(np.stack([codes[some][:, places].ravel() for places in group.functions.pairs]))
+            values.append((means[some] @ group.functions.coupling).ravel())
             held += len(values[-1])
     return csr_array(found + _summed(coupled, values, Q)) if values else found
 

@@ -18,6 +18,7 @@ from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS, run_all, shares
+from ...cellwise import Factors
 from ...cellwise import transposed as transposes
 from ..codegen.diagonal import write_diagonal
 from ..codegen.indexed import Indexed, Runs, codes_ahead
@@ -187,20 +188,27 @@ def _write_matrix(zeros: _Zeros, across: bool, lanes: int, dtype: str, runs: tup
     return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], runs, lanes, dtype)
 
 
+def _packed(
+    factors: Sequence[csr_array], zeros: _Zeros, across: bool, dtype: np.dtype[Any]
+) -> tuple[int, NDArray[Any]]:
+    """Operations of a product, and its entries as the code reads them."""
+    steps, order = _steps(zeros, across)
+    entries = np.concatenate([*(factor.data for factor in factors), [0.0]])[order].astype(dtype)
+    return sum(2 * step.rows.size * step.columns.shape[1] for step in steps), entries
+
+
 class MatrixKernel(GroupKernel):
     """One matrix for all elements, between global vectors (`codegen.matrix`); `indexed` says between which numbers.
 
-    Factors [n, n] of the matrix with the same zeros, and ones on the diagonals, have the same code.
+    Factors of matrices with the same zeros, and ones on the diagonals, have the same code.
     """
 
-    def __init__(
-        self, factors: Sequence[csr_array], n_elements: int, dtype: DTypeLike, transposed: bool = False
-    ) -> None:
-        target, self._zeros, self._transposed = host(), _zeros(factors), transposed
-        steps, order = _steps(self._zeros, transposed)
-        flops = sum(2 * step.rows.size * step.columns.shape[1] for step in steps)
+    def __init__(self, matrix: Factors, n_elements: int, dtype: DTypeLike, transposed: bool = False) -> None:
+        target, self._transposed = host(), transposed
+        self._zeros = matrix.kept(_zeros, lambda: _zeros(matrix.factors))
+        made = partial(_packed, matrix.factors, self._zeros, transposed, np.dtype(dtype))
+        flops, self._entries = matrix.kept((MatrixKernel, transposed, np.dtype(dtype)), made)
         super().__init__(Program("", flops, 0, 0), None, n_elements, dtype, target)
-        self._entries = np.concatenate([*(factor.data for factor in factors), [0.0]])[order].astype(dtype)
         self._entries_at = self._entries.ctypes.data
 
     def inputs(self) -> tuple[tuple[int, int, int, int], Any]:

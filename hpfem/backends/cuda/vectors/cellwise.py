@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
 
-from ...cellwise import CellwiseProduct, multiplied
+from ...cellwise import CellwiseProduct, Factors
 from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
@@ -175,14 +174,18 @@ def _in_few_launches(operands: Sequence[Any], restriction: Any) -> list[Any]:
     return found
 
 
+def _tiles_of(M: Factors) -> MatrixTiles | None:
+    return MatrixTiles.of(M.dense)
+
+
 class CudaCellwise(CellwiseProduct):
     """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results."""
 
-    def _operands(self, matrices: Sequence[Sequence[csr_array]], restriction: Any) -> list[Any]:
+    def _operands(self, matrices: Sequence[Factors], restriction: Any) -> list[Any]:
         rough, operands = self._rough and self._dtype == np.float32, list[Any]()
-        for matrix in map(multiplied, matrices):
-            tiles = MatrixTiles.of(matrix) if rough else None
-            operands.append(self._dense(matrix) if tiles is None else tiles)
+        for M in matrices:
+            tiles = M.kept(MatrixTiles, partial(_tiles_of, M)) if rough else None
+            operands.append(self._dense(M.dense) if tiles is None else tiles)
         return _in_few_launches(operands, restriction)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:
