@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,12 @@ def _copied(codes: Indices, xp: Any) -> Any:
     return xp.asarray(codes)
 
 
+def taken(codes: Any, rows: Any, modes: Any, xp: Any) -> Any:
+    """Rows and columns of codes, all where there are none; codes [E, n_modes]."""
+    codes = codes if rows is None else codes[xp.asarray(rows)]
+    return codes if modes is None else codes.take(xp.asarray(modes), axis=1)
+
+
 class Codes:
     """The rows of a block of a `BlockMatrix`, [E, n_modes], written as codes on demand.
 
@@ -50,6 +57,12 @@ class Codes:
         self.shape, self._make, self.signed = shape, make, signed
         self.modes: Indices = np.arange(shape[1]) if modes is None else modes
         self.sizes: Indices = np.array([shape[1]]) if sizes is None else sizes
+        self._of: tuple[Codes, Any, Any] | None = None
+
+    @property
+    def of(self) -> tuple[Codes, Any, Any]:
+        """What it is made from, the elements that it takes, and their modes in order; None for all."""
+        return self._of or (self, None, None)
 
     def on(self, xp: Any) -> Any:
         """Codes as an array; -> [E, n_modes]."""
@@ -63,12 +76,17 @@ class Codes:
         if isinstance(rows, slice) and rows == slice(None):
             return self
         shape = len(rows), self.shape[1]
-        return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes, self.sizes)
+        make = lambda xp: taken(self.on(xp), rows, None, xp)  # noqa: E731
+        found = Codes(shape, make, self.signed, self.modes, self.sizes)
+        found._of = self, rows, None
+        return found
 
     def by_entity(self) -> Codes:
         """Put the rows of every element in the order of `modes`."""
-        make = lambda xp: self.on(xp).take(xp.asarray(self.modes), axis=1)  # noqa: E731
-        return Codes(self.shape, make, self.signed, sizes=self.sizes)
+        make = lambda xp: taken(self.on(xp), None, self.modes, xp)  # noqa: E731
+        found = Codes(self.shape, make, self.signed, sizes=self.sizes)
+        found._of = *self.of[:2], self.modes
+        return found
 
     def shifted(self, n: int) -> Codes:
         """Shift the numbers of the rows that are given by matrices."""
@@ -102,6 +120,16 @@ class BlockMatrix:
     def codes(self) -> list[Indices]:
         """Codes of every block on the host, [E, n_modes] each."""
         return [own.on(np) for own in self.blocks]
+
+    def on(self, xp: Any) -> Any:
+        """Codes of all blocks, one after the other; parts of one block that follow each other are taken together."""
+        found = []
+        for _, same in groupby(self.blocks, lambda own: id(own.of[0])):
+            parts = [own.of for own in same]
+            (whole, some, modes), more = parts[0], [rows for _, rows, _ in parts]
+            rows = some if some is None else np.concatenate(more)
+            found.append(taken(whole.on(xp), rows, modes, xp).reshape(-1))
+        return xp.concatenate(found)
 
     @cached_property
     def matrix(self) -> csr_array:

@@ -7,6 +7,7 @@ Matrices are scaled to ones on the diagonal.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -157,12 +158,22 @@ def inverse_of_blocks(N: csr_array, label: Indices) -> csr_array:
     row, column = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
     for size in np.unique(counts):
         blocks = first[counts == size][:, None] + np.arange(size**2)
-        eigenvalues, V = np.linalg.eigh(values[blocks].reshape(-1, size, size))
-        eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
-        values[blocks] = ((V / eigenvalues[:, None]) @ V.swapaxes(1, 2)).reshape(blocks.shape)
+        values[blocks] = _inverse(values[blocks].reshape(-1, size, size)).reshape(blocks.shape)
         own = by_label[starts[counts == size][:, None] + np.arange(size)]
         row[blocks], column[blocks] = np.repeat(own, size, axis=1), np.tile(own, size)
     return csr_array((values, (row, column)), shape=N.shape)
+
+
+def _inverse(blocks: Array) -> Array:
+    """Invert matrices, with their smallest eigenvalues raised to what float32 can invert; [k, n, n]."""
+    with suppress(np.linalg.LinAlgError):
+        root = np.linalg.inv(np.linalg.cholesky(blocks))
+        found = root.swapaxes(1, 2) @ root
+        if (np.abs(found).sum(axis=2).max() * np.abs(blocks).sum(axis=2).max()) * _SMALLEST < 1:
+            return np.asarray(found)
+    eigenvalues, V = np.linalg.eigh(blocks)
+    eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
+    return np.asarray((V / eigenvalues[:, None]) @ V.swapaxes(1, 2))
 
 
 def levels(N: csr_array, group: Indices) -> Indices:

@@ -119,7 +119,9 @@ class MatrixTiles:
         for count in counts:
             element, mode = np.divmod(np.arange(count * self.n), self.n)
             table = np.zeros(self.elements * self.n, dtype=np.uint16)
-            table[in_tiles(np.arange(count * self.n), count, count, places, np)] = 2 * _stride(self.n) * element + mode
+            table[in_tiles(np.arange(count * self.n), np.array([0, count * self.n]), count, places, np)] = (
+                2 * _stride(self.n) * element + mode
+            )
             tables.append(table)
         return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), np.array(tables)
 

@@ -73,13 +73,28 @@ def entity_places(codes: Codes) -> NDArray[np.int64]:
     return found[:, np.argsort(codes.modes)]
 
 
-def in_tiles(row: Any, elements: int, tile: int, places: Any, xp: Any) -> Any:
-    """Move local numbers of a block to where they stand entity by entity in tiles of elements; places [3, n_modes]."""
+def in_tiles(row: Any, starts: Any, tile: int, places: Any, xp: Any) -> Any:
+    """Move local numbers of blocks with the same modes, between `starts` [blocks + 1], to where they stand entity by
+    entity in tiles of elements; places [3, n_modes].
+    """
     offset, size, within = places
-    element, mode = row // len(offset), row % len(offset)
+    n, block = len(offset), xp.searchsorted(starts, row, "right") - 1
+    first = starts[block]
+    element, mode = (row - first) // n, (row - first) % n
     begin = element // tile * tile
-    count = xp.minimum(elements - begin, tile)
-    return begin * len(offset) + offset[mode] * count + (element - begin) * size[mode] + within[mode]
+    count = xp.minimum((starts[block + 1] - first) // n - begin, tile)
+    return first + begin * n + offset[mode] * count + (element - begin) * size[mode] + within[mode]
+
+
+def _alike(Q: BlockMatrix, tiles: Sequence[int]) -> list[tuple[list[int], int, Codes]]:
+    """Where blocks with rows start, and the last one ends, whose neighbours have the same modes; tile, and codes."""
+    found = list[tuple[list[int], int, Codes]]()
+    for (first, last), own, tile in zip(pairwise(Q.starts), Q.blocks, tiles, strict=True):
+        if found and found[-1][1] == tile and np.array_equal(entity_places(found[-1][2]), entity_places(own)):
+            found[-1][0].append(last)
+        elif first < last:
+            found.append(([first, last], tile, own))
+    return found
 
 
 class IndexTables:
@@ -98,7 +113,7 @@ class IndexTables:
         kind = np.int32 if 2 * max(n_rows, Q.size, n_rows + rows.nnz) + 2 < 2**31 else np.int64
         xp, on = vectors.xp, vectors.from_host
         self.starts = on(np.asarray(Q.starts, dtype=kind))
-        self.codes = xp.concatenate([own.on(xp).reshape(-1) for own in Q.blocks]).astype(kind)
+        self.codes = Q.on(xp).astype(kind)
         several, given = np.empty(0, dtype=kind), np.empty(0, dtype=np.int64)
         if not Q.signed:
             there = (self.codes < 0).nonzero()[0].astype(kind)
@@ -173,17 +188,18 @@ class IndexTables:
         """Tables for gather of local numbers that stand entity by entity in tiles of elements."""
         found, xp = copy(self), vectors.xp
         found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
-        for (first, last), own, tile in zip(pairwise(Q.starts), Q.blocks, tiles, strict=True):
-            if first == last or not tile:
+        for ends, tile, own in _alike(Q, tiles):
+            if not tile:
                 continue
-            places = xp.asarray(entity_places(own).astype(self.codes.dtype))
+            first, last = ends[0], ends[-1]
+            starts, places = (xp.asarray(np.asarray(table, self.codes.dtype)) for table in (ends, entity_places(own)))
             for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
                 for part in chunks(len(codes), 1, most=AT_ONCE):
                     here = codes[part]
-                    row = (here >> bits) - first
-                    place = in_tiles(row, own.shape[0], tile, places, xp)
-                    moved = ((first + place) << bits) + (here & bits)
-                    codes[part] = xp.where((row >= 0) & (row < last - first) & (here >= 0), moved, here)
+                    row = here >> bits
+                    place = in_tiles(xp.clip(row, first, last - 1), starts, tile, places, xp)
+                    moved = (place << bits) + (here & bits)
+                    codes[part] = xp.where((row >= first) & (row < last) & (here >= 0), moved, here)
         _finish(xp)
         return found
 
@@ -255,14 +271,14 @@ class IndexedRestriction(ElementRestriction):
     def tiled(self, blocks: range, tile: int) -> tuple[Any, ...]:
         """Rows of blocks that follow each other, entity by entity in tiles of elements."""
         if (blocks, tile) not in self._in_tiles:
-            xp, starts, n = self._vectors.xp, self._Q.starts, self._tables.codes.dtype
-            codes = xp.empty(starts[blocks.stop] - starts[blocks.start], n)
-            for number in blocks:
-                own, given, first = self._Q.blocks[number], self._codes[number], starts[number] - starts[blocks.start]
-                places = xp.asarray(entity_places(own).astype(n))
-                for part in chunks(len(given), 1, most=AT_ONCE):
-                    row = xp.arange(part.start, part.stop, dtype=n)
-                    codes[first + in_tiles(row, own.shape[0], tile, places, xp)] = given[part]
+            xp, ends, n = self._vectors.xp, self._Q.starts[blocks.start : blocks.stop + 1], self._tables.codes.dtype
+            given, moved = self._tables.codes[ends[0] : ends[-1]], np.asarray(ends) - ends[0]
+            tables = moved, entity_places(self._Q.blocks[blocks.start])
+            starts, places = (xp.asarray(table.astype(n)) for table in tables)
+            codes = xp.empty(len(given), n)
+            for part in chunks(len(given), 1, most=AT_ONCE):
+                row = xp.arange(part.start, part.stop, dtype=n)
+                codes[in_tiles(row, starts, tile, places, xp)] = given[part]
             _finish(xp)
             self._in_tiles[blocks, tile] = codes
         return self._in_tiles[blocks, tile], *self._rows
