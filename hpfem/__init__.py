@@ -29,7 +29,7 @@ from .forms import Gradient, Pointwise, Vector
 from .memory import OutOfMemory
 from .mesh import Mesh, box, distribute, from_gmsh, from_meshio, read_mesh
 from .operators import OPERATORS as _OPERATORS
-from .operators import AtPoints, OperatorSum, WeakForm, tune
+from .operators import AtPoints, Energy, OperatorSum, WeakForm, tune
 from .operators.table import *  # noqa: F403
 from .solvers import Multigrid, Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
@@ -51,6 +51,7 @@ __all__ = [
     "C0Space",
     "Communicator",
     "DeviceError",
+    "Energy",
     "Field",
     "GlobalOperator",
     "Gradient",

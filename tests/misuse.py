@@ -374,6 +374,11 @@ class World:
                 {"space": space, "pointwise": lambda u, k: k * u, "fields": {"k": 1.0}, "components": 1, "target": None}
                 | options,
             ),
+            Call("Energy", lambda k, n: hp.Energy(space, lambda u, k: k, {"k": k}, n), {"k": 1.0, "n": 1}),
+            Call("Energy()", hp.Energy(space, lambda u: u * u), {"u": u}),
+            Call("linearised", lambda u, store: self.mass.linearised(u, store), {"u": u, "store": "cheap"}),
+            Call("linearised at", lambda u: self.mass.linearised(self.u).at(u), {"u": u}),
+            Call("pullback", lambda u, w: self.mass.pullback(u, w), {"u": u, "w": u}),
             Call("WeakForm on", lambda on: hp.WeakForm(space, lambda u: u, test="value", on=on), {"on": "left"}),
             Call(
                 "WeakForm on()",

@@ -137,7 +137,9 @@ class Form:
 
     def given(self, space_dim: int) -> int:
         """Count the components of the result of one application; see `coupled`."""
-        return space_dim if self.trace is None and self.trial_gradient else self.components
+        if self.trace is not None:
+            return self.trace.given
+        return space_dim if self.trial_gradient else self.components
 
 
 BWD_TRANS = Form("BwdTrans", "coeff", (VALUE,), ())

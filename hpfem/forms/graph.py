@@ -13,33 +13,51 @@ import numpy as np
 from ..errors import ArgumentError
 from .vectors import Gradient, Vector
 
-# name -> (number of arguments, function on floats for folding, NumPy function on arrays)
-OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
-    "add": (2, operator.add, np.add),
-    "sub": (2, operator.sub, np.subtract),
-    "mul": (2, operator.mul, np.multiply),
-    "div": (2, operator.truediv, np.divide),
-    "pow": (2, operator.pow, np.power),
-    "neg": (1, operator.neg, np.negative),
-    "abs": (1, abs, np.absolute),
-    "sqrt": (1, math.sqrt, np.sqrt),
-    "exp": (1, math.exp, np.exp),
-    "log": (1, math.log, np.log),
-    "sin": (1, math.sin, np.sin),
-    "cos": (1, math.cos, np.cos),
-    "tanh": (1, math.tanh, np.tanh),
-    "min": (2, min, np.minimum),
-    "max": (2, max, np.maximum),
-    "lt": (2, operator.lt, np.less),
-    "le": (2, operator.le, np.less_equal),
-    "gt": (2, operator.gt, np.greater),
-    "ge": (2, operator.ge, np.greater_equal),
-    "where": (3, lambda c, a, b: a if c else b, np.where),
+# One argument's derivative: (the result, the arguments) -> number or expression; None if small changes change nothing.
+Partial = Callable[..., Any] | None
+
+
+def _where(condition: Callable[..., Any], yes: float, no: float) -> Partial:
+    return lambda r, *args: np.where(condition(*args), yes, no)
+
+
+def _by_exponent(r: Any, a: Any, b: Any) -> Any:
+    return np.where(a > 0.0, r * np.log(np.where(a > 0.0, a, 1.0)), 0.0)
+
+
+# name -> (number of arguments, function on floats for folding, NumPy function on arrays, partial derivatives). Where a
+# branch is taken, the derivative is that of the branch: at ties of the first argument, of abs at 0 that of x > 0.
+OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any], tuple[Partial, ...]]] = {
+    "add": (2, operator.add, np.add, (lambda r, a, b: 1.0, lambda r, a, b: 1.0)),
+    "sub": (2, operator.sub, np.subtract, (lambda r, a, b: 1.0, lambda r, a, b: -1.0)),
+    "mul": (2, operator.mul, np.multiply, (lambda r, a, b: b, lambda r, a, b: a)),
+    "div": (2, operator.truediv, np.divide, (lambda r, a, b: 1.0 / b, lambda r, a, b: -r / b)),
+    "pow": (2, operator.pow, np.power, (lambda r, a, b: b * a ** (b - 1.0), _by_exponent)),
+    "neg": (1, operator.neg, np.negative, (lambda r, a: -1.0,)),
+    "abs": (1, abs, np.absolute, (_where(lambda a: a < 0.0, -1.0, 1.0),)),
+    "sqrt": (1, math.sqrt, np.sqrt, (lambda r, a: 0.5 / r,)),
+    "exp": (1, math.exp, np.exp, (lambda r, a: r,)),
+    "log": (1, math.log, np.log, (lambda r, a: 1.0 / a,)),
+    "sin": (1, math.sin, np.sin, (lambda r, a: np.cos(a),)),
+    "cos": (1, math.cos, np.cos, (lambda r, a: -np.sin(a),)),
+    "tanh": (1, math.tanh, np.tanh, (lambda r, a: 1.0 - r * r,)),
+    "min": (2, min, np.minimum, (_where(operator.le, 1.0, 0.0), _where(operator.le, 0.0, 1.0))),
+    "max": (2, max, np.maximum, (_where(operator.ge, 1.0, 0.0), _where(operator.ge, 0.0, 1.0))),
+    "lt": (2, operator.lt, np.less, (None, None)),
+    "le": (2, operator.le, np.less_equal, (None, None)),
+    "gt": (2, operator.gt, np.greater, (None, None)),
+    "ge": (2, operator.ge, np.greater_equal, (None, None)),
+    "where": (
+        3,
+        lambda c, a, b: a if c else b,
+        np.where,
+        (None, _where(lambda c, a, b: c, 1.0, 0.0), _where(lambda c, a, b: c, 0.0, 1.0)),
+    ),
 }
 COMPARISONS = ("lt", "le", "gt", "ge")
-_CALLS: dict[Any, str] = {function: name for name, (_, _, function) in OPERATIONS.items()}
+_CALLS: dict[Any, str] = {function: name for name, (_, _, function, _) in OPERATIONS.items()}
 _CALLS |= {operator.pow: "pow", np.float_power: "pow", np.square: "mul", np.positive: "positive"}
-_BOOL, _INT, _FLOAT = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64)
+_BOOL, _INT, FLOAT = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64)
 
 
 class Graph:
@@ -53,7 +71,7 @@ class Graph:
         self._known: dict[tuple[Any, ...], Expression] = {}
 
     def node(
-        self, op: str, args: tuple[Expression, ...] = (), payload: Any = None, dtype: np.dtype[Any] = _FLOAT
+        self, op: str, args: tuple[Expression, ...] = (), payload: Any = None, dtype: np.dtype[Any] = FLOAT
     ) -> Expression:
         """The node of a "const" (payload a float), an "input" (its key) or an operation, made once; the dtype is that
         of NumPy's values.
@@ -97,10 +115,10 @@ class Graph:
         with np.errstate(all="ignore"):
             dtype = function(*given).dtype
         if dtype.kind == "f" and not self.exact:
-            dtype = _FLOAT
+            dtype = FLOAT
         # NumPy refuses negative exponents of integers, which are not known here.
         unknown = op == "pow" and dtype == _INT and isinstance(values[1], Expression) and values[1].dtype == _INT
-        if dtype not in (_BOOL, _INT, _FLOAT) or unknown:
+        if dtype not in (_BOOL, _INT, FLOAT) or unknown:
             types = ", ".join(dict.fromkeys(str(np.asarray(v).dtype) for v in given))
             raise ArgumentError(f"np.{function.__name__} of {types} is not available in a pointwise function")
         if op == "add" and dtype == _BOOL:
@@ -111,7 +129,7 @@ class Graph:
             found = self.node("add", (found, self.constant(0.0)), dtype=dtype)  # an integer 0 has no sign
         return found if found.dtype == dtype else self.node(found.op, found.args, found.payload, dtype)
 
-    def apply(self, op: str, *values: Any, dtype: np.dtype[Any] = _FLOAT) -> Expression:
+    def apply(self, op: str, *values: Any, dtype: np.dtype[Any] = FLOAT) -> Expression:
         """Make the node of an operation on floats, folded if possible, with a dtype if it is not simplified."""
         args = tuple(self.lift(v) for v in values)
         if all(a.op == "const" for a in args):
@@ -134,6 +152,8 @@ class Graph:
             return self.apply("neg", args[0])
         if op == "neg" and args[0].op == "neg":
             return args[0].args[0]
+        if op == "where" and args[1] is args[2]:
+            return args[1]
         if op == "pow" and value[1] is not None and (not self.exact or value[1] in (-1, 0, 0.5, 1, 2)):
             return self._power(args[0], value[1])
         if self.exact:
@@ -155,6 +175,11 @@ class Graph:
                 square = self.apply("mul", square, square) if n else square
             return power if exponent >= 0 else self.apply("div", self.constant(1.0), power)
         return None
+
+
+def is_zero(node: Expression) -> bool:
+    """Whether an expression is the constant 0."""
+    return node.op == "const" and bool(node.payload == 0)
 
 
 def copied(nodes: Iterable[Expression], graph: Graph, replaced: Replaced) -> dict[int, Expression]:
@@ -220,7 +245,7 @@ class Expression:
 
     def __array__(self, *arguments: Any, **options: Any) -> Any:
         # An array of NumPy has one type, an array of expressions would not.
-        if self.dtype != _FLOAT:
+        if self.dtype != FLOAT:
             raise ArgumentError("a pointwise function puts a truth value or an integer into an array; use a list")
         array = np.empty((), object)
         array[()] = self

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import NotSuitable
 from .evaluate import evaluate
 from .form import BlockProblem
-from .graph import COMPARISONS, Expression, Graph, Replaced, copied
+from .graph import COMPARISONS, Expression, Graph, Replaced, copied, is_zero
 from .trace import Trace
 
 # Inputs that differ from point to point, and the number of points at which other functions are compared.
@@ -32,6 +32,9 @@ def is_linear(node: Expression, *variables: str) -> bool | None:
             linear.append(None not in parts)
         elif one.op == "mul":
             linear.append(None in parts)
+        elif one.op == "where":  # a fixed condition
+            branches = zip(parts[1:], one.args[1:], strict=True)
+            linear.append(parts[0] is None and all(part is True or is_zero(node) for part, node in branches))
         else:
             linear.append(one.op == "neg" or (one.op == "div" and parts[1] is None))
     return linear[node.index]
@@ -108,7 +111,7 @@ def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]
     for c, flux in enumerate(trace.flux or ()):
         rows |= {c * n + 1 + i: node for i, node in enumerate(flux)}
     scales = [scale for terms in trace.scaled or () for scale in terms.values()]
-    linear = all(is_linear(node, "u", "du") or _is_zero(node) for node in rows.values())
+    linear = all(is_linear(node, "u", "du") or is_zero(node) for node in rows.values())
     if not linear or any(is_linear(scale, "u", "du") is not None for scale in scales):
         raise NotSuitable("the form is not linear")
     found: dict[tuple[int, int], Expression] = {}
@@ -118,11 +121,7 @@ def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]
     for c, terms in enumerate(trace.scaled or ()):
         for other, scale in terms.items():
             found |= {(c * n + i, other * n + i): new[scale.index] for i in range(1, n)}
-    return graph, {place: node for place, node in found.items() if not _is_zero(node)}
-
-
-def _is_zero(node: Expression) -> bool:
-    return node.op == "const" and node.payload == 0
+    return graph, {place: node for place, node in found.items() if not is_zero(node)}
 
 
 def _unit(graph: Graph, dim: int, column: int) -> Replaced:
@@ -134,7 +133,7 @@ def _unit(graph: Graph, dim: int, column: int) -> Replaced:
             return graph.constant(float(place == column))
         if not args:
             return None
-        return args[0] if node.op == "div" and _is_zero(args[0]) else graph.apply(node.op, *args)
+        return args[0] if node.op == "div" and is_zero(args[0]) else graph.apply(node.op, *args)
 
     return replaced
 
@@ -165,8 +164,8 @@ def elliptic_part(trace: Trace) -> Trace:
             scale = graph.apply("abs", own[0][0])
             own = [[scale if i == j else own[i][j] for j in range(d)] for i in range(d)]
         S.append(own)
-    values = None if all(map(_is_zero, value)) else tuple(value)
-    if all(_is_zero(entry) for own in S for row in own for entry in row):
+    values = None if all(map(is_zero, value)) else tuple(value)
+    if all(is_zero(entry) for own in S for row in own for entry in row):
         if values is None:
             raise NotSuitable("the form has neither diffusion nor reaction")
         return Trace(graph, d, trace.components, values, None, None)
@@ -185,6 +184,4 @@ def elliptic_part(trace: Trace) -> Trace:
 
 def _is_isotropic(S: list[list[Expression]]) -> bool:
     """Whether a matrix of expressions is an expression times the identity."""
-    return all(
-        entry is S[0][0] if i == j else _is_zero(entry) for i, row in enumerate(S) for j, entry in enumerate(row)
-    )
+    return all(entry is S[0][0] if i == j else is_zero(entry) for i, row in enumerate(S) for j, entry in enumerate(row))

@@ -127,6 +127,7 @@ class Trace:
     ) -> None:
         self.graph, self.dim, self.components = graph, dim, components
         self.value, self.scaled, self.flux = value, scaled, flux
+        self.given = len(value or scaled or flux or ())
         fluxes = [*(terms.values() for terms in scaled or ()), *(flux or ())]
         self.outputs: tuple[Expression, ...] = (*(value or ()), *chain.from_iterable(fluxes))
         needed = {node.index for node in self.outputs}
@@ -136,6 +137,8 @@ class Trace:
         self.live = tuple(node for node in graph.nodes if node.index in needed)
         self.inputs: tuple[tuple[Any, ...], ...] = tuple(node.payload for node in self.live if node.op == "input")
         read = {key[0] for key in self.inputs}
+        if scaled is not None and "du" in read:
+            raise ArgumentError("where a flux is made of scaled gradients, nothing else may read a derivative")
         self.uses_point, self.uses_value = "x" in read, "u" in read
         self.constant = read <= {"u", "du", "param"}
         self.uses_gradient = scaled is not None or "du" in read
@@ -218,7 +221,12 @@ def trace(
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(f"pointwise function {pointwise.name!r} cannot be traced: {error}") from error
-    tested = None if value is None else _per_component(value, components, pointwise.name)
+    if not pointwise.test:  # any number of values at the points
+        tested: Sequence[Any] | None = list(value) if isinstance(value, (list, tuple, Vector)) else [value]
+        if not tested:
+            raise ArgumentError(f"pointwise function {pointwise.name!r} returned nothing")
+    else:
+        tested = None if value is None else _per_component(value, components, pointwise.name)
     values_out = None if tested is None else tuple(map(graph.lift, tested))
     fluxes = None if flux is None else _per_component(flux, components, pointwise.name)
     scaled = lifted = None

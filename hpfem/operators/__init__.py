@@ -1,6 +1,7 @@
 """Operators on spaces: the standard ones, users' weak forms, projection."""
 
 from ..tuning import Tuning
+from .energy import Energy
 from .on_boundary import BoundaryForm
 from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
@@ -14,6 +15,7 @@ __all__ = [
     "OPERATORS",
     "AtPoints",
     "BoundaryForm",
+    "Energy",
     "InverseMass",
     "Operator",
     "OperatorOptions",

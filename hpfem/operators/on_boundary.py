@@ -18,6 +18,7 @@ from ..space.field import check_state
 from ..space.sides import Side, check_outer, no_side, sides_of
 from ..space.transforms import resampled
 from ..tuning import Tuning
+from .linearised import pulled_back
 from .operator import Coefficient, Operator
 from .parameters import Parameters
 from .sums import Summable
@@ -113,8 +114,11 @@ class BoundaryForm(Summable):
         made._agree()
         return made
 
-    def at(self, space: Space) -> BoundaryForm:
-        """Make the same form on another space on the same cells; see `Operator.at`."""
+    def at(self, space: Space | Field) -> BoundaryForm:
+        """Make the same form on another space, or take a linearisation at another function; see `Operator.at`."""
+        if isinstance(space, Field):
+            self.inner.at(self.on_sides(space))
+            return self
         other = copy(self)
         other.space = other.target = space
         other.sides = sides_of(space, self.on) or [no_side(space)]
@@ -126,10 +130,32 @@ class BoundaryForm(Summable):
 
     def elliptic_part(self) -> BoundaryForm:
         """Make the form of the diffusion and reaction; see `Operator.elliptic_part`."""
+        return self.with_inner(self.inner.elliptic_part())
+
+    def with_inner(self, inner: Operator) -> BoundaryForm:
+        """The form of another operator on the sides; see `BoundaryForm`."""
         other = copy(self)
-        other.inner = self.inner.elliptic_part()
-        other.form, other.name = other.inner.form, other.inner.name
+        other.inner, other.form, other.name, other.guarded = inner, inner.form, inner.name, inner.guarded
         return other
+
+    def linearised(self, u: Field, store: str = "cheap") -> BoundaryForm:
+        """Make the derivative at a function; see `Operator.linearised`."""
+        return self.with_inner(self.inner.linearised(self.on_sides(u), store))
+
+    def transposed(self) -> BoundaryForm:
+        """Make the transpose of a linearisation; see `Operator.transposed`."""
+        return self.with_inner(self.inner.transposed())
+
+    def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
+        """Apply the transposed derivative; see `Operator.pullback`. By a field it is a functional on its space."""
+        found = pulled_back(self.inner, self.on_sides(u), self.on_sides(w), name, tested=True)
+        if not isinstance(found, Field):
+            return found
+        out = self.result(u, found.components, None)
+        for pair in out.data:
+            pair.write(self.device)[...] = 0
+        self._add_sides(found, out, 1.0)
+        return out
 
     def _restricted(self, name: str, value: Any, space: Space) -> Any:
         """A coefficient in the form that the space of the sides takes."""
@@ -182,17 +208,27 @@ class BoundaryForm(Summable):
 
     def add(self, field: Field, out: Field, factor: float = 1.0) -> None:
         """Add the result for a field, times a factor, to `out`; see `apply_to_field`."""
-        if field.space is not self.space:
-            raise StateError(f"{self.name} got a field on another space")
-        check_state(field, "coeff", self.name)
-        device = self.backend.device()
+        here = self.on_sides(field)
         try:
-            found = self.inner(self._on_sides(field, self.inner.space, device))
-            for side, rows, pair in zip(self.sides, self._rows(device), found.data, strict=True):
-                out.data[side.number].readwrite(device)[:, rows] += factor * pair.read(device)
+            self._add_sides(self.inner(here), out, factor)
         except BaseException:
             out.discard()
             raise
+
+    def on_sides(self, field: Field) -> Field:
+        """The coefficients of a function on the cells with the boundary; see `BoundaryForm`."""
+        if not isinstance(field, Field):
+            raise ArgumentError(f"{self.name} takes a Field here, got {type(field).__name__}")
+        if field.space is not self.space:
+            raise StateError(f"{self.name} got a field on another space")
+        check_state(field, "coeff", self.name)
+        return self._on_sides(field, self.inner.space, self.backend.device())
+
+    def _add_sides(self, found: Field, out: Field, factor: float) -> None:
+        """Add results on the sides to those of the cells."""
+        device = self.backend.device()
+        for side, rows, pair in zip(self.sides, self._rows(device), found.data, strict=True):
+            out.data[side.number].readwrite(device)[:, rows] += factor * pair.read(device)
 
 
 # What a function gets of a side, [components, E, Q]: surface over volume measure, and the outward normal.

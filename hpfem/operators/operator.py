@@ -36,6 +36,7 @@ from ..tuning import Tuning
 from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
+from .linearised import Linearisation, linearised, pulled_back
 from .parameters import Parameters, in_range
 from .sums import Summable
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
@@ -125,6 +126,8 @@ class Operator(Summable):
     vectors: tuple[str, ...] | None = None
     # Names of those that may also be tensors: D components, the diagonal, or D x D.
     tensors: tuple[str, ...] = ()
+    # Of a derivative, what it is the derivative of.
+    linearisation: Linearisation | None = None
 
     def __init__(
         self,
@@ -245,24 +248,32 @@ class Operator(Summable):
         cells = self.space.mesh.n_cells
         return f"{fits}, a function of the coordinates, a field, a mapping from regions or an array for {cells} cells"
 
-    def at(self, space: Space) -> Operator:
-        """Make the same operator on another space on the same cells, with another order, basis, rule or type.
+    def at(self, space: Space | Field) -> Operator:
+        """Make the same operator on another space on the same cells, with another order, basis, rule or type; or take a
+        linearisation at another function.
 
         Parameters
         ----------
-        space : Space
-            Made from this operator's space by `Space.at`.
+        space : Space or Field
+            Made from this operator's space by `Space.at`. Of a linearisation (`linearised`), a function of its space:
+            the derivative is taken there from now on, with the form's present parameters, in the same memory and with
+            the same kernels.
 
         Returns
         -------
         Operator
-            With the present parameters, and its fields at the points of `space`.
+            With the present parameters, and its fields at the points of `space`; or this operator.
 
         Raises
         ------
         ArgumentError
-            If a parameter is out of the range of the space's type.
+            If a parameter is out of the range of the space's type, or a function is given to what is no linearisation.
         """
+        if isinstance(space, Field):
+            if self.linearisation is None:
+                raise ArgumentError(f"{self.name} is no linearisation, which is at a function; see linearised")
+            self.linearisation.renew(self, space)
+            return self
         fields = {key: resampled(field, space, self.device) for key, field in self.fields.items()}
         given: dict[str, Coefficient] = {**self.parameters, **fields}
         return self.alike(space, self.form, self.name, given)
@@ -271,6 +282,67 @@ class Operator(Summable):
         """An operator of another form on the same backend, in the same precision; for the arguments see `Operator`."""
         how = {"backend": self.backend.name, "precision": self.precision, **options}
         return Operator(space, form, name=name, coefficients=given, components=form.components, **how)
+
+    def linearised(self, u: Field, store: str = "cheap") -> Operator:
+        """Make the derivative of a weak form at a function: v -> d/dt r(u + t v) at t = 0.
+
+        It is an operator like any other. Where the form's function takes a branch (`where`, `abs`, minimum, maximum),
+        it is the derivative of that branch; comparisons have the derivative 0.
+
+        Parameters
+        ----------
+        u : Field
+            In state "coeff". A copy is kept; `at` takes the derivative elsewhere.
+        store : str
+            What is kept at the points: "cheap", the fewest numbers such that the kernel computes no power, exponential,
+            logarithm, sine, cosine or tanh; "fewest", the fewest numbers; "matrix", the entries of the pointwise
+            matrix, equal ones once. Fields of the user are read beside them. `explain` tells how much it is.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        ArgumentError
+            For an operator that is no weak form of a pointwise function, an unknown `store`, or a derivative of too
+            many operations.
+        StateError
+            If `u` does not fit.
+        """
+        return linearised(self, u, store)
+
+    def transposed(self) -> Operator:
+        """Make the transpose of a linearisation, at the same function; see `linearised`."""
+        if self.linearisation is None:
+            raise ArgumentError(f"{self.name} is no linearisation, which has a transpose; see linearised")
+        own = self.linearisation
+        return linearised(own.form, own.u, own.store, not own.transposed)
+
+    def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
+        """Apply the transposed derivative of a weak form r at a function: the derivative of (r(u), w).
+
+        Parameters
+        ----------
+        u, w : Field
+            In state "coeff".
+        name : str, optional
+            Of a coefficient by which to differentiate; by default, the derivative is by u.
+
+        Returns
+        -------
+        Field or float
+            By u a functional ("dual"); by a number a number, the same on all processes; by a field its density at the
+            points ("phys"): the change of (r(u), w) is the integral of its product with the change of the field.
+
+        Raises
+        ------
+        ArgumentError
+            For an operator that is no weak form of a pointwise function, or an unknown name.
+        StateError
+            If `u` or `w` does not fit.
+        """
+        return pulled_back(self, u, w, name)
 
     def elliptic_part(self) -> Operator:
         """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""
@@ -459,6 +531,7 @@ class Operator(Summable):
         str
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
+        lines += [str(self.linearisation)] if self.linearisation is not None else []
         for number, (choice, block) in enumerate(zip(self.choices, self.space.blocks, strict=True)):
             rule = "" if block.rule.tensor else "simplex rule, "
             line = f"  {block!r}: {rule}{choice.config} ({choice.reason})"

@@ -88,6 +88,7 @@ class OperatorSum(Summable):
     input_state, output_state = "coeff", "dual"
     summands: tuple[Any, ...]
     factors: Factors
+    _derived_from: tuple[OperatorSum, Sequence[int]] | None = None
 
     def __init__(self, summands: Sequence[Any], factors: Sequence[float]) -> None:
         listed = all(isinstance(given, (list, tuple)) for given in (summands, factors))
@@ -181,9 +182,47 @@ class OperatorSum(Summable):
             own.add(field, out, self.factors[number])
         return out
 
+    def linearised(self, u: Field, store: str = "cheap") -> OperatorSum:
+        """Make the derivative at a function; forms that do not depend on it are left out; see `Operator.linearised`."""
+        parts = [number for number, own in enumerate(self.summands) if own.form.trial] or [0]
+        return self._derived(parts, [self.summands[number].linearised(u, store) for number in parts])
+
+    def _derived(self, numbers: Sequence[int], parts: Sequence[Any]) -> OperatorSum:
+        """The sum of derivatives of some summands."""
+        made = OperatorSum(parts, [self.factors[number] for number in numbers])
+        made._derived_from = self, numbers
+        return made
+
+    def transposed(self) -> OperatorSum:
+        """Make the transpose of a linearisation; see `Operator.transposed`."""
+        of, numbers = self._linearised()
+        return of._derived(numbers, [own.transposed() for own in self.summands])
+
+    def at(self, u: Field) -> OperatorSum:
+        """Take a linearisation at another function, with the present factors and parameters; see `Operator.at`."""
+        of, numbers = self._linearised()
+        for place, number in enumerate(numbers):
+            self.factors[place] = of.factors[number]
+            self.summands[place].at(u)
+        return self
+
+    def _linearised(self) -> tuple[OperatorSum, Sequence[int]]:
+        """The sum that this is the derivative of, and its summands with one."""
+        if self._derived_from is None:
+            raise ArgumentError(f"{self.name} is no linearisation; see linearised")
+        return self._derived_from
+
+    def pullback(self, u: Field, w: Field) -> Field:
+        """Apply the transposed derivative; that by a coefficient has the summand with it; see `Operator.pullback`."""
+        parts = zip(self.factors, self.summands, strict=True)
+        found = [factor * own.pullback(u, w) for factor, own in parts if own.form.trial or own is self.summands[0]]
+        return sum(found[1:], found[0])
+
     def explain(self) -> str:
         """Describe what was chosen and why, in the volume and on boundaries; see `Operator.explain`."""
-        return "\n".join(own.explain() for own in self.operators)
+        of = [own.linearisation for own in self.summands if own.on is None]
+        stored = [f"{own.form.name}:{own}" for own in of if own is not None]
+        return "\n".join([*stored, *(own.explain() for own in self.operators)])
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time the possible kernels of all operators of the sum, each for an equal time; see `Operator.tune`."""

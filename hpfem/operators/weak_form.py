@@ -20,7 +20,9 @@ class _WeakForm(Operator):
     guarded = True
 
 
-class _OnSides(_WeakForm):
+class OnSides(_WeakForm):
+    """A form on the sides of a boundary."""
+
     _agrees = False
 
 
@@ -98,7 +100,7 @@ def WeakForm(
 
     def make(sides: Space, weighted: Callable[..., Any], fields: dict[str, Any]) -> Operator:
         own = Pointwise(weighted, form.test)
-        return _OnSides(sides, own, coefficients=fields, components=components, **how)
+        return OnSides(sides, own, coefficients=fields, components=components, **how)
 
     return BoundaryForm(space, pointwise, on, fields, form.test, make)
 

@@ -8,7 +8,7 @@ block's basis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -94,8 +94,20 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
         raise
 
 
+class Evaluated(Field):
+    """Values at the points that were made of functions: `again` makes them at the points of another space."""
+
+    def __init__(self, field: Field, again: Callable[[Any], Field]) -> None:
+        super().__init__(field.space, field.state, field.data)
+        self.again = again
+
+
 def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
-    """Copy values, at the points of another space on the same cells, of the polynomials through a field's values."""
+    """Copy values, at the points of another space on the same cells, of the polynomials through a field's values; if it
+    is known what these were made of, make them of that.
+    """
+    if isinstance(field, Evaluated):
+        return field.again(space)
     xp, pairs = vectors_on(device).xp, []
     for pair, old, new in zip(field.data, field.space.blocks, space.blocks, strict=True):
         values = pair.read(device)

@@ -75,7 +75,8 @@ class NumpyKernel(BlockKernel):
         # One array object per component: the engines' plans are kept by buffer.
         n_modes = max(p.coupled * form.from_modes, p.given * form.to_modes)
         self._modes = [np.zeros((p.n_modes, lanes), dtype) for _ in range(n_modes)]
-        self._values = [np.zeros((q, lanes), dtype) for _ in range(p.coupled)]
+        n_values = max(p.coupled, p.given if form.trace is not None else 0)
+        self._values = [np.zeros((q, lanes), dtype) for _ in range(n_values)]
         self._derivatives = [np.zeros((d, q, lanes), dtype) for _ in range(p.coupled * form.trial_gradient)]
         self._fluxes = np.zeros((d * form.test_gradient, q, lanes), dtype)
         self._work = np.empty((q, lanes), dtype)
@@ -149,7 +150,7 @@ class NumpyKernel(BlockKernel):
 
     def _function_results(self, trace: Trace) -> Iterator[Any]:
         """Results of the pointwise function with geometry and weights."""
-        n = self.problem.form.components
+        n = self.problem.given
         found = self._evaluator(self._input, self._live.stop)
         if n > 1:  # a result may be another component's values, which are about to be overwritten
             for node in trace.outputs:

@@ -21,7 +21,7 @@ def at_points(
     """Apply the pointwise function along a fiber, or what stands in its place; values, derivatives [component] ->
     tested [component], fluxes [component].
     """
-    tested: list[Fiber] = [[] for _ in range(ctx.form.components)]
+    tested: list[Fiber] = [[] for _ in range(ctx.problem.given)]
     fluxes: list[list[Fiber]] = [[[] for _ in range(ctx.dim)] for _ in tested]
     ctx.factors.start_fiber(outer)
     for k in range(ctx.factors.fiber_points):
@@ -45,7 +45,7 @@ def at_point(
         return [([b.mul(values[0], factors.factor(k, -1))], [])]
     results = _function(ctx, outer, k, values, derivatives)
     found = []
-    for c in range(ctx.form.components):
+    for c in range(ctx.problem.given):
         value, flux = [], []
         if trace.value is not None and ctx.form.test:
             value = [b.mul(results[trace.value[c]], factors.factor(k, -1))]

@@ -93,7 +93,7 @@ def row_pass(ctx: Context) -> None:
                 _differentiate_plane(ctx, i, c)
             with ctx.fibers(ctx.counts[1]) as j:
                 row(ctx, i, j, b.index((i, ctx.counts[1]), (j, 1)))
-            for c in range(form.components if form.test_gradient else 0):
+            for c in range(ctx.problem.given if form.test_gradient else 0):
                 _test_plane(ctx, i, c)
 
 
@@ -122,6 +122,8 @@ def _row_places(ctx: Context, i: Where, j: Where, c: int) -> tuple[str, ...]:
     b, plane = ctx.b, ctx.plane
     if ctx.dim == 1:
         return (ctx.values(c),)
+    if not ctx.form.test_gradient and c >= ctx.problem.coupled:  # a result that no component comes in for
+        return (b.at(ctx.values(c), (i, plane), *([(j, ctx.counts[2])] if ctx.dim > 2 else [])),)
     if ctx.dim == 2:
         return b.at(ctx.values(c), (i, plane)), b.at(_first(ctx, c), (i, plane))
     q2 = ctx.counts[2]
@@ -132,11 +134,11 @@ def _row_places(ctx: Context, i: Where, j: Where, c: int) -> tuple[str, ...]:
 def _weak_row(ctx: Context, i: Where, j: Where, outer: Where) -> None:
     """Pointwise function along a row, between the derivative by the last direction and its transpose."""
     b, form, q, last = ctx.b, ctx.form, ctx.counts[-1], ctx.dim - 1
-    places = [_row_places(ctx, i, j, c) for c in range(form.components)]
+    places = [_row_places(ctx, i, j, c) for c in range(ctx.problem.given)]
     values: list[Fiber] = []
     derivatives: list[list[Fiber]] = []
     for c in range(ctx.problem.coupled):
-        place, *others = places[c] if ctx.from_modes else _row_places(ctx, i, j, c)
+        place, *others = places[c] if ctx.from_modes and c < len(places) else _row_places(ctx, i, j, c)
         values.append(b.load_fiber(place, 1, q))
         if form.trial_gradient:
             along = [b.load_fiber(other, 1, q) for other in others]

@@ -1,0 +1,225 @@
+"""Derivatives of weak forms, on their graphs.
+
+A weak form is a sum over rows of an expression times a value or a derivative of the test function; its expressions read
+several named functions. Two operations lead from weak forms to weak forms: `Weak.forward`, the derivative in the
+direction of a new function, and `Weak.pullback`, the transposed derivative. Tangents, adjoints, the residual of an
+energy, gradients by coefficients and second derivatives are made of these two.
+
+The derivative of a branch is that of the branch taken: conditions are selections, in which a branch that is not taken
+may be infinite. So products are formed inside of selections, not with a factor of 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .graph import FLOAT, OPERATIONS, Expression, Graph, is_zero
+from .trace import Trace
+
+# A test component; 0 for its value, 1 + i for its derivative by x_i.
+Row = tuple[int, int]
+# Conditions under which a term counts: indices of nodes, and whether they hold.
+_Guards = tuple[tuple[int, bool], ...]
+
+
+class Commuting(Graph):
+    """A graph in which a b and b a, a + b and b + a, which are equal in floating point, are one node."""
+
+    def node(self, op: str, args: tuple[Expression, ...] = (), payload: Any = None, dtype: Any = FLOAT) -> Expression:
+        """The node; see `Graph.node`."""
+        if op in ("add", "mul"):
+            args = tuple(sorted(args, key=lambda a: (a.op == "const", a.index)))
+        return super().node(op, args, payload, dtype)
+
+
+def live(graph: Graph, results: Iterable[Expression]) -> list[Expression]:
+    """Nodes that results depend on, in topological order."""
+    needed = {node.index for node in results}
+    for node in reversed(graph.nodes):
+        if node.index in needed:
+            needed.update(a.index for a in node.args)
+    return [node for node in graph.nodes if node.index in needed]
+
+
+def depending(nodes: Iterable[Expression], on: Callable[[tuple[Any, ...]], bool]) -> set[int]:
+    """Indices of the nodes that depend on inputs with certain keys."""
+    found: set[int] = set()
+    for node in nodes:
+        if (node.op == "input" and on(node.payload)) or any(a.index in found for a in node.args):
+            found.add(node.index)
+    return found
+
+
+class Weak:
+    """Expressions of named functions, each the factor of a value or derivative of one test function of `test`
+    components. Inputs: ("fn", name, c, i), of a function the value (i = 0) or the derivative by x_(i-1); ("field",
+    name, c), ("param", name), ("x", i). Rows that are 0 are left out; a density is the row (0, 0).
+    """
+
+    def __init__(
+        self, graph: Graph, dim: int, functions: Mapping[str, int], rows: Mapping[Row, Expression], test: int
+    ) -> None:
+        self.graph, self.dim, self.test = graph, dim, test
+        self.rows = {key: e for key, e in rows.items() if not is_zero(e)}
+        self.nodes = live(graph, self.rows.values())
+        self.inputs = [node.payload for node in self.nodes if node.op == "input"]
+        used = {key[1] for key in self.inputs if key[0] == "fn"}
+        self.functions = {name: n for name, n in functions.items() if name in used}
+        self.flops = sum(node.op not in ("const", "input") for node in self.nodes)
+
+    @classmethod
+    def of(cls, trace: Trace, name: str = "u", fields: Mapping[str, int] | None = None) -> Weak:
+        """The weak form of a traced function of the function `name`; some fields, of so many components, become
+        functions.
+        """
+        graph, given = Commuting(), dict(fields or {})
+        new: dict[int, Expression] = {}
+        for node in trace.live:
+            key = node.payload
+            if node.op != "input":
+                args = [new[a.index] for a in node.args]
+                new[node.index] = graph.apply(node.op, *args) if args else graph.constant(key)
+                continue
+            if key[0] in ("u", "du"):
+                key = ("fn", name, key[1], key[2] + 1 if key[0] == "du" else 0)
+            elif key[0] == "field" and key[1] in given:
+                key = ("fn", key[1], key[2], 0)
+            new[node.index] = graph.node("input", (), key)
+        rows: dict[Row, Expression] = {(c, 0): new[e.index] for c, e in enumerate(trace.value or ())}
+        for c, vector in enumerate(trace.flux or ()):
+            rows |= {(c, 1 + i): new[e.index] for i, e in enumerate(vector)}
+        for c, terms in enumerate(trace.scaled or ()):
+            for i in range(1, trace.dim + 1):
+                parts = [new[s.index] * graph.node("input", (), ("fn", name, o, i)) for o, s in terms.items()]
+                rows[c, i] = sum(parts[1:], parts[0])
+        return cls(graph, trace.dim, {name: trace.components, **given}, rows, trace.given)
+
+    def function(self, name: str, c: int, i: int) -> Expression:
+        """The value (i = 0) or derivative of a component of a function."""
+        return self.graph.node("input", (), ("fn", name, c, i))
+
+    def forward(self, name: str, new: str) -> Weak:
+        """The derivative by a function in the direction of a new one, in which it is linear."""
+        terms, tangents = _Terms(self.graph, new), dict[int, Expression]()
+        for node in self.nodes:
+            if node.op == "input" and node.payload[:2] == ("fn", name):
+                tangents[node.index] = self.function(new, *node.payload[2:])
+            for a, partial in _partials(node, tangents):
+                term = terms.times(tangents[a.index], partial)
+                known = tangents.get(node.index)
+                tangents[node.index] = term if known is None else terms.plus(known, term)
+        rows = {key: tangents[e.index] for key, e in self.rows.items() if e.index in tangents}
+        functions = {**self.functions, new: self.functions.get(name, 0)}
+        return Weak(self.graph, self.dim, functions, rows, self.test)
+
+    def pullback(self, name: str, new: str | None, test: int) -> Weak:
+        """The transposed derivative by a function of `test` components, which is its test function; a new function
+        takes the place of the present test function. Without a name for it, that of a density.
+        """
+        bars = self.adjoints(("fn", name), new)
+        functions = dict(self.functions) if new is None else {**self.functions, new: self.test}
+        return Weak(self.graph, self.dim, functions, {(key[2], key[3]): e for key, e in bars.items()}, test)
+
+    def adjoints(self, to: tuple[Any, ...], new: str | None) -> dict[tuple[Any, ...], Expression]:
+        """The derivatives by the inputs whose keys begin with `to` of the rows, tested with the function `new`."""
+        seeds = [(e, 1.0 if new is None else self.function(new, *key)) for key, e in self.rows.items()]
+        return reverse(self.graph, seeds, to, new)
+
+
+def reverse(
+    graph: Graph, seeds: Sequence[tuple[Expression, Any]], to: tuple[Any, ...], new: str | None = None
+) -> dict[tuple[Any, ...], Expression]:
+    """The derivatives of a sum of expressions times seeds (numbers, or values of the function `new`) by inputs."""
+    terms, nodes = _Terms(graph, new), live(graph, [e for e, _ in seeds])
+    active = depending(nodes, lambda key: key[: len(to)] == to)
+    bars: dict[int, dict[_Guards, Expression]] = {}
+
+    def add(node: Expression, guards: _Guards, term: Any) -> None:
+        own = bars.setdefault(node.index, {})
+        own[guards] = terms.plus(own[guards], graph.lift(term)) if guards in own else graph.lift(term)
+
+    for node, seed in seeds:
+        add(node, (), seed)
+    for node in reversed(nodes):
+        for a, partial in _partials(node, active) if node.index in bars else ():
+            for guards, bar in bars[node.index].items():
+                if not (isinstance(partial, Expression) and partial.op == "where"):
+                    add(a, guards, terms.times(bar, partial))
+                    continue
+                condition, *branches = partial.args
+                for holds, factor in zip((True, False), branches, strict=True):
+                    if not is_zero(factor) and (condition.index, not holds) not in guards:
+                        inside = guards if (condition.index, holds) in guards else (*guards, (condition.index, holds))
+                        add(a, tuple(sorted(inside)), terms.times(bar, factor))
+    found: dict[tuple[Any, ...], Expression] = {}
+    for node in nodes:
+        if node.op == "input" and node.index in active and node.index in bars:
+            total = graph.constant(0.0)
+            for guards, term in bars[node.index].items():
+                for number, holds in guards:
+                    yes, no = (term, 0.0) if holds else (0.0, term)
+                    term = graph.apply("where", graph.nodes[number], yes, no)
+                total = terms.plus(total, term)
+            found[node.payload] = total
+    return {key: e for key, e in found.items() if not is_zero(e)}
+
+
+def _partials(node: Expression, active: Any) -> list[tuple[Expression, Any]]:
+    """The active arguments of an operation, with its derivatives by them."""
+    if not node.args or not any(a.index in active for a in node.args):
+        return []
+    rules = zip(node.args, OPERATIONS[node.op][3], strict=True)
+    return [(a, rule(node, *node.args)) for a, rule in rules if rule is not None and a.index in active]
+
+
+class _Terms:
+    """Arithmetic of terms that are linear in one function of a growing graph: fixed factors are multiplied first, so
+    that their product can be stored, and selections are outside.
+    """
+
+    def __init__(self, graph: Graph, name: str | None) -> None:
+        self.graph, self.name, self._moves = graph, name, list[bool]()
+
+    def moves(self, node: Expression) -> bool:
+        """Whether a node depends on the function."""
+        for one in self.graph.nodes[len(self._moves) :]:
+            own = one.op == "input" and one.payload[:2] == ("fn", self.name)
+            self._moves.append(own or any(self._moves[a.index] for a in one.args))
+        return self._moves[node.index]
+
+    def times(self, term: Expression, factor: Any) -> Expression:
+        """A term times a fixed factor."""
+        graph, factor = self.graph, self.graph.lift(factor)
+        for chosen in (factor, term):
+            # A selection with 0 stays outside: what it leaves out may be infinite.
+            if chosen.op == "where" and any(map(is_zero, chosen.args[1:])):
+                condition, *branches = chosen.args
+                pairs = [(b, factor) if chosen is term else (term, b) for b in branches]
+                inside = [b if is_zero(b) else self.times(*pair) for b, pair in zip(branches, pairs, strict=True)]
+                return graph.apply("where", condition, *inside)
+        if factor.op == "where" and all(b.op == "const" for b in factor.args[1:]):
+            return graph.apply("where", factor.args[0], *[self.times(term, b) for b in factor.args[1:]])
+        own, fixed = self._split(term)
+        return graph.apply("mul", own, graph.apply("mul", fixed, factor))
+
+    def _split(self, term: Expression) -> tuple[Expression, Expression]:
+        """A term as what depends on the function times what is fixed."""
+        if term.op == "neg":
+            own, fixed = self._split(term.args[0])
+            return own, self.graph.apply("neg", fixed)
+        if term.op == "mul" and self.moves(term.args[0]) != self.moves(term.args[1]):
+            own, fixed = term.args if self.moves(term.args[0]) else term.args[::-1]
+            inner, more = self._split(own)
+            return inner, self.graph.apply("mul", more, fixed)
+        return term, self.graph.constant(1.0)
+
+    def plus(self, one: Expression, other: Expression) -> Expression:
+        """The sum of two terms."""
+        (own, fixed), (same, more) = self._split(one), self._split(other)
+        if own is same and self.moves(own):
+            return self.times(own, self.graph.apply("add", fixed, more))
+        if one.op == other.op == "where" and one.args[0] is other.args[0]:
+            parts = zip(one.args[1:], other.args[1:], strict=True)
+            return self.graph.apply("where", one.args[0], *[self.plus(a, b) for a, b in parts])
+        return self.graph.apply("add", one, other)

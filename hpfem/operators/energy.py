@@ -1,0 +1,157 @@
+"""Energies: integrals of densities, with their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from hpfem.shapes.arguments import is_real, shown
+
+from ..errors import ArgumentError
+from ..forms import Pointwise
+from ..forms.derivative import Weak
+from ..forms.lowered import lowered
+from ..space import Field, Space
+from .linearised import made_operator
+from .on_boundary import BoundaryForm
+from .operator import Coefficient, Operator, OperatorOptions
+from .sums import OperatorSum, Summable
+from .weak_form import AtPoints, OnSides
+
+
+class Energy:
+    """The integral of a density W(u, du, x, ..) over the mesh, or over a boundary.
+
+    Energies on one space can be added, and multiplied by numbers: `E - load`, `E + 0.5 * springs`.
+
+    Parameters
+    ----------
+    space : Space
+    density : callable
+        Takes what a function of `WeakForm` takes; returns one number.
+    fields : mapping, optional
+        As for `WeakForm`.
+    components : int
+        Components of u; with more than one, `u[c]` and `du[c]` are indexed.
+    on : str, optional
+        Name of a boundary over which to integrate.
+    **options
+        strategy, algorithm, backend, precision of `Operator`, of an energy in the volume.
+
+    Attributes
+    ----------
+    space : Space
+    residual : Operator, BoundaryForm or OperatorSum
+        The derivative: a weak form, v -> d/dt E(u + t v) at t = 0.
+    parameters : Parameters
+        Of the energy and its derivative, as of `Operator`; a sum has those of its parts.
+
+    Raises
+    ------
+    ArgumentError
+        If the density returns no number, and as `WeakForm`.
+
+    Examples
+    --------
+    >>> E = Energy(space, lambda du: 0.25 * du.dot(du) ** 2) - Energy(space, lambda u: u)  # doctest: +SKIP
+    >>> value, forces, tangent = E(u), E.residual(u), E.linearised(u)  # doctest: +SKIP
+    """
+
+    residual: Any
+
+    def __init__(
+        self,
+        space: Space,
+        density: Callable[..., Any],
+        fields: Mapping[str, Coefficient] | None = None,
+        components: int = 1,
+        on: str | None = None,
+        **options: Unpack[OperatorOptions],
+    ) -> None:
+        boundary: BoundaryForm | None = None
+        if on is None:
+            inner: Operator = AtPoints(space, density, fields, components, **options)
+        else:
+
+            def make(sides: Space, weighted: Callable[..., Any], given: dict[str, Any]) -> Operator:
+                own = Pointwise(weighted, ())
+                return OnSides(sides, own, coefficients=given, components=components, algorithm="noncollocated")
+
+            boundary = BoundaryForm(space, density, on, fields, (), make)
+            inner = boundary.inner
+        trace = inner.form.trace
+        assert trace is not None
+        if trace.given != 1:
+            raise ArgumentError(f"density {inner.name!r} of an energy must return one number, it returns {trace.given}")
+        self.space, self.name, self.parameters = space, inner.name, inner.parameters
+        self._boundary, self._inner = boundary, inner
+        weak = Weak.of(trace).pullback("u", None, components)
+        form = lowered(weak, (("u", components),), f"derivative of {self.name}")
+        made = made_operator(inner, form, parameters=inner.parameters)
+        self.residual = made if boundary is None else boundary.with_inner(made)
+
+    def density(self, u: Field) -> Field:
+        """The density of an energy in the volume, at the points.
+
+        Parameters
+        ----------
+        u : Field
+            In state "coeff".
+
+        Returns
+        -------
+        Field
+            In state "phys".
+
+        Raises
+        ------
+        ArgumentError
+            If it is on a boundary, or a sum: its parts have densities.
+        """
+        if self._boundary is not None:
+            raise ArgumentError(f"{self.name} is an energy on a boundary, where no field is")
+        return self._inner(u)
+
+    def __call__(self, u: Field) -> float:
+        """The energy of a function; collective where processes share the mesh."""
+        here = u if self._boundary is None else self._boundary.on_sides(u)
+        return float(np.atleast_1d(self._inner.space.integrate(self._inner(here)))[0])
+
+    def linearised(self, u: Field, store: str = "cheap") -> Any:
+        """Make the derivative of the residual, which is symmetric; see `Operator.linearised`."""
+        return self.residual.linearised(u, store)
+
+    def __add__(self, other: Energy) -> Energy:
+        return _EnergySum([(1.0, self), (1.0, other)])
+
+    def __sub__(self, other: Energy) -> Energy:
+        return _EnergySum([(1.0, self), (-1.0, other)])
+
+    def __mul__(self, factor: float) -> Energy:
+        return _EnergySum([(factor, self)])
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Energy:
+        return _EnergySum([(-1.0, self)])
+
+
+class _EnergySum(Energy):
+    """A sum of energies, each times a number."""
+
+    def __init__(self, parts: Sequence[tuple[float, Energy]]) -> None:
+        for factor, own in parts:
+            if not isinstance(own, Energy) or not is_real(factor):
+                raise ArgumentError(f"energies are added and multiplied by numbers, got {shown(factor)}, {shown(own)}")
+        self._parts, self.space = parts, parts[0][1].space
+        self.name = " + ".join(own.name for _, own in parts)
+        self.residual: Summable = OperatorSum([own.residual for _, own in parts], [float(f) for f, _ in parts])
+
+    def density(self, u: Field) -> Field:
+        """See `Energy.density`."""
+        raise ArgumentError(f"{self.name} is a sum of energies; ask each for its density")
+
+    def __call__(self, u: Field) -> float:
+        return sum(factor * own(u) for factor, own in self._parts)

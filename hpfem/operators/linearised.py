@@ -1,0 +1,160 @@
+"""Linearisations of weak forms: operators whose coefficients are stored at the points, from the function where they are
+taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpfem.shapes.arguments import name_of, shown
+
+from ..backends.base import vectors_on
+from ..errors import ArgumentError, StateError
+from ..forms.cut import STORED, STORES, cut
+from ..forms.derivative import Weak
+from ..forms.form import Form
+from ..forms.graph import Expression
+from ..forms.lowered import lowered
+from ..memory import PairArray
+from ..space import Field
+from ..space.field import check_state
+from ..space.transforms import Evaluated, resampled
+
+# Operators are of a type that is made of these.
+Operator = Any
+
+
+def side_by_side(fields: Sequence[Field], operator: Any) -> Field:
+    """One field of the components of several."""
+    device, first = operator.device, fields[0]
+    xp = vectors_on(device).xp
+    parts = zip(*[field.data for field in fields], strict=True)
+    arrays = [xp.concatenate([pair.read(device) for pair in own]) for own in parts]
+    return Field(first.space, first.state, [PairArray.of(array, device) for array in arrays])
+
+
+def checked_function(form: Any, u: Any, components: int, what: str) -> Field:
+    """A function of the space of a form: a "coeff" field with its components."""
+    if not isinstance(u, Field):
+        raise ArgumentError(f"{what} of {form.name} is a Field, got {shown(u)}")
+    if u.space is not form.space:
+        raise StateError(f"{what} of {form.name} is a field on another space")
+    check_state(u, "coeff", f"{what} of {form.name}")
+    if u.components != components:
+        raise StateError(f"{what} of {form.name} has {u.components} component(s), the form couples {components}")
+    return u
+
+
+def weak_of(form: Any) -> Weak:
+    """The weak form of an operator."""
+    if form.form.trace is None or not form.form.test:
+        raise ArgumentError(f"{form.name} is no weak form of a pointwise function, and has no derivative here")
+    return Weak.of(form.form.trace)
+
+
+def made_operator(form: Operator, made: Form, fields: Mapping[str, Any] | None = None, **options: Any) -> Operator:
+    """An operator of another form, with those coefficients of an operator and those given that it reads."""
+    assert made.trace is not None
+    known = {**form.parameters, **form.fields, **(fields or {})}
+    used = {key[1]: known[key[1]] for key in made.trace.inputs if key[0] in ("field", "param")}
+    operator = form.alike(form.space, made, made.name, used, **options)
+    operator.guarded = True
+    return operator
+
+
+class StoredValues(Evaluated):
+    """Values at the points of expressions of a function u, which is a copy. At points of another space they are made of
+    u: products of values between the points may lose their sign.
+    """
+
+    def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field) -> None:
+        trial = (("u", form.form.components),)
+        self._form, self.u = form, u
+        self._made = lowered(weak, trial, f"values at points of {form.name}", stored)
+        self._points = made_operator(form, self._made)
+        super().__init__(self._points(u), self._again)
+
+    def renew(self) -> None:
+        """Make them of the present u and parameters, in the same memory."""
+        for name in self._points.parameters:
+            self._points.parameters[name] = self._form.parameters[name]
+        self._points(self.u, out=Field(self.space, "phys", self.data))
+
+    def _again(self, space: Any) -> Field:
+        """The values at the points of another space."""
+        form, xp = self._form, vectors_on(self._points.device).xp
+        there = form.space.on_blocks(space.blocks)  # of this type of numbers
+        fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
+        made = made_operator(form, self._made, fields, target=there)(self.u)
+        device = self._points.device
+        arrays = [xp.asarray(pair.read(device), space.dtype) for pair in made.data]
+        return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
+
+
+@dataclass(eq=False)
+class Linearisation:
+    """Where an operator comes from that is the derivative of a form at a function u, which it owns."""
+
+    form: Operator
+    u: Field
+    store: str
+    transposed: bool
+    stored: StoredValues | None
+    reads: int  # numbers at a point
+
+    def renew(self, operator: Operator, u: Field) -> None:
+        """Take the derivative at another function, with the present parameters of the form."""
+        checked_function(self.form, u, self.u.components, "the function at which to linearise")
+        device = operator.device
+        for own, other in zip(self.u.data, u.data, strict=True):
+            own.write(device)[...] = other.read(device)
+        for name in operator.parameters:
+            operator.parameters[name] = self.form.parameters[name]
+        if self.stored is not None:
+            self.stored.renew()
+
+    def __str__(self) -> str:
+        size = 0 if self.stored is None else self.stored.nbytes
+        return f"  store={self.store!r}: {self.reads} numbers are stored at each point, {size / 1e6:.3g} MB"
+
+
+def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool = False) -> Operator:
+    """The derivative of a form at a function u, or its transpose; see `Operator.linearised`."""
+    name_of(store, STORES, "store")
+    weak, n = weak_of(form), form.form.components
+    u = checked_function(form, u, n, "the function at which to linearise").copy()
+    linear = weak.pullback("u", "v", n) if transposed else weak.forward("u", "v")
+    kernel, stored = cut(linear, "v", store)
+    values = StoredValues(form, linear, stored, u) if stored else None
+    name = f"{'transposed ' * transposed}linearisation of {form.name}"
+    operator = made_operator(form, lowered(kernel, (("v", n),), name), {STORED: values})
+    operator.linearisation = Linearisation(form, u, store, transposed, values, len(stored))
+    return operator
+
+
+def pulled_back(form: Operator, u: Field, w: Field, name: str | None = None, tested: bool = False) -> Any:
+    """The transposed derivative of a form by its function or a coefficient, applied to w; see `Operator.pullback`. By a
+    field it may be tested with the basis.
+    """
+    weak, n = weak_of(form), form.form.components
+    both = [checked_function(form, f, n, f"{what!r}") for f, what in ((u, "u"), (w, "w"))]
+    trial = (("u", n), ("w", n))
+    if name is None:
+        made = lowered(weak.pullback("u", "w", n), trial, f"transposed derivative of {form.name}")
+        return made_operator(form, made)(side_by_side(both, form))
+    if name not in form.parameters and name not in form.fields:
+        known = ", ".join([*form.parameters, *form.fields]) or "none"
+        raise ArgumentError(f"{form.name} has no coefficient {shown(name)}; it has: {known}")
+    number = name in form.parameters
+    found = weak.adjoints(("param" if number else "field", name), "w")
+    keys = [("param", name)] if number else [("field", name, c) for c in range(form.fields[name].components)]
+    results = [found.get(key, weak.graph.constant(0.0)) for key in keys]
+    what = f"derivative of {form.name} by {name}"
+    if tested and not number:
+        weak = Weak(weak.graph, weak.dim, dict(trial), {(c, 0): e for c, e in enumerate(results)}, len(results))
+        return made_operator(form, lowered(weak, trial, what))(side_by_side(both, form))
+    made = lowered(weak, trial, what, results)
+    values = made_operator(form, made)(side_by_side(both, form))
+    return form.space.integrate(values) if number else values
