@@ -91,8 +91,8 @@ class BoundaryTerm:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The present factor and parameters."""
-        return self.factor, *self.form.parameters.values()
+        """The present factor and the numbers of the form; see `Operator.numbers`."""
+        return self.factor, *self.form.inner.numbers
 
     def __repr__(self) -> str:
         return f"{self.factor:g} {self.form.name} on {self.form.on!r}"

@@ -302,7 +302,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         """Whether it is symmetric: by its form, else on random vectors by the present numbers (`seems_symmetric`);
         collective.
         """
-        numbers = [list(self.operator.parameters.values()), *(term.numbers for term in self.boundary_terms)]
+        numbers = [self.operator.numbers, *(term.numbers for term in self.boundary_terms)]
         if self._symmetric[0] != numbers:
             forms = [self.operator.form, *(term.form.form for term in self.boundary_terms)]
             found = self.c0.space.comm.all(all(is_symmetric(form.trace) for form in forms))  # tensors may differ there

@@ -81,6 +81,7 @@ class StoredValues(Evaluated):
         for name in self._points.parameters:
             self._points.parameters[name] = self._form.parameters[name]
         self._points(self.u, out=Field(self.space, "phys", self.data))
+        self.times += 1
 
     def _again(self, space: Any) -> Field:
         """The values at the points of another space."""

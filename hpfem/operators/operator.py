@@ -31,7 +31,7 @@ from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
-from ..space.transforms import apply_kernels, backward_transform, resampled
+from ..space.transforms import Evaluated, apply_kernels, backward_transform, resampled
 from ..tuning import Tuning
 from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
 from ..tuning.tuner import tune_blocks
@@ -353,6 +353,12 @@ class Operator(Summable):
         used = {key[1]: given[key[1]] for key in found.inputs if key[0] in ("param", "field")}
         form = Form.weak(f"elliptic part of {self.name}", found, n)
         return self.alike(self.space, form, form.name, used)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The present parameters, and how often values that are stored at the points were made anew."""
+        times = [float(field.times) for field in self.fields.values() if isinstance(field, Evaluated)]
+        return *self.parameters.values(), *times
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.

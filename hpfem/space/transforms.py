@@ -95,7 +95,11 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
 
 
 class Evaluated(Field):
-    """Values at the points that were made of functions: `again` makes them at the points of another space."""
+    """Values at the points that were made of functions, `times` anew: `again` makes them at the points of another
+    space.
+    """
+
+    times = 0
 
     def __init__(self, field: Field, again: Callable[[Any], Field]) -> None:
         super().__init__(field.space, field.state, field.data)

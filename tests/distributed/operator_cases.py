@@ -68,6 +68,30 @@ def boundary_terms(comm):
             assert as_many(one, hp.solve(P, c, **settings)[1])
 
 
+def with_tangent(mesh, function=exact):
+    """The tangent of an energy with a part on a boundary, and its residual."""
+    space = hp.Space(mesh, 3)
+    c0 = hp.C0Space(space)
+    wall = hp.Energy(space, lambda u: u**4 / 4, on="xmin")
+    E = hp.Energy(space, lambda u, du, p: (1 + du.dot(du)) ** (p / 2) + u * u, fields={"p": 1.5}) + 2 * wall
+    u = c0.scatter(c0.project(function))
+    J = E.linearised(0 * u).at(u)
+    bc = hp.BoundaryConditions(c0, dirichlet={"xmax": function}, neumann={"ymin": function})
+    A = hp.GlobalOperator(J, c0, bc)
+    return A, A.right_hand_side(c0.gather(E.residual(u)))
+
+
+def linearised(comm):
+    """Tangents of energies, which have values, on parts of a mesh."""
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm))
+    A, b, P, c = check(mesh, part, comm, make=with_tangent)
+    solved(A, b, P, c, comm)
+    energies = [hp.Energy(hp.Space(m, 2), lambda u, x: u + x[0], on="ymin") for m in (part, mesh)]
+    one = by_first(comm, lambda: energies[1](energies[1].space.project(exact)))
+    assert abs(energies[0](energies[0].space.project(exact)) - one) < 1e-12
+
+
 def vectors_of(A, b, function):
     """What an operator makes: all vectors are the same on the whole mesh and on its parts."""
     x = A.c0.project(function)

@@ -230,6 +230,25 @@ def test_multigrid_takes_the_tangent(backend, rng):
     assert info.iterations <= 16
 
 
+def test_a_global_operator_follows(backend, rng):
+    """Of a linearisation that moves on: matrices of boundaries, and whether it is symmetric."""
+    space = hp.Space(box("quad", 3), 2, backend=backend)
+    c0 = hp.C0Space(space)
+    moving = hp.WeakForm(space, lambda u, du: u * du[0], test="value")
+    loss = hp.WeakForm(space, lambda u: u**4, test="value", on="xmin")
+    form = moving + hp.Laplacian(space) + loss
+    u = c0.scatter(c0.project(lambda x, y: 1 + x * y))
+    J = form.linearised(0.0 * u)
+    A = hp.GlobalOperator(J, c0)
+    x = rng.standard_normal(A.shape[0])
+    assert A.symmetric and A.matrix is not None
+    resting = A @ x
+    J.at(u)
+    assert not A.symmetric
+    expected = hp.GlobalOperator(form.linearised(u), c0) @ x
+    assert np.abs(A @ x - expected).max() < 1e-13 * np.abs(expected).max() < np.abs(expected - resting).max()
+
+
 def test_what_has_no_derivative_is_named():
     space = hp.Space(box("quad", 2), 2)
     u = space.zeros("coeff")

@@ -15,9 +15,12 @@ from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import source_in
 from hpfem.errors import NotSuitable
+from hpfem.forms.derivative import Weak
+from hpfem.forms.lowered import lowered
 from hpfem.forms.sources import possible_sources
 from hpfem.geometry import FactorSource
 from hpfem.mesh import box
+from hpfem.operators.linearised import made_operator
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import FLAT, NAMES, bulge, curved, long, norm_error, skewed, straight, tapered
@@ -36,6 +39,19 @@ def at_points(u, du, x, k, lam):
 def coupled(u, du, lam):
     """Two components that meet in the flux and in the value."""
     return [lam * u[1], u[0] * u[1]], [du[1] + 2.0 * du[0], du[0]]
+
+
+def many(u, du, k):
+    """More results at the points than components."""
+    return [u, du[0], k * du[1], np.exp(u), u * du[0], du[0] + du[1]]
+
+
+def transposed(form):
+    """The transposed derivative of a form, which takes twice as many components as it gives."""
+    n = form.form.components
+    weak = Weak.of(form.form.trace).pullback("u", "w", n)
+    algorithm = form.choices[0].kernel.problem.algorithm
+    return made_operator(form, lowered(weak, (("u", n), ("w", n)), "transposed"), algorithm=algorithm)
 
 
 def advection(u, du):
@@ -67,6 +83,8 @@ def operators(name):
         (hp.Mass(one, backend="numpy"), SumFacTopOptions(1, prefetch=9)),
         (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
         (hp.AtPoints(space, at_points, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), None),
+        (hp.AtPoints(space, many, fields={"k": 0.7}, **c), SumFacTopOptions(2)),
+        (hp.AtPoints(straight_space, many, fields={"k": 0.7}, **n), SumFacTopOptions(3, split=7)),
         (hp.AtPoints(straight_space, at_points, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
     ]
 
@@ -113,7 +131,9 @@ def test_stages_surfaces_and_components(tmp_path, rng):
                 hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, backend="numpy", algorithm=algorithm),
                 hp.IProductWRTDerivBase(space, backend="numpy", algorithm=algorithm),
                 hp.AtPoints(space, advection, components=2, backend="numpy", algorithm=algorithm),
+                hp.AtPoints(space, many, fields={"k": 0.7}, backend="numpy", algorithm=algorithm),
             ]
+            made.append(transposed(made[-4]))
         made += [op(space, backend="numpy") for op in (hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv)]
     for operator in made:
         kernel = operator.choices[0].kernel

@@ -60,8 +60,9 @@ class StdMatKernel(CudaKernel):
         handle()
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(chain)]
         self.factors, self.points = self._layouts(1)
-        # Numbers of scratch per element: the slots of all coupled components, and values between two products.
-        per_element = problem.n_points * form.components * (self.slots + self._two)
+        # Numbers of scratch per element: the slots of all components that go together, and values between two products.
+        self.most = max(form.components, problem.given * form.to_modes)
+        per_element = problem.n_points * self.most * (self.slots + self._two)
         most = max(1, SCRATCH_BYTES // (per_element * dtype.itemsize))
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
@@ -71,7 +72,7 @@ class StdMatKernel(CudaKernel):
 
     def _new_scratch(self) -> tuple[Any, Any]:
         """Slots of a part of the elements, and values between two products."""
-        n, points, dtype = self.problem.form.components, self.problem.n_points, self.problem.dtype
+        n, points, dtype = self.most, self.problem.n_points, self.problem.dtype
         work = self.device.empty((n, self.chunk, self.slots * points), dtype)
         return work, self.device.empty((n, self.chunk, points), dtype) if self._two else None
 
@@ -100,7 +101,7 @@ class StdMatKernel(CudaKernel):
         p = self.problem
         if not n:
             return
-        components = p.form.components
+        components = self.most
         # One component after the other: of a part of the elements, only they are side by side in memory.
         work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
         between: list[list[Any]] = [[] for _ in range(components)]
@@ -108,13 +109,13 @@ class StdMatKernel(CudaKernel):
             values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1)
             between = [[own] for own in values]
         if p.form.from_modes or p.form.trial_gradient:
-            for c in range(components):
+            for c in range(p.form.components):
                 _multiply_in_turn([given[c, first : first + n], *between[c], work[c]], self.forward)
         sizes = (np.int64(number) for number in (p.n_elements, first, n))
         arrays = given, wanted, work, self.factors, self.points
         self.function((-(-n * p.n_points // THREADS),), (THREADS,), (*sizes, *arrays, *self._extra))
         if p.form.to_modes:
-            for c in range(components):
+            for c in range(p.given):
                 _multiply_in_turn([work[c], *between[c], wanted[c, first : first + n]], self.back)
 
 

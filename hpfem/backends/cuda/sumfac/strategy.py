@@ -27,7 +27,7 @@ def check_sumfac(problem: BlockProblem, levels: Levels, spilling: bool = False) 
     form, dim = problem.form, problem.shape.dim
     if form.gradients and problem.collocated:
         raise NotSuitable("one element per thread is noncollocated; use algorithm='noncollocated'")
-    if form.components > 1:
+    if form.components > 1 or (form.trace is not None and problem.given > 1):
         raise NotSuitable("one element per thread couples no components")
     numbers = levels.n_modes * (1 + levels.trivial)
     numbers += levels.n_nodes * (4 if dim > 2 and form.gradients else 2)

@@ -68,15 +68,17 @@ class SumFacTopPlan:
         split = self.split_in or self.split_out
         self.together = 2 if options.split & 4 and e % 2 == 0 and split else 1
         self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0)
-        vectors = max(problem.coupled, problem.given) // form.components
+        vectors = max(problem.coupled, problem.given) if form.trace is None else 1
         self.arrays = max(dim, vectors) if form.gradients else 1
-        self.total_arrays = self.arrays * form.components
+        given = problem.given * (self.arrays if form.to_modes else 1)
+        self.total_arrays = max(self.arrays * form.components, given)
         self.array = -(-self.rows[0] * self.rows[1] * self.row_stride // 2) * 2
 
         leaves = split or levels.trivial
         self.modes_pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
         needs_modes = not levels.reverse and (form.from_modes or (form.to_modes and leaves))
-        self.modes_size = -(-form.components * e * self.modes_pitch // 2) * 2 if needs_modes else 0
+        most = max(form.components, problem.given * form.to_modes)
+        self.modes_size = -(-most * e * self.modes_pitch // 2) * 2 if needs_modes else 0
 
         last = 1 if levels.trivial else 2
         self.last_pitch = q3 if pairs else q3 | 1
