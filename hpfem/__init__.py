@@ -21,6 +21,7 @@ from .errors import (
     HpfemError,
     HpfemWarning,
     MeshError,
+    NewtonError,
     NotSuitable,
     SolverError,
     StateError,
@@ -31,7 +32,7 @@ from .mesh import Mesh, box, distribute, from_gmsh, from_meshio, read_mesh
 from .operators import OPERATORS as _OPERATORS
 from .operators import AtPoints, Energy, OperatorSum, WeakForm, tune
 from .operators.table import *  # noqa: F403
-from .solvers import Multigrid, Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
+from .solvers import Multigrid, Problem, SolveInfo, cg, h1_error, l2_error, l2_project, newton, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.communicator import ALONE, Communicator
 from .support.keywords import name_near_keywords as _name_near_keywords
@@ -60,6 +61,7 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Multigrid",
+    "NewtonError",
     "NotSuitable",
     "OperatorSum",
     "OutOfMemory",
@@ -83,6 +85,7 @@ __all__ = [
     "l2_error",
     "l2_project",
     "load",
+    "newton",
     "progress",
     "read_mesh",
     "save",

@@ -1,16 +1,18 @@
 """The exceptions of hpfem: one base class, one subclass per kind of trouble.
 
     HpfemError
-    ├── ArgumentError   an argument that cannot be used as it is (also a ValueError)
+    ├── ArgumentError   an argument that cannot be used as it is (also a ValueError); `NotFinite`, of a user's function
     ├── MeshError       a mesh file or mesh that cannot be read or used
     ├── StateError      a field in the wrong state, space, dtype or number of components
     ├── NotSuitable     a strategy cannot serve an operator on a block
     ├── DeviceError     no usable compiler, GPU or driver for a backend; `OutOfMemory`, also a MemoryError, if no room
-    └── SolverError     a solver that did not reach its tolerance or met a breakdown
+    └── SolverError     a solver that did not reach its tolerance or met a breakdown; `NewtonError`
 
 and `HpfemWarning`, a Python warning: a result is correct, but not all that was asked for.
 Every message names what is wrong, where, and what to do.
 """
+
+from typing import Any
 
 from hpfem.shapes.errors import ArgumentError, HpfemError
 
@@ -20,10 +22,16 @@ __all__ = [
     "HpfemError",
     "HpfemWarning",
     "MeshError",
+    "NewtonError",
+    "NotFinite",
     "NotSuitable",
     "SolverError",
     "StateError",
 ]
+
+
+class NotFinite(ArgumentError):
+    """Values of a user's pointwise function that are not finite, where it is evaluated."""
 
 
 class MeshError(HpfemError):
@@ -44,6 +52,13 @@ class DeviceError(HpfemError):
 
 class SolverError(HpfemError):
     """A solver that broke down or did not reach its tolerance."""
+
+
+class NewtonError(SolverError):
+    """Newton's method that stopped: `u` is the last good iterate, a field, and `info` the history."""
+
+    u: Any = None
+    info: Any = None
 
 
 class HpfemWarning(UserWarning):

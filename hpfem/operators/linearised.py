@@ -90,7 +90,7 @@ class StoredValues(Evaluated):
         fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
         made = made_operator(form, self._made, fields, target=there)(self.u)
         device = self._points.device
-        arrays = [xp.asarray(pair.read(device), space.dtype) for pair in made.data]
+        arrays = [xp.array(pair.read(device), space.dtype) for pair in made.data]  # multigrid writes into them
         return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
 
 

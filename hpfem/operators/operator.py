@@ -15,7 +15,7 @@ from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
-from ..errors import ArgumentError, NotSuitable, StateError
+from ..errors import ArgumentError, NotFinite, NotSuitable, StateError
 from ..forms import Pointwise
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
@@ -606,7 +606,7 @@ class Operator(Summable):
             where = f"cell {block.elements[element]} ({block.shape.name})"
             if not np.isfinite(source.read()[:, element]).all():
                 raise StateError(f"{self.name} got a field that is not finite in {where}")
-            raise ArgumentError(
+            raise NotFinite(
                 f"pointwise function {self.name!r} gives values that are not finite in {where} and"
                 f" {np.count_nonzero(bad) - 1} more cell(s) of its block; guard it with np.where or np.maximum"
             )

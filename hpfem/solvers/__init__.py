@@ -5,6 +5,7 @@ from .helmholtz import solve_helmholtz
 from .info import SolveInfo
 from .l2_projection import l2_project
 from .multigrid import Multigrid
+from .newton import NewtonInfo, newton
 from .norms import h1_error, l2_error
 from .preconditioners import make_preconditioner
 from .problem import Problem, Solution
@@ -14,6 +15,7 @@ from .wave import AcousticWave, point_source, ricker
 __all__ = [
     "AcousticWave",
     "Multigrid",
+    "NewtonInfo",
     "Problem",
     "Solution",
     "SolveInfo",
@@ -22,6 +24,7 @@ __all__ = [
     "l2_error",
     "l2_project",
     "make_preconditioner",
+    "newton",
     "point_source",
     "ricker",
     "solve",

@@ -344,6 +344,35 @@ def found_by_all(comm):
     assert 1e-8 < tiny.info.residual < 1e-1 and len(set(comm.allgather(tiny.info.residual))) == 1
 
 
+def newtons_method(comm):
+    """The steps of one process; values that are not finite on one process, and errors, are those of all."""
+    mesh = whole("mixed")
+
+    def residual(own, function=lambda u, du, lam: (-lam * np.exp(u), du)):
+        c0 = hp.C0Space(hp.Space(own, 3, backend="numpy"))
+        return hp.WeakForm(c0.space, function, fields={"lam": 0.5}), c0, hp.BoundaryConditions(c0, {"xmin": 0.0})
+
+    def solved(own):
+        u, info = hp.newton(*residual(own), bar=False, preconditioner="multigrid", tol=1e-10)
+        return by_cell(u, hp.ALONE if own is mesh else comm), info.steps
+
+    # Without cells, one process, too.
+    for ranks in (range(comm.size), range(comm.size - 1)):
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 2, ranks))
+        wanted, steps = by_first(comm, lambda: solved(mesh))
+        cells, found = solved(part)
+        assert difference(wanted, cells) < 1e-8 and len(steps) == len(found), (steps, found)
+    # The logarithm is not finite in some cells, not on all processes.
+    halved, c0, _ = residual(
+        hp.distribute(mesh, comm), lambda u, du, x, lam: (np.where(x[0] < 0.2, np.log(u) + 3, u - np.exp(-3)), du)
+    )
+    _, info = hp.newton(halved, c0, start=1.0, bar=False)
+    assert info.steps[0].length < 1 and len(set(comm.allgather(str(info.residuals)))) == 1
+    with pytest.raises(hp.NewtonError, match="first guess is not finite") as caught:
+        hp.newton(halved, c0, start=-1.0, bar=False)
+    assert len(set(comm.allgather(str(caught.value)))) == 1 and np.isfinite(caught.value.u.vector).all()
+
+
 def failing(comm):
     """An error on one process, where others go on, is one on all."""
     mesh = hp.box("hex", 3)

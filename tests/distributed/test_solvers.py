@@ -21,6 +21,7 @@ CASES = [
     ("sums", 3),
     ("lower_sets", 3),
     ("named_sets", 2),
+    ("newtons_method", 2),
 ]
 
 
