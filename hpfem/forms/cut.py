@@ -17,7 +17,7 @@ import numpy as np
 from .derivative import Commuting, Row, Weak, depending, live, reverse
 from .graph import COMPARISONS, OPERATIONS, Expression, Graph
 
-STORES = ("cheap", "fewest", "fused", "matrix")
+STORES = ("cheap", "fewest", "matrix")
 # Operations of which one costs as much as reading many numbers.
 _COSTLY = ("pow", "exp", "log", "sin", "cos", "tanh")
 # Name of the stored values among the fields, which no argument of a function has.

@@ -121,6 +121,20 @@ class Weak:
         functions = dict(self.functions) if new is None else {**self.functions, new: self.test}
         return Weak(self.graph, self.dim, functions, {(key[2], key[3]): e for key, e in bars.items()}, test)
 
+    def of_fewer_powers(self) -> Weak:
+        """The form with a^b as a a^(b - 1) where that power, of the derivative, is there; where it is infinite, so is
+        the derivative.
+        """
+        graph, new = Commuting(), dict[int, Expression]()
+        powers = {(node.args[0].index, node.args[1].index) for node in self.nodes if node.op == "pow"}
+        for node in self.nodes:
+            args = [new[a.index] for a in node.args]
+            new[node.index] = graph.apply(node.op, *args) if args else graph.node(node.op, (), node.payload)
+            if node.op == "pow" and (node.args[0].index, self.graph.apply("sub", node.args[1], 1.0).index) in powers:
+                lower = graph.apply("pow", args[0], graph.apply("sub", args[1], 1.0))
+                new[node.index] = graph.apply("mul", lower, args[0])
+        return Weak(graph, self.dim, self.functions, {row: new[e.index] for row, e in self.rows.items()}, self.test)
+
     def adjoints(self, to: tuple[Any, ...], new: str | None) -> dict[tuple[Any, ...], Expression]:
         """The derivatives by the inputs whose keys begin with `to` of the rows, tested with the function `new`."""
         seeds = [(e, 1.0 if new is None else self.function(new, *key)) for key, e in self.rows.items()]

@@ -74,6 +74,7 @@ class StoredValues(Evaluated):
         self._form, self.u = form, u
         self._made = lowered(weak, trial, f"values at points of {form.name}", stored)
         self._points = made_operator(form, self._made)
+        self._points.guarded = False  # the derivative's results are
         super().__init__(self._points(u), self._again)
 
     def renew(self) -> None:
@@ -127,6 +128,7 @@ def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool 
     weak, n = weak_of(form), form.form.components
     u = checked_function(form, u, n, "the function at which to linearise").copy()
     linear = weak.pullback("u", "v", n) if transposed else weak.forward("u", "v")
+    linear = linear.of_fewer_powers()
     kernel, stored = cut(linear, "v", store)
     values = StoredValues(form, linear, stored, u) if stored else None
     name = f"{'transposed ' * transposed}linearisation of {form.name}"

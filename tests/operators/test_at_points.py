@@ -89,3 +89,37 @@ def test_it_is_no_weak_form_and_checks_what_it_is_given():
         hp.WeakForm(space, lambda u: u, test=())
     with pytest.raises(ArgumentError, match="returned nothing"):
         hp.AtPoints(space, lambda u: None)
+
+
+def many(u, du, x, k):
+    """More results than components."""
+    return [u, k * du[0], np.exp(u) * x[0], u * du[1], du[0] + du[1], x[1]]
+
+
+SIMPLICES = (("tri", "simplex"), ("tet", "simplex"))
+EACH = (
+    lambda u: u,
+    lambda du, k: k * du[0],
+    lambda u, x: np.exp(u) * x[0],
+    lambda u, du: u * du[1],
+    lambda du: du[0] + du[1],
+    lambda x: x[1],
+)
+
+
+@pytest.mark.parametrize(("name", "quadrature"), [*((name, "collapsed") for name in NAMES), *SIMPLICES])
+def test_any_number_of_results(name, quadrature, backend, rng):
+    space = hp.Space(curved(name), 3, quadrature=quadrature, backend=backend)
+    u, fields = random_field(space, rng, components=2), {"k": lambda *x: 1 + x[1]}
+    single = [hp.AtPoints(space, own, fields=fields if c == 1 else {})(u) for c, own in enumerate(EACH)]
+
+    def make(**way):
+        return hp.AtPoints(space, many, fields=fields, **way)
+
+    given = ways(backend) if quadrature == "collapsed" else [{"strategy": "stdmat"}, {"strategy": "auto"}]
+    for operator in [*(make(**way) for way in given), *(own for _, own in special(backend, make))]:
+        found = operator(u)
+        assert found.components == 12  # those of one component after those of the other
+        for number, array in enumerate(found.arrays):
+            for c, own in enumerate(single):
+                assert norm_error(array[[c, 6 + c]], own.arrays[number]) < 1e-12

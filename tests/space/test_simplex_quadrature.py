@@ -227,7 +227,7 @@ def test_refused():
             with pytest.raises(NotSuitable, match="sumfac factorises along directions.*stdmat"):
                 hp.Helmholtz(space, lam=1.0, strategy="sumfac", backend=backend)
     if BACKENDS["cpu"].missing() is None:
-        with pytest.raises(NotSuitable, match="are fused for weak forms only"):
+        with pytest.raises(NotSuitable, match="are fused for functions of coefficients only"):
             hp.BwdTrans(space, backend="cpu", strategy="fused")
     for make in (hp.Laplacian, hp.IProductWRTDerivBase):
         with pytest.raises(NotSuitable, match="no directions to differentiate along; use algorithm='noncoll"):

@@ -1,8 +1,9 @@
-"""Weak forms on rules without directions: dense products with the tables of all points, one element per lane.
+"""Functions of coefficients on rules without directions: dense products with the tables of all points, one element per
+lane.
 
-Values and derivatives at a few points are formed in registers, go through the pointwise function there, and what is
-tested is stored; then one product takes all of that back. With the mirror that rule and basis have, even and odd modes
-need half of the tables each (`hpfem.shapes.mirror`).
+Values and derivatives at a few points are formed in registers, go through the pointwise function there, and its results
+are stored; those of weak forms are taken back by one product. With the mirror that rule and basis have, even and odd
+modes need half of the tables each (`hpfem.shapes.mirror`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .line import table_product
 from .points import at_point
 from .pointwise import field_inputs
 from .transfer import call, component, multiply, program_of
-from .transpose import Layout, write_reader
+from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
 
@@ -49,8 +50,8 @@ def check_fused(problem: BlockProblem) -> None:
     form = problem.form
     if problem.tabulation.rule.tensor:
         raise NotSuitable('fused kernels are for quadrature="simplex" only')
-    if not (form.from_modes and form.to_modes and form.trace):
-        raise NotSuitable("products and points are fused for weak forms only")
+    if not (form.from_modes and form.trace):
+        raise NotSuitable("products and points are fused for functions of coefficients only")
 
 
 class _Writer:
@@ -66,7 +67,7 @@ class _Writer:
         self.weights = tabulation.rule.weights if ctx.factors.affine else np.ones(ctx.problem.n_points)
         derivatives = list(range(1, 1 + ctx.dim))
         self.trial = [0] * form.trial_value + derivatives * form.trial_gradient
-        self.test = [0] * form.test_value + derivatives * form.test_gradient
+        self.test = [0] * (form.test_value or not form.to_modes) + derivatives * form.test_gradient
 
     def columns(self, quantities: list[int], paired: bool) -> tuple[list[int], list[int]]:
         """Quantities of a point that even and odd modes contribute to; on the mirror each comes from one of them."""
@@ -99,7 +100,7 @@ class _Writer:
                     b.store(b.load(there if back else here), here if back else there)
 
     def points(self, halves: Sequence[str], tested: Sequence[tuple[str, str]]) -> None:
-        """Evaluate, apply the pointwise function and keep what is tested, a few points at a time.
+        """Evaluate, apply the pointwise function and keep its results, a few points at a time.
 
         Of each component: even and odd modes; what is tested with them.
         """
@@ -107,6 +108,7 @@ class _Writer:
         start = 0, 0
         for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):
             trial, test = self.columns(self.trial, paired), self.columns(self.test, paired)
+            test = test if self.ctx.form.to_modes else ([], [])  # results are in the order of the points
             together = max(1, _SUMS // max((len(trial[0]) + len(trial[1])) * len(halves), 1))
             full, rest = divmod(count, together)
             targets = [tuple(self.b.at(own, (at, 1)) for own, at in zip(pair, start, strict=True)) for pair in tested]
@@ -152,10 +154,19 @@ class _Writer:
                 for found in sums
             ]
             point = b.index((i, together), (first + r, 1))
+            there: list[dict[int, str]] = []
+            image = b.index((i, together), (first + r + self.modes.pairs, 1)) if paired else 0
             if paired:
-                image = b.index((i, together), (first + r + self.modes.pairs, 1))
                 here = self.at(point, [{a: b.add(even[a], odd[a]) for a in even} for even, odd in parts])
                 there = self.at(image, [{a: self.image(a, even[a], odd[a]) for a in even} for even, odd in parts])
+            else:
+                here = self.at(point, [even | odd for even, odd in parts])
+            if not self.ctx.form.to_modes:
+                for place, results in ((point, here), (image, there)):
+                    for result, (area, _) in zip(results, targets, strict=False):
+                        b.store(result[0], b.at(area, (place, 1)))
+                continue
+            if paired:
                 tested = []
                 for one, other in zip(here, there, strict=True):
                     total = {a: b.add(one[a], other[a]) for a in one}
@@ -163,7 +174,7 @@ class _Writer:
                     swapped = (difference, total)
                     tested.append([{a: own[a == _ACROSS][a] for a in one} for own in ((total, difference), swapped)])
             else:
-                tested = [[own, own] for own in self.at(point, [even | odd for even, odd in parts])]
+                tested = [[own, own] for own in here]
             for of_component, target in zip(tested, targets, strict=True):
                 for values, start, own in zip(of_component, target, test, strict=True):
                     for k, a in enumerate(own):
@@ -199,15 +210,20 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     """Write the kernel of a problem; see `write_sumfac`."""
     check_fused(problem)
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
-    b, ctx.by_rows = ctx.b, True
+    b, form, ctx.by_rows = ctx.b, problem.form, True
     writer = _Writer(ctx)
-    write_both(b, "read_input", "write_result", n, indexed, prefetch)
+    if form.to_modes:
+        write_both(b, "read_input", "write_result", n, indexed, prefetch)
+    else:
+        write_reader(b, "read_input", Layout(n))
+        write_writer(b, "write_result", Layout(problem.n_points))
     if field_inputs(ctx.trace):
         write_reader(b, "read_field", Layout(problem.n_points))
     modes = ctx.area("modes", size=n)
     halves = [ctx.area("halves", c, size=n) for c in range(problem.coupled)]
     size = max(len(writer.test), 1) * problem.n_points
-    tested = [(ctx.area("even", c, size=size), ctx.area("odd", c, size=size)) for c in range(problem.given)]
+    sides = ("even", "odd") if form.to_modes else ("even", "even")
+    tested = [(ctx.area(sides[0], c, size=size), ctx.area(sides[1], c, size=size)) for c in range(problem.given)]
 
     def apply(application: Index) -> None:
         for c, own in enumerate(halves):
@@ -215,8 +231,10 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
             writer.split(modes, own, back=False)
         writer.points(halves, tested)
         for c, pair in enumerate(tested):
-            writer.back(*pair, halves[0])
-            writer.split(modes, halves[0], back=True)
-            call(ctx, "write_result", component(ctx, "%out", application, problem.given, c, n), modes)
+            if form.to_modes:
+                writer.back(*pair, halves[0])
+                writer.split(modes, halves[0], back=True)
+            result = component(ctx, "%out", application, problem.given, c, problem.n_output)
+            call(ctx, "write_result", result, modes if form.to_modes else pair[0])
 
     return program_of(ctx, apply)
