@@ -53,6 +53,17 @@ def no_tuning_results(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_kernels(request):
+    """`make test` compiles at level 0, in a third of the time, but in other processes and in tests/backends/cpu."""
+    from hpfem.backends.cpu.runtime import target
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "not long" in request.config.option.markexpr:
+            patch.setattr(target, "LEVEL", 0)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def closed_pipes():
     """A pipe that is closed is an error, and does not end the process, as it does from gmsh's start on."""

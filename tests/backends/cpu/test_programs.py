@@ -1,5 +1,6 @@
 """Programs that were written before are found again, and compiled while Python goes on."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -8,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from llvmlite.binding import ffi
 
 import hpfem as hp
 from hpfem.backends.cpu.codegen.ir import ARGUMENTS, Program
@@ -112,6 +114,23 @@ def test_a_forked_process_compiles_what_it_needs(monkeypatch):
         for code in codes:
             code.code.run(*[0] * 13)
 
+    assert forked(child) == 0
+
+
+def test_a_fork_waits_for_a_call_of_llvm():
+    lock, held = ffi.lib._lock, threading.Event()
+
+    def call():
+        with lock:
+            held.set()
+            time.sleep(0.1)
+
+    def child():
+        signal.alarm(30)
+        made()
+
+    threading.Thread(target=call).start()
+    held.wait()
     assert forked(child) == 0
 
 

@@ -19,10 +19,14 @@ T = TypeVar("T")
 # Arguments as in `codegen.ir.ARGUMENTS`.
 Run = Callable[..., None]
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 8, ctypes.c_int64)
+# Of LLVM's code generation. Passes over the IR are not used: they would double the time without a gain (measured).
+LEVEL = 1
 # Lock of LLVM. A signal handler may compile while its thread does; a fork waits for running compilations.
 LOCK = threading.RLock()
+_LOCKS: list[Any] = [LOCK]  # and that of llvmlite's calls, some of which nobody makes: they free what is unused
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+    release = {f"after_in_{process}": lambda: [lock.release() for lock in _LOCKS] for process in ("parent", "child")}
+    os.register_at_fork(before=lambda: [lock.acquire() for lock in _LOCKS], **release)
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,15 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    _LOCKS.append(llvm.ffi.lib._lock._lock)
     return llvm
 
 
-@cache
 def llvm_version() -> str:
-    """Version of LLVM, and of llvmlite."""
+    """Version of LLVM, of llvmlite, and the level."""
     import llvmlite
 
-    return ".".join(map(str, _llvm().llvm_version_info)) + "/" + llvmlite.__version__
+    return ".".join(map(str, _llvm().llvm_version_info)) + f"/{llvmlite.__version__}/{LEVEL}"
 
 
 @cache
@@ -91,9 +95,11 @@ def missing() -> str | None:
 
 
 def _machine(target: Target) -> Any:
-    llvm = _llvm()
-    triple = llvm.Target.from_default_triple()
-    return triple.create_target_machine(cpu=target.cpu, features=target.features, opt=1, reloc="pic", codemodel="small")
+    return (
+        _llvm()
+        .Target.from_default_triple()
+        .create_target_machine(cpu=target.cpu, features=target.features, opt=LEVEL, reloc="pic", codemodel="small")
+    )
 
 
 # The C library's functions may be far away: their addresses are read from a table that is loaded beside the code.
@@ -101,10 +107,7 @@ _FAR_FUNCTIONS = '\n!llvm.module.flags = !{!0}\n!0 = !{i32 7, !"RtLibUseGOT", i3
 
 
 def compile_object(text: str, target: Target) -> bytes:
-    """Compile IR to object code.
-
-    LLVM's optimisation passes over the IR are not used: they would double the time without a gain (measured).
-    """
+    """Compile IR to object code."""
     llvm = _llvm()
 
     def work() -> bytes:
