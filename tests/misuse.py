@@ -374,6 +374,7 @@ class World:
                 {"space": space, "pointwise": lambda u, k: k * u, "fields": {"k": 1.0}, "components": 1, "target": None}
                 | options,
             ),
+            Call("integrate region", lambda r: space.integrate(u, r), {"r": "all"}),
             Call("Energy", lambda k, n: hp.Energy(space, lambda u, k: k, {"k": k}, n), {"k": 1.0, "n": 1}),
             Call("Energy()", hp.Energy(space, lambda u: u * u), {"u": u}),
             Call("linearised", lambda u, store: self.mass.linearised(u, store), {"u": u, "store": "cheap"}),

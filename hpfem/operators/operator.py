@@ -333,7 +333,9 @@ class Operator(Summable):
         -------
         Field or float
             By u a functional ("dual"); by a number a number, the same on all processes; by a field its density at the
-            points ("phys"): the change of (r(u), w) is the integral of its product with the change of the field.
+            points ("phys"): the change of (r(u), w) is the integral of its product with the change of the field. So the
+            derivative by the value in a region is `space.integrate(density, region)`, and by the coefficients of a
+            function `IProductWRTBase(space)(density)`.
 
         Raises
         ------

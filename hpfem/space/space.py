@@ -419,26 +419,36 @@ class Space(Immutable):
         values = [own.astype(self.dtype, copy=False) for own in values]
         return Field(self, "coeff", inner.project(inner.field("phys", values)).data)
 
-    def integrate(self, field: Field) -> float | NDArray[np.float64]:
-        """Integrate over the mesh; collective where processes share it.
+    def integrate(self, field: Field, region: str | None = None) -> float | NDArray[np.float64]:
+        """Integrate over the mesh or a region; collective where processes share the mesh.
 
         Parameters
         ----------
         field : Field
             In state "phys" or "coeff".
+        region : str, optional
+            Name in ``mesh.regions``.
 
         Returns
         -------
         float, or ndarray [components] with more than one component
         """
-        total = self._integrals([pair.read() for pair in self._values(field, "integrate").data])
+        inside = np.ones(self.mesh.n_cells, dtype=bool)
+        if region is not None:
+            inside[:] = False
+            inside[self.mesh.regions[name_of(region, self.mesh.regions, "region")]] = True
+        total = self._integrals([pair.read() for pair in self._values(field, "integrate").data], inside)
         return float(total[0]) if len(total) == 1 else total
 
-    def _integrals(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """Integrals of the components of values at the points, [components]."""
+    def _integrals(
+        self, arrays: Sequence[NDArray[Any]], inside: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """Integrals of the components of values at the points, of all cells or those inside, [components]."""
         total = np.zeros(len(arrays[0]))
         for values, block in zip(arrays, self.blocks, strict=True):
             weights = block.geometry.weights()
+            if inside is not None and not inside[block.elements].all():
+                weights = weights * inside[block.elements][:, None]
             total += np.einsum("ceq,eq->c", np.asarray(values, dtype=np.float64), weights, optimize=True)
         return self.mesh.comm.sum(total)
 

@@ -10,6 +10,7 @@ import hpfem as hp
 from hpfem.mesh import Mesh, box
 from hpfem.space import evaluation
 from tests.assembly.meshes import ours
+from tests.operators.reference import random_field
 from tests.samples import NAMES, curved, dimension, norm_error
 
 SOLIDS = ("hex", "prism", "pyramid", "tet")
@@ -209,3 +210,26 @@ def test_needs_count_the_values():
     )
     field = hp.Problem(space, lam=1.0, diffusivity=lambda *x: 1 + 0 * x[0], preconditioner="jacobi")
     assert by_region.needs.by_device == field.needs.by_device
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_by_the_values_of_regions(name, backend, rng):
+    space = hp.Space(halves(name), 2, backend=backend)
+    u, w = (random_field(space, rng) for _ in range(2))
+
+    def flow(values):
+        return hp.WeakForm(space, lambda u, du, k: (np.sin(k * u), k * du), fields={"k": values})
+
+    density = flow({"in": 2.0, "out": 0.5}).pullback(u, w, "k")
+    for region in ("in", "out"):
+        ends = []
+        for step in (1e-4, -1e-4):
+            values = {"in": 2.0, "out": 0.5}
+            values[region] += step
+            found = flow(values)(u)
+            ends.append(sum(float(np.sum(x * y)) for x, y in zip(found.arrays, w.arrays, strict=True)))
+        assert space.integrate(density, region) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-6, abs=1e-9)
+    total = space.integrate(density, "in") + space.integrate(density, "out")
+    assert space.integrate(density) == pytest.approx(total, rel=1e-12, abs=1e-13)
+    with pytest.raises(hp.ArgumentError, match="unknown region 'inn'"):
+        space.integrate(density, "inn")
