@@ -212,10 +212,19 @@ class OperatorSum(Summable):
             raise ArgumentError(f"{self.name} is no linearisation; see linearised")
         return self._derived_from
 
-    def pullback(self, u: Field, w: Field) -> Field:
-        """Apply the transposed derivative; that by a coefficient has the summand with it; see `Operator.pullback`."""
-        parts = zip(self.factors, self.summands, strict=True)
-        found = [factor * own.pullback(u, w) for factor, own in parts if own.form.trial or own is self.summands[0]]
+    def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
+        """Apply the transposed derivative by u, or by a coefficient of one summand; see `Operator.pullback`."""
+        parts = list(zip(self.factors, self.summands, strict=True))
+        if name is None:
+            chosen = [own for own in parts if own[1].form.trial] or parts[:1]
+        else:
+            chosen = [
+                own for own in parts if name in own[1].parameters or name in getattr(own[1], "inner", own[1]).fields
+            ]
+            if len(chosen) != 1:
+                said = f"{len(chosen)} forms of {self.name} have a coefficient {shown(name)}"
+                raise ArgumentError(f"{said}; ask the form that is meant")
+        found = [factor * own.pullback(u, w, name) for factor, own in chosen]
         return sum(found[1:], found[0])
 
     def explain(self) -> str:

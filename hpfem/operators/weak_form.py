@@ -112,12 +112,11 @@ class AtPoints(Operator):
     ----------
     space : Space
     pointwise : callable
-        As for `WeakForm`; it returns the value, or a value for each component.
+        As for `WeakForm`; it returns a value, or a list of any number of values, the components of the result.
     fields : mapping, optional
         As for `WeakForm`; fields are on the space of the results.
     components : int
-        Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many values
-        returned.
+        Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed.
     target : Space, optional
         Space of the results, on the same mesh: they are at its points. By default `space`.
     **options

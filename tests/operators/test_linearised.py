@@ -171,6 +171,9 @@ def test_sums_with_boundaries(name, backend, rng):
     up = dot(w, loss(u))
     loss.parameters["s"] = 2.0 - h
     down = dot(w, loss(u))
+    assert form.pullback(u, w, "s") == form.factors[1] * loss.pullback(u, w, "s")
+    with pytest.raises(ArgumentError, match="0 forms of .* have a coefficient 'q'"):
+        form.pullback(u, w, "q")
     assert loss.pullback(u, w, "s") == pytest.approx((up - down) / (2 * h), rel=1e-9)
 
 
