@@ -3,9 +3,11 @@
     python examples/bratu.py
     python examples/bratu.py --backend cuda --order 6
 
-The residual and its linearisation are plain Python functions; they become kernels of the backend. On a GPU nothing is
+The residual is a plain Python function; it and its linearisation become kernels of the backend. On a GPU nothing is
 copied to the host from the first guess to the solution. With u = 0 at two opposite sides of the cube and no flux
 through the others the solution is known: it depends on x alone. The cells are hexes, prisms, pyramids and tets.
+
+Up to lam = 3.51 there are two solutions, which meet there: `fold` follows them.
 """
 
 import argparse
@@ -15,7 +17,6 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.memory import count_transfers
-from hpfem.solvers import make_preconditioner
 
 MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
 
@@ -23,12 +24,6 @@ MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
 def bratu(u, du, lam):
     """(grad u, grad v) - (lam exp(u), v)."""
     return -lam * np.exp(u), du
-
-
-# About a function w, which is one more coefficient.
-def linearised(u, du, lam, w):
-    """(grad u, grad v) - (lam exp(w) u, v)."""
-    return -lam * np.exp(w) * u, du
 
 
 def exact(lam):
@@ -39,7 +34,15 @@ def exact(lam):
     return lambda x, y, z: 2 * np.log(np.cosh(t / 4) / np.cosh(t * (x - 0.5) / 2))
 
 
-def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
+def problem(path, order, lam, backend):
+    """The residual, the continuous space and the conditions."""
+    space = hp.Space(hp.read_mesh(path), order, backend=backend)
+    c0 = hp.C0Space(space)
+    bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0, "xmax": 0.0})
+    return hp.WeakForm(space, bratu, fields={"lam": lam}), c0, bc
+
+
+def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11):
     """Solve, and compare with the known solution.
 
     Parameters
@@ -55,36 +58,41 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
         "error" (in L2), "residuals" (ratios, one a step of Newton's method), "iterations" (of CG, one number a step),
         "to_host" (copies from a device to the host while solving: none).
     """
-    space = hp.Space(hp.read_mesh(path), order, backend=backend)
-    c0 = hp.C0Space(space)
-    bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0, "xmax": 0.0})
-    residual = hp.GlobalOperator(hp.WeakForm(space, bratu, fields={"lam": lam}), c0, bc)
-    device = residual.device
+    form, c0, bc = problem(path, order, lam, backend)
     # The Laplacian is similar enough to every linearisation.
-    precondition, used = make_preconditioner("multigrid", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
-    space.comm.print(f"{c0.whole_size:,} unknowns on {device.name}, preconditioner {used}")
-
-    u = residual.vectors.from_host(np.zeros(c0.size))
-    w, r = c0.scatter(u, device=device), residual.apply(u, device)
-    norm = residual.vectors.norm  # of vectors that processes may share
-    residuals, iterations, first = [], [], norm(r)
+    precondition = hp.Multigrid(hp.GlobalOperator(hp.Laplacian(c0.space), c0, bc))
     with count_transfers() as moved:
-        for step in range(most):
-            residuals.append(norm(r) / first)
-            space.comm.print(f"step {step}: residual {residuals[-1]:.1e}")
-            if residuals[-1] < tol:
-                break
-            tangent = hp.GlobalOperator(hp.WeakForm(space, linearised, fields={"lam": lam, "w": w}), c0, bc)
-            # No more digits than Newton's method can use: each step squares its residual.
-            wanted = max(1e-2 * residuals[-1], 1e-2 * tol / residuals[-1], 1e-13)
-            options = {"tol": wanted, "bar": False, "shared": tangent.vectors}
-            correction, info = hp.cg(lambda v, A=tangent: A.apply(v, device), -r, precondition, **options)
-            iterations.append(info.iterations)
-            u = u + correction
-            w, r = c0.scatter(u, device=device), residual.apply(u, device)
-    error = hp.l2_error(c0.scatter(residual.vectors.to_host(u)), exact(lam))
-    space.comm.print(f"error {error:.1e} after {sum(iterations)} iterations of CG, {moved.to_host} copies to the host")
-    return {"error": error, "residuals": residuals, "iterations": iterations, "to_host": moved.to_host}
+        u, info = hp.newton(form, c0, bc, tol=tol, preconditioner=precondition)
+    error = hp.l2_error(u, exact(lam))
+    c0.space.comm.print(f"{info}\nerror {error:.1e}, {moved.to_host} copies to the host")
+    iterations = [step.iterations for step in info.steps]
+    return {"error": error, "residuals": info.residuals, "iterations": iterations, "to_host": moved.to_host}
+
+
+def fold(path=MESH, order=3, numbers=(3.4, 3.0, 2.0, 1.0), backend="auto"):
+    """Follow both solutions, from the largest lam that has one.
+
+    Returns
+    -------
+    dict
+        "lam" (the largest), "lower" and "upper" (for each of the numbers, the value in the middle).
+    """
+    form, c0, bc = problem(path, order, 1.0, backend)
+    found = {"lower": [], "upper": []}
+    try:
+        hp.newton(form, c0, bc, parameters={"lam": [1.0, 4.0]})
+    except hp.NewtonError as stop:  # it keeps the last solution
+        turn, found["lam"] = stop.u, form.parameters["lam"]
+    lower = upper = turn
+    for lam in numbers:
+        lower, _ = hp.newton(form, c0, bc, lower, parameters={"lam": [lam]})
+        # Near the turn the other solution is as far away on the other side; there the linearisation is indefinite.
+        guess = 2 * turn - lower if upper is turn else upper
+        upper, _ = hp.newton(form, c0, bc, guess, parameters={"lam": [lam]}, definite=False)
+        for name, u in (("lower", lower), ("upper", upper)):
+            found[name].append(float(u(0.5, 0.5, 0.5)))
+        c0.space.comm.print(f"lam = {lam}: {found['lower'][-1]:.6f} and {found['upper'][-1]:.6f} in the middle")
+    return found
 
 
 if __name__ == "__main__":
@@ -94,3 +102,4 @@ if __name__ == "__main__":
     parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
     given = parser.parse_args()
     main(order=given.order, lam=given.lam, backend=given.backend)
+    fold(order=given.order, backend=given.backend)

@@ -102,6 +102,35 @@ def test_bratu(backend):
     assert max(found["iterations"]) < 40
 
 
+def test_bratu_has_two_solutions():
+    found = load("bratu").fold(order=2, numbers=(3.0,))
+    assert 3.505 < found["lam"] < 3.53
+    assert found["lower"] == pytest.approx([0.64015], rel=3e-3) and found["upper"] == pytest.approx([1.97527], rel=3e-3)
+
+
+@on_both
+def test_p_laplacian(backend):
+    rows = load("p_laplacian").main(order=3, numbers=(1.5, 4.0), backend=backend)
+    assert [row["error"] < bound for row, bound in zip(rows, (3e-4, 1e-3), strict=True)] == [True] * 2
+    assert all(row["steps"] <= 11 and row["iterations"] <= 30 for row in rows)
+
+
+@on_both
+def test_minimal_surface(backend):
+    coarse, fine = load("minimal_surface").main(orders=(2, 4), cells=(2, 2), backend=backend)
+    assert coarse["error"] < 0.1 and fine["error"] < coarse["error"] / 20
+    # The least area is below any other: it falls with the order, and converges faster.
+    assert 0 < coarse["area"] - fine["area"] < coarse["error"] and max(coarse["steps"], fine["steps"]) <= 5
+
+
+@on_both
+def test_twisted_bar(backend):
+    found = load("twisted_bar").main(order=2, cells=(4, 2, 2), angles=(0.6, 1.2), backend=backend)
+    # The energy of small rotations is mu times 0.1406 times the angle squared, over twice the length.
+    assert found["energies"][0] == pytest.approx(0.1406 * 0.36 / 8, rel=0.06)
+    assert 3.9 < found["energies"][1] / found["energies"][0] < 4.1 and max(found["steps"]) <= 8
+
+
 def test_bratu_converges_with_the_order():
     errors = [load("bratu").main(order=order)["error"] for order in (1, 2, 3)]
     assert errors[1] < errors[0] / 5 and errors[2] < errors[1] / 5

@@ -599,8 +599,9 @@ class Operator(Summable):
         """Say in which cell the user's pointwise function, or its argument, is not finite."""
         for block, source, target in zip(self.space.blocks, field.data, out.data, strict=True):
             result = target.read()
-            if np.isfinite(np.sum(result)):
-                continue
+            with np.errstate(invalid="ignore", over="ignore"):
+                if np.isfinite(np.sum(result)):
+                    continue
             bad = ~np.isfinite(result).all(axis=(0, 2))
             if not bad.any():  # the sum alone overflowed
                 continue

@@ -34,13 +34,17 @@ from .solve import solve
 _SLOPE, _NORM, _SHORTEST = 0.2, 1e-4, 2.0**-20
 # The tolerance of a linear solve is this times the square of the ratio of the last two residuals [EW].
 _FORCING = 0.9
-# Multigrid takes new coefficients when a solve needs so many iterations more than with those before.
-_WORTH = 5
+# Multigrid takes new coefficients where a solve is expected to take so many iterations more with those that it has.
+# That takes the time of 11 to 30 iterations (hexes and tets of order 3, hexes of order 6), and serves later steps, too.
+_WORTH, _MOST = 8, 30
+# Tolerances with which a solve is tried again where the linearisation is not positive definite: what conjugate
+# gradients make before they meet a direction that shows it leads down, too.
+_LOOSE = 0.5, 0.9
 # How often the way to a stage is halved where Newton's method fails.
 _HALVINGS = 6
 # What the factor of the data is called in a stage; no parameter has such a name.
 LOAD = "load factor"
-_INDEFINITE = "the linearisation is not positive definite; definite=False takes MINRES"
+_INDEFINITE = "the linearisation is not positive definite; start nearer, or give definite=False, which takes MINRES"
 
 Stage = dict[str, float]
 
@@ -297,8 +301,8 @@ class _Tangents:
         self.equation, self.solver, self.asked = equation, solver, asked
         self._symmetric, self._definite = symmetric, definite
         self.positive, self.method, self.used, self.multigrid = True, "none", "none", ""
-        # The multigrid, whether it is for definite operators, and iterations by digit with its present coefficients.
-        self._of_definite, self._rate, self._slow = False, 0.0, False
+        # Whether multigrid is for definite operators; iterations by digit when its coefficients were new, and at last.
+        self._of_definite, self._rate, self._last = False, 0.0, 0.0
 
     def solve(self, x: Any, minus: Any, tol: float, name: str) -> tuple[Any, int]:
         """Linearise at x, and solve for the right-hand side, or for what the function `minus` makes of J."""
@@ -315,7 +319,11 @@ class _Tangents:
             M = [self._preconditioner(refresh)]
 
             def run() -> Any:
-                return self.solver(self.A, rhs, M[0], symmetric=symmetric, definite=self.positive, tol=tol, name=name)
+                known: dict[str, Any] = {"symmetric": symmetric, "definite": self.positive, "tol": tol, "name": name}
+                if self.multigrid == "kept":  # no longer than what new coefficients cost
+                    most = self.solver.keywords["max_iterations"]
+                    known["max_iterations"] = min(int(self._rate * digits) + _MOST, math.inf if most is None else most)
+                return self.solver(self.A, rhs, M[0], **known)
 
             def again(name: str) -> None:
                 self.asked = name  # in the next steps, too
@@ -324,16 +332,16 @@ class _Tangents:
             used = "kept" if self.multigrid == "kept" else self.used
             return instead_of_multigrid(run, used, again, own.vectors.comm)
 
+        digits = -math.log10(tol)
         try:
-            d, info = solved(self._slow)
+            d, info = solved((self._last - self._rate) * digits > _WORTH)
         except SolverError:
             if self.multigrid != "kept":
                 raise
             d, info = solved(True)
-        self.method, digits = info.method, -math.log10(tol)
+        self.method, self._last = info.method, info.iterations / digits
         if self.multigrid != "kept":
-            self._rate = info.iterations / digits
-        self._slow = info.iterations - self._rate * digits > _WORTH
+            self._rate = self._last
         return d, info.iterations
 
     def _preconditioner(self, refresh: bool) -> Any:
@@ -455,7 +463,7 @@ class _Newton:
             if done:
                 square = _FORCING * (norm / before) ** 2
                 tol = min(self.forcing, max(square, 0.3 * self.tol * scale / norm, default_tolerance(own.dtype)))
-            d, iterations = self._step(r, tol)
+            d, iterations, tol = self._step(r, tol)
             length, slope = 1.0, dot(r, d)
             if tangents.positive and not slope > 0:
                 raise self._failed(_INDEFINITE)
@@ -479,18 +487,21 @@ class _Newton:
             self.steps.append(NewtonStep(norm / scale, iterations, tol, length, tangents.multigrid, self.stage))
             self.advance(description=f"{self.name}: residual {norm / scale:.1e}")
 
-    def _step(self, r: Any, tol: float) -> tuple[Any, int]:
-        """The step for a residual, and the iterations that it took."""
-        try:
-            d, iterations = self.tangents.solve(self.x, r, tol, f"step {len(self.residuals)}")
-        except NotFinite as error:
-            raise self._failed(f"the linearisation is not finite: {error}") from error
-        except BadOperator as error:
-            raise self._failed(f"{_INDEFINITE} ({str(error).partition(';')[0]})") from error
-        except SolverError as error:
-            raise self._failed(f"the linear system was not solved ({error})") from error
-        self.iterations += iterations
-        return d, iterations
+    def _step(self, r: Any, tol: float) -> tuple[Any, int, float]:
+        """The step for a residual, the iterations that it took, and the tolerance."""
+        for loose in (tol, *_LOOSE):
+            try:
+                d, iterations = self.tangents.solve(self.x, r, loose, f"step {len(self.residuals)}")
+            except NotFinite as error:
+                raise self._failed(f"the linearisation is not finite: {error}") from error
+            except BadOperator as error:
+                found = error
+            except SolverError as error:
+                raise self._failed(f"the linear system was not solved ({error})") from error
+            else:
+                self.iterations += iterations
+                return d, iterations, loose
+        raise self._failed(f"{_INDEFINITE} ({str(found).partition(';')[0]})") from found
 
     def _with_values(self) -> tuple[Any, float]:
         """Take the Dirichlet values, whose change the linearisation continues if it can; -> the residual, its norm."""
