@@ -184,6 +184,8 @@ def newton(
     if not callable(preconditioner):
         preconditioner = checked_preconditioner("none" if preconditioner is None else preconditioner)
     known = [None if given is None else flag(given, "symmetric and definite") for given in (symmetric, definite)]
+    if known == [False, True]:
+        raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
     solver = partial(solve, max_iterations=max_iterations, restart=restart, bar=False)
     equation = _Equation(residual, c0, bc, f)
     stages = _stages(equation, loads, parameters)
@@ -254,12 +256,10 @@ class _Equation:
 
     def present(self, stage: Stage) -> Stage:
         """The present numbers of those that a stage sets, without loads: from where the first stage is approached."""
-        found: Stage = {LOAD: 0.0}
-        for own in reversed(self.parameters):
-            found |= own
+        found = {LOAD: 0.0} | {name: number for own in self.parameters for name, number in own.items()}
         for name in stage:
             if name not in found:
-                known = ", ".join(key for key in found if key != LOAD) or "none"
+                known = ", ".join(list(found)[1:]) or "none"
                 raise ArgumentError(f"the residual has no parameter {shown(name)}; it has: {known}")
         return {name: float(found[name]) for name in stage}
 
@@ -311,7 +311,7 @@ class _Tangents:
             self.J = own.form.linearised(own.field(x)) if self.J is None else self.J.at(own.field(x))
         # A new one: what a GlobalOperator remembers of its numbers may not be true of new ones.
         self.A = GlobalOperator(self.J, own.c0, own.bc, own.n)
-        symmetric = self.A.symmetric if self._symmetric is None else self._symmetric
+        symmetric = self._definite or self.A.symmetric if self._symmetric is None else self._symmetric
         self.positive = symmetric and self._definite is not False
         rhs = minus(self.J) if callable(minus) else minus
 
@@ -507,19 +507,21 @@ class _Newton:
         """Take the Dirichlet values, whose change the linearisation continues if it can; -> the residual, its norm."""
         own, vectors = self.equation, self.equation.vectors
         held = vectors.xp.where(own.fixed, own.load * own.values, self.x)
-        gap, before, self.x = held - self.x, self.x, held
+        gap, found = held - self.x, None
         if vectors.max_norm(gap) > 100 * np.finfo(own.dtype).eps * vectors.max_norm(held):
             # Not of a linearisation that is zero at zero, for example.
             with suppress(NotFinite, NotSuitable, SolverError):
                 change, iterations = self.tangents.solve(
-                    before, lambda J: -own.free(own.gathered(J, gap)), self.forcing, "boundary values"
+                    self.x, lambda J: -own.free(own.gathered(J, gap)), self.forcing, "boundary values"
                 )
                 self.iterations += iterations
                 found = own.residual(held + change)
                 if found[1] < math.inf:
-                    self.x = held + change
-                    return found
-        return own.residual(held)
+                    held = held + change
+        if found is None or found[1] == math.inf:
+            found = own.residual(held)
+        self.x = held
+        return found
 
     def _at_rounding(self, norm: float, scale: float) -> bool:
         """Whether a residual is of rounding; says so if it misses the tolerance that was asked for."""

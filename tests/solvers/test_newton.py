@@ -254,6 +254,11 @@ def test_an_interrupt_keeps_the_iterate():
     with pytest.raises(KeyboardInterrupt) as caught:
         hp.newton(Stopped(form, 1.0), c0, bc)
     assert np.array_equal(caught.value.u.vector, last.u.vector) and len(caught.value.info.steps) == 2
+    # While boundary values are continued, the first guess.
+    Stopped.steps = 2
+    with pytest.raises(KeyboardInterrupt) as caught:
+        hp.newton(Stopped(form, 1.0), c0, hp.BoundaryConditions(c0, {"xmin": 1.0}), last.u)
+    assert np.array_equal(caught.value.u.vector, last.u.vector)
 
 
 def test_rounding_ends_it():
@@ -289,6 +294,7 @@ def test_the_history_is_a_table():
         ({"parameters": {"lam": [1.0, 2.0]}, "loads": [1.0]}, "as many"),
         ({"loads": []}, "as many"),
         ({"forcing": 1.5}, "forcing"),
+        ({"symmetric": False, "definite": True}, "definite=True means symmetric"),
         ({"preconditioner": "ilu"}, "preconditioner"),
         ({"bc": 3}, "bc"),
         ({"c0": None}, "C0Space"),
