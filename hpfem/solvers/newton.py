@@ -448,10 +448,12 @@ class _Newton:
         """Newton's method, from `x` on."""
         own, tangents, dot = self.equation, self.tangents, self.equation.vectors.dot
         self.residuals = []
-        r, norm = self._with_values()
+        x = self._with_values()
+        r, norm = own.residual(x)
         if norm == math.inf:
             raise self._failed("the residual of the first guess is not finite; give another start, or smaller loads")
-        sizes = [norm, own.residual(0 * self.x)[1], abs(own.load) * own.vectors.norm(own.data)]
+        self.x = x
+        sizes = [norm, own.residual(0 * x)[1], abs(own.load) * own.vectors.norm(own.data)]
         scale, before, tol = max(size for size in sizes if size < math.inf) or 1.0, math.inf, self.forcing
         self.residuals.append(norm / scale)
         while norm > self.tol * scale:
@@ -503,25 +505,19 @@ class _Newton:
                 return d, iterations, loose
         raise self._failed(f"{_INDEFINITE} ({str(found).partition(';')[0]})") from found
 
-    def _with_values(self) -> tuple[Any, float]:
-        """Take the Dirichlet values, whose change the linearisation continues if it can; -> the residual, its norm."""
+    def _with_values(self) -> Any:
+        """The vector with the Dirichlet values, whose change the linearisation continues if it can."""
         own, vectors = self.equation, self.equation.vectors
         held = vectors.xp.where(own.fixed, own.load * own.values, self.x)
-        gap, found = held - self.x, None
+        gap = held - self.x
         if vectors.max_norm(gap) > 100 * np.finfo(own.dtype).eps * vectors.max_norm(held):
-            # Not of a linearisation that is zero at zero, for example.
-            with suppress(NotFinite, NotSuitable, SolverError):
+            with suppress(NotFinite, NotSuitable, SolverError):  # of a linearisation that is zero at zero, for example
                 change, iterations = self.tangents.solve(
                     self.x, lambda J: -own.free(own.gathered(J, gap)), self.forcing, "boundary values"
                 )
                 self.iterations += iterations
-                found = own.residual(held + change)
-                if found[1] < math.inf:
-                    held = held + change
-        if found is None or found[1] == math.inf:
-            found = own.residual(held)
-        self.x = held
-        return found
+                return held + change
+        return held
 
     def _at_rounding(self, norm: float, scale: float) -> bool:
         """Whether a residual is of rounding; says so if it misses the tolerance that was asked for."""

@@ -205,9 +205,10 @@ def test_errors_name_the_step_and_keep_the_iterate():
     )
     logs, of_logs = on_quads(logarithm)
     fails("step 0: the residual of the first guess is not finite", logs, of_logs)
-    # The square root at zero.
+    # The square root at zero; it continues no boundary values, either.
     roots, of_roots = on_quads(lambda u, du: (np.sqrt(np.abs(u)), du))
     fails("step 1: the linearisation is not finite", roots, of_roots, f=1.0)
+    fails("step 1: the linearisation is not finite", roots, of_roots, hp.BoundaryConditions(of_roots, {"xmin": 1.0}))
     form.parameters["lam"] = 2.0
     fails("step 1: the residual does not fall", Wrong(form, -1.0), c0, bc, definite=False)
     fails("step 1: the linear system was not solved", form, c0, bc, max_iterations=1)
