@@ -18,8 +18,10 @@ demo: $(VENV)/installed
 # again, also where the environment says that Python writes none.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
-test: $(VENV)/installed-test lint types
-	$(PYTEST) -n $(JOBS) --durations=20
+# Types are checked beside the tests.
+test: $(VENV)/installed-test lint
+	$(BIN)/python tests/type_check.py & types=$$!; \
+	  $(PYTEST) -n $(JOBS) --durations=20; tests=$$?; wait $$types && exit $$tests
 
 # With the tests marked long, and all cases of those of which `make test` runs some (tests/covering.py, tests/long.txt).
 test-all: $(VENV)/installed-test lint types

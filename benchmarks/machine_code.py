@@ -346,6 +346,8 @@ def main() -> int:
     usable = bool(version) and old["nvrtc"] == version
     known = {own[0]: own[1] for own in before.values() if usable and len(own) > 1}
     made, found, differ, moved = list(problems()), Hashes(), list[str](), 0
+    if arguments.only:  # cases without such kernels are not written
+        made = [own for own in made if own[0] in {name.partition(": ")[0] for name in before}]
     take()
     of_forms = ((case, *own) for case, problem, row in made for own in of_problem(problem, row))
     with progress("kernels") as step:

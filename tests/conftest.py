@@ -55,12 +55,13 @@ def no_tuning_results(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_kernels(request):
-    """`make test` compiles at level 0, in a third of the time, but in other processes and in tests/backends/cpu."""
+    """`make test` compiles at level 0, in a third of the time, but in tests/backends/cpu; some other processes too."""
     from hpfem.backends.cpu.runtime import target
 
     with pytest.MonkeyPatch.context() as patch:
         if "not long" in request.config.option.markexpr:
             patch.setattr(target, "LEVEL", 0)
+            patch.setenv("HPFEM_TEST_LEVEL", "0")
         yield
 
 

@@ -157,7 +157,7 @@ def test_elasticity(backend):
     most = (50, 32) if backend == "cuda" else (33, 23)
     assert beam["iterations"] <= most[0] and found["manufactured"]["iterations"] <= most[1]
     assert found["manufactured"]["error"] < 4e-5
-    assert load("elasticity").manufactured(order=5, backend=backend)["error"] < 2e-7
+    assert load("elasticity").manufactured(order=2, backend=backend)["error"] > 8 * found["manufactured"]["error"]
 
 
 @on_both

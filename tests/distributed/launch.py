@@ -132,7 +132,10 @@ def read(comm):
 if __name__ == "__main__":
     import hypothesis
 
+    from hpfem.backends.cpu.runtime import target
     from hpfem.support import communicator, waiting
+
+    target.LEVEL = int(os.environ.get("HPFEM_TEST_LEVEL", target.LEVEL))
 
     # Processes outnumber cores: those that wait leave them to others.
     waiting._LOOKS, waiting._let_others_run = 0, partial(time.sleep, 5e-4)

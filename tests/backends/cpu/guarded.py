@@ -4,6 +4,7 @@ Everything that a kernel is given is there, to the byte: what the caller and the
 """
 
 import inspect
+import os
 import re
 import sys
 from contextlib import contextmanager
@@ -285,4 +286,5 @@ def main(name):
 
 
 if __name__ == "__main__":
+    compiler.LEVEL = int(os.environ.get("HPFEM_TEST_LEVEL", compiler.LEVEL))
     main(*sys.argv[1:])

@@ -194,12 +194,12 @@ def test_auto_takes_dense_matrices_at_order_1_and_those_of_directions_above(shap
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("shape", [HEX, QUAD])
 def test_matrices_of_directions(shape, far, rng, monkeypatch):
-    """In cache and out of it, all orders, both precisions, skewed cells, any rule and basis."""
+    """In cache and out of it, all orders, both precisions, skewed cells, any rule and basis; far, orders 1, 4 and 7."""
     monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
     how = {"strategy": "kronecker"}
-    for order in range(1, 9):
+    for order in range(1, 9, 1 + 2 * far):
         space = make_space(shape, order, False)
-        for form in ("Mass", "Laplacian", "Helmholtz"):
+        for form in ("Helmholtz", "Mass", "Laplacian")[: 3 if order < 5 else 1]:
             assert max(differences(space, form, "noncollocated", rng, **how)) < 1e-13
     for options in (
         {"quadrature": "collocated"},
@@ -215,14 +215,14 @@ def test_matrices_of_directions(shape, far, rng, monkeypatch):
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("shape", [TET, TRI, PRISM])
 def test_matrices_of_an_orthonormal_basis(shape, far, rng, monkeypatch):
-    """In cache and out of it, all orders, both precisions, skewed cells, another rule and other bases."""
+    """In cache and out of it, low and high orders, both precisions, skewed cells, another rule and other bases."""
     monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
     how, more = {"strategy": "orthogonal"}, [{"quadrature": "gauss"}, {"basis": "orthogonal"}]
     if shape is not PRISM:
         more.append({"basis": "lagrange"})
-    for order in range(1, {TET: 9, TRI: 9, PRISM: 5}[shape]):
+    for order in (2, 5 - (shape is PRISM)) if far else (1, 2, 3, 4) if shape is PRISM else (1, 2, 3, 4, 5, 8):
         space = make_space(shape, order, False)
-        for form in ("Mass", "Laplacian", "Helmholtz"):
+        for form in ("Helmholtz", "Mass", "Laplacian")[: 3 if order < 5 else 1]:
             assert max(differences(space, form, "noncollocated", rng, **how)) < 1e-13
     for options in more:
         space = make_space(shape, 3, False, **options)
