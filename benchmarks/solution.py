@@ -21,19 +21,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import matmul
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array, eye_array, kron
 
 import hpfem as hp
 from benchmarks.script import Content, run
+from hpfem.backends import BACKENDS, vectors_on
 from hpfem.benchmarks import measure
 from hpfem.benchmarks.global_phases import MeasuredOperator
 from hpfem.benchmarks.problems import deformed, random_field
 from hpfem.benchmarks.whole_solve import source as exact
 from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
+from hpfem.solvers.multigrid.algebraic import AlgebraicMultigrid, Hierarchy
 from hpfem.solvers.norms import load
 
 # Seconds that a row may take.
@@ -466,6 +470,45 @@ def gpu_iterations(clock: Clock, small: bool) -> None:
         rate = c0.size / seconds / 1e9
         clock.record[f"{shape} P={order}"] = {"unknowns": c0.size, "seconds": seconds, "GDoF/s": rate}
         print(clock.record, file=sys.stderr, flush=True)
+
+
+def vertex_matrix(shape: str, n: int) -> Any:
+    """The matrix of n^3 vertices of a box of hexes, or of the pattern of boxes of six tets; quickly, by products."""
+    eye, K = eye_array(n), diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    M = diags_array([1 / 6, 2 / 3, 1 / 6], offsets=[-1, 0, 1], shape=(n, n)) if shape == "hex" else eye
+    found = kron(kron(K, M), M) + kron(kron(M, K), M) + kron(kron(M, M), K)
+    if shape == "tet":
+        S = diags_array([1.0, 1.0], offsets=[0, 1], shape=(n, n))
+        towards = kron(kron(S, S), S)
+        found = found + 1e-3 * (towards + towards.T)
+    return csr_array(found)
+
+
+@row("cuda")
+def gpu_vertices(clock: Clock, small: bool) -> None:
+    """Algebraic multigrid of vertices, from a matrix on the host: set up by pyamg, and on the GPU the second time."""
+    vectors = vectors_on(BACKENDS["cuda"].device())
+    for n in (20,) if small else (46, 100, 144):
+        for shape in ("hex", "tet"):
+            A, component, inner = vertex_matrix(shape, n), np.zeros(n**3, np.int64), Clock()
+            ways = {"pyamg": ((), n < 110), "GPU, first": ((vectors,), True), "GPU": ((vectors,), True)}
+            for name, (given, wanted) in ways.items():
+                if wanted:
+                    with inner.phase(name):
+                        made = Hierarchy.of(A, component, None, *given)
+                        M = AlgebraicMultigrid(made, vectors, np.float32)
+                    inner.record[f"{name}, rows"] = made.sizes
+                    b = vectors.xp.ones(A.shape[0], np.float32)
+                    inner.median(f"{name}, cycle", partial(M, b), 0.05)
+                    narrow = lambda r, M=M: M(r.astype(np.float32)).astype(np.float64)  # noqa: E731
+                    product = partial(matmul, vectors.sparse(A))
+                    _, info = hp.cg(product, b.astype(np.float64), narrow, tol=1e-8, bar=False)
+                    inner.record[f"{name}, iterations"] = info.iterations
+            there = vectors.sparse_library.csr_matrix(A)
+            with inner.phase("GPU, from a matrix there"):
+                AlgebraicMultigrid(Hierarchy.of(there, component, None, vectors), vectors, np.float32)
+            clock.record[f"{shape}, {n**3} vertices"] = inner.record
+            print(shape, n, inner.record, file=sys.stderr, flush=True)
 
 
 def in_a_process(name: str, given: argparse.Namespace, code: str | None = None) -> dict[str, Any]:

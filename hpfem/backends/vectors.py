@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 from scipy.sparse import coo_array, csr_array
 
 from hpfem.shapes.arguments import reals
@@ -105,12 +106,17 @@ class VectorSpace(Unshared):
         """Copy a vector to the host; one counted transfer unless it is there already; see `from_host`."""
         return np.array(PairArray.of(vector, self.device).read(HOST))
 
-    def sparse(self, matrix: csr_array) -> Any:
-        """Copy a sparse matrix to the device.
+    @property
+    def sparse_library(self) -> Any:
+        """Module with `csr_matrix`, for products of sparse matrices of its arrays."""
+        return sparse
+
+    def sparse(self, matrix: Any) -> Any:
+        """Copy a sparse matrix to the device, for products with vectors.
 
         Parameters
         ----------
-        matrix : csr_array
+        matrix : csr_array, or csr_matrix of `sparse_library`
 
         Returns
         -------
@@ -159,6 +165,36 @@ class VectorSpace(Unshared):
         """
         for call in calls:
             call()
+
+    def matrix_product(self, A: Any, B: Any) -> Any:
+        """Multiply matrices of `sparse_library`.
+
+        Parameters
+        ----------
+        A, B : csr_matrix
+
+        Returns
+        -------
+        csr_matrix
+        """
+        return A @ B
+
+    def row_max(self, starts: Any, values: Any) -> Any:
+        """Largest value of each row of a CSR matrix, at least 0.
+
+        Parameters
+        ----------
+        starts : array of int, [n + 1]
+        values : array, [entries]
+
+        Returns
+        -------
+        array, [n]
+        """
+        out, some = np.zeros(len(starts) - 1, values.dtype), np.flatnonzero(np.diff(starts))
+        if len(some):
+            out[some] = np.maximum(np.maximum.reduceat(values, starts[some]), 0)
+        return out
 
     def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
         """Make a sparse matrix on the host of entries on the device; those of one place are summed up in their order.

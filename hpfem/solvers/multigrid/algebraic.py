@@ -1,4 +1,4 @@
-"""The vertices alone: smoothed aggregation by pyamg, set up on the host [Vanek].
+"""The vertices alone: smoothed aggregation [Vanek], set up by pyamg on hosts, by `aggregation` on devices.
 
 A V-cycle with Chebyshev's smoother on every level and the inverse of the smallest matrix: nothing but products with
 matrices, on the vectors' own device.
@@ -6,6 +6,7 @@ matrices, on the vectors' own device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -14,12 +15,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import bsr_matrix, csr_array, csr_matrix
 
-from ...backends.vectors import VectorSpace
+from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...support.communicator import ALONE, Communicator
+from .aggregation import SMALLEST, coarsenings, galerkin
 from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
+from .irregular import noise
 
-# Unknowns of the smallest matrix at most, which is inverted.
-_SMALLEST = 300
+# Unknowns up to which a host aggregates as fast as a device.
+_SMALL = 10_000
 # Steps of the smoother.
 _DEGREE = 2
 # An eigenvalue that counts as zero, as for constants, of a matrix with a unit diagonal.
@@ -32,10 +35,11 @@ class _Level:
     def __init__(
         self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator, before: Bounds | None
     ) -> None:
-        self.A, self.P, self.R = (vectors.sparse(csr_array(M.astype(dtype))) for M in (A, P, P.T))
-        diagonal = A.diagonal()
-        self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
-        start, self._vectors = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype), vectors
+        self.A, self.P, self.R = (vectors.sparse(M.astype(dtype).tocsr()) for M in (A, P, P.T))
+        xp, diagonal = vectors.xp, vectors.xp.asarray(A.diagonal())
+        self.inverse = xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0).astype(dtype)
+        start = noise(xp.arange(A.shape[0], dtype=np.uint32)).astype(dtype)
+        self._vectors = vectors
         self.bounds = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start, before))
         self.inverse = self.inverse * first_step(self.bounds.all, _DEGREE)
 
@@ -52,46 +56,69 @@ class _Level:
 class Hierarchy(NamedTuple):
     """Matrices of smoothed aggregation, finest first, and the interpolation to each but the last one."""
 
-    matrices: list[csr_array]  # all but the last one
-    interpolations: list[csr_array]  # from the next matrix' unknowns
+    matrices: list[Any]  # all but the last one
+    interpolations: list[Any]  # from the next matrix' unknowns
+    bounds: list[Bounds | None]  # on their eigenvalues, where they are known
     root: NDArray[np.float64]  # R; R R^T is the inverse of the last matrix, where its eigenvalues are not zero
     least: float  # its smallest eigenvalue that is not zero, with a unit diagonal
 
     @classmethod
-    def of(cls, A: csr_array, component: NDArray[np.integer[Any]], points: NDArray[np.float64] | None) -> Hierarchy:
-        """Aggregate, by pyamg; A [n, n] with unknowns vertex by vertex, component [n]. With points [n, D] rotations are
-        in the near-null space beside constants, and each vertex has all components.
+    def of(
+        cls,
+        A: Any,
+        component: NDArray[np.integer[Any]],
+        points: NDArray[np.float64] | None,
+        vectors: VectorSpace = HOST_VECTORS,
+    ) -> Hierarchy:
+        """Aggregate where vectors are; A [n, n] with unknowns vertex by vertex, component [n]. With points [n, D]
+        rotations are in the near-null space beside constants, and each vertex has all components.
         """
-        from pyamg import smoothed_aggregation_solver
-
-        count = int(component.max(initial=-1)) + 1
-        given, near = csr_matrix(A), (component[:, None] == np.arange(count)).astype(np.float64)
+        count, block = int(component.max(initial=-1)) + 1, 1
+        near = (component[:, None] == np.arange(count)).astype(np.float64)
         if points is not None:
-            near = np.hstack([near, _rotations(component, points)])
+            near, block = np.hstack([near, _rotations(component, points)]), count
             near[A.diagonal() == 0] = 0  # where values are given
-            given = bsr_matrix(given, blocksize=(count, count))
-        # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.
-        state = np.random.get_state()  # noqa: NPY002
-        np.random.seed(0)  # noqa: NPY002
-        try:
-            strength = "symmetric" if count > 1 else "evolution"
-            made = smoothed_aggregation_solver(given, near, strength=strength, max_coarse=_SMALLEST).levels
-        finally:
-            np.random.set_state(state)  # noqa: NPY002
-        pairs = [csr_array(level.A) for level in made[:-1]], [csr_array(level.P) for level in made[:-1]]
-        return cls(*pairs, *_root_of_inverse(made[-1].A.toarray()))
+        where = _made_on(A, vectors)
+        make: Callable[..., Any] = _by_pyamg if where is HOST_VECTORS else coarsenings
+        matrices, interpolations, bounds, last = make(A, near, component, block, where)
+        return cls(matrices, interpolations, bounds, *_root_of_inverse(where.to_host(last.toarray())))
 
-    def again(self, A: csr_array) -> Hierarchy:
+    def again(self, A: Any, vectors: VectorSpace) -> Hierarchy:
         """Interpolate in the same way for another matrix."""
-        matrices = [A]
+        where = _made_on(A, vectors)
+        matrices = [where.sparse_library.csr_matrix(A)]
         for P in self.interpolations:
-            matrices.append(csr_array(P.T @ matrices[-1] @ P))
-        return Hierarchy(matrices[:-1], self.interpolations, *_root_of_inverse(matrices[-1].toarray()))
+            matrices.append(galerkin(matrices[-1], P, where))
+        *some, last = matrices
+        return Hierarchy(some, self.interpolations, self.bounds, *_root_of_inverse(where.to_host(last.toarray())))
 
     @property
     def sizes(self) -> list[int]:
         """Rows of each matrix."""
         return [*(int(A.shape[0]) for A in self.matrices), len(self.root)]
+
+
+def _made_on(A: Any, vectors: VectorSpace) -> VectorSpace:
+    """Where a matrix is aggregated, in a solve on some vectors."""
+    return vectors if vectors.iteration is not None and A.shape[0] > _SMALL else HOST_VECTORS
+
+
+def _by_pyamg(
+    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
+) -> tuple[list[csr_array], list[csr_array], list[Bounds | None], csr_array]:
+    """Aggregate on a host; see `coarsenings`."""
+    from pyamg import smoothed_aggregation_solver
+
+    given = csr_matrix(A) if block == 1 else bsr_matrix(csr_matrix(A), blocksize=(block, block))
+    # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.
+    state = np.random.get_state()  # noqa: NPY002
+    np.random.seed(0)  # noqa: NPY002
+    try:
+        strength = "symmetric" if component.any() else "evolution"
+        *made, last = smoothed_aggregation_solver(given, near, strength=strength, max_coarse=SMALLEST).levels
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+    return [csr_array(own.A) for own in made], [csr_array(own.P) for own in made], [None] * len(made), last.A
 
 
 def _root_of_inverse(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -126,7 +153,7 @@ class AlgebraicMultigrid:
         before: AlgebraicMultigrid | None = None,
     ) -> None:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
-        bounds = [None] * len(made.matrices) if before is None else [own.bounds for own in before._levels]
+        bounds = made.bounds if before is None else [own.bounds for own in before._levels]
         given = zip(made.matrices, made.interpolations, bounds, strict=True)
         self._levels: list[_Level] = [_Level(A, P, vectors, dtype, comm, own) for A, P, own in given]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.

@@ -335,7 +335,8 @@ class Multigrid:
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:
-            made = Hierarchy.of(matrix, component, points) if before is None else before.made.again(matrix)
+            given = (matrix, component, points, vectors)
+            made = Hierarchy.of(*given) if before is None else before.made.again(matrix, vectors)
             self.vertices = AlgebraicMultigrid(made, vectors, self.dtype, before=before)
         else:
             self.vertices = SharedVertices(matrix, vertices, component, points, c0, vectors, self.dtype, before)

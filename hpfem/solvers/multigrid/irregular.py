@@ -16,11 +16,11 @@ Numbers = NDArray[np.uint32]
 
 def noise(numbers: Any) -> Any:
     """Make irregular numbers from integers, the same on every device; numbers [n] -> [n]."""
-    _mixed(numbers)
+    spread(numbers)
     return (numbers >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
 
 
-def _mixed(numbers: Any) -> Any:
+def spread(numbers: Any) -> Any:
     """Spread numbers over all 32 bits, in place."""
     for factor, shift in ((2654435761, 15), (2246822519, 13)):
         numbers *= np.uint32(factor)
@@ -33,7 +33,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
     part, dim = numbering.mesh.part, numbering.mesh.dim
     counts = [len(sizes) for sizes in numbering.sizes]
     vertices, cells = (np.arange(counts[0]), np.arange(counts[-1])) if part is None else (part.vertices, part.cells)
-    found = [_mixed(np.asarray(vertices, dtype=np.uint32) + np.uint32(1))]
+    found = [spread(np.asarray(vertices, dtype=np.uint32) + np.uint32(1))]
     mixed = xp.asarray(found[0])
     for between in range(1, dim):
         own = xp.zeros(counts[between], dtype=np.uint32)
@@ -43,7 +43,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
             for number, entity in enumerate(array.shape.entities[between]):
                 own[ids[:, number]] = sum(corners[vertex] for vertex in entity.vertices)
         found.append(as_numpy(own))
-    return [*found, _mixed(~np.asarray(cells, dtype=np.uint32))]  # others than those of vertices
+    return [*found, spread(~np.asarray(cells, dtype=np.uint32))]  # others than those of vertices
 
 
 def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:

@@ -10,7 +10,7 @@ from scipy.sparse import coo_array, csr_array
 
 from ...assembly import C0Space
 from ...backends import BACKENDS, vectors_on
-from ...backends.vectors import VectorSpace
+from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...mesh.sorting import unique
 from .algebraic import AlgebraicMultigrid, Hierarchy
 
@@ -58,7 +58,7 @@ class SharedVertices:
                     whole[places] = own
             A = csr_array(matrix)
             kept = None if before is None else before.made
-            self.made = Hierarchy.of(A, known % count, whole) if kept is None else kept.again(A)
+            self.made = Hierarchy.of(A, known % count, whole) if kept is None else kept.again(A, HOST_VECTORS)
         made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self.everywhere = solved_everywhere(vectors)

@@ -31,7 +31,7 @@ _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKey
 # Kernels that are loaded and alive, by the geometry that they work on, and id.
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
-HOST_BYTES = 32 << 20
+HOST_BYTES = 2 << 20
 # Entries of Jacobians that the host makes at a time: few beside all factors.
 HOST_CHUNK = 1 << 19
 # Entries of Jacobians that the device makes at a time, and bytes that one takes with everything that is made of it.

@@ -384,13 +384,14 @@ def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
 
 
 class SparseMatrix:
-    """A CSR matrix [rows, columns]; `@` multiplies vectors, on the current stream."""
+    """A CSR matrix [rows, columns] of SciPy or CuPy; `@` multiplies vectors, on the current stream."""
 
-    def __init__(self, matrix: csr_array) -> None:
+    def __init__(self, matrix: Any) -> None:
         self.shape = matrix.shape
         kind = np.int32 if matrix.nnz < 2**31 else np.int64
-        self._starts, self._columns = (upload(part.astype(kind)) for part in (matrix.indptr, matrix.indices))
-        self._values, self._dtype = upload(matrix.data), matrix.dtype
+        parts = matrix.indptr.astype(kind, copy=False), matrix.indices.astype(kind, copy=False), matrix.data
+        given = parts if not isinstance(matrix.data, np.ndarray) else map(upload, parts)
+        (self._starts, self._columns, self._values), self._dtype = given, matrix.dtype
         mean = matrix.nnz / max(1, matrix.shape[0])
         self._lanes = next((lanes for lanes in _LANES if 2 * lanes >= mean), _LANES[-1])
         self._multiply, *_ = functions(source(self._dtype, kind, self._lanes), current_device().name, "multiply")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
@@ -19,6 +21,11 @@ from ..runtime.scratch import StreamPool, in_branches
 from .indexed import IndexedRestriction, SparseMatrix
 from .iteration import CudaIteration
 from .messages import CudaMessages
+
+# Products of entries that cuSPARSE makes at a time.
+_AT_ONCE = 1 << 27
+# Products of full matrices that take no longer than one of sparse ones.
+_FULL = 16
 
 
 @cache
@@ -46,6 +53,12 @@ def _sum_of_each() -> Any:
     body = "T sum = 0; for (long long k = starts[i]; k < starts[i + 1]; k++) sum += values[order[k]]; y = sum"
     arguments = "raw T values, raw I order, raw int64 starts", "T y", body, "hpfem_sum_of_each"
     return import_module("cupy").ElementwiseKernel(*arguments)
+
+
+@cache
+def _largest_of_each() -> Any:
+    body = "T most = 0; for (I k = starts[i]; k < starts[i + 1]; k++) most = max(most, values[k]); y = most"
+    return import_module("cupy").ElementwiseKernel("raw T values, raw I starts", "T y", body, "hpfem_largest_of_each")
 
 
 class CudaVectors(VectorSpace):
@@ -78,8 +91,13 @@ class CudaVectors(VectorSpace):
         for value, row in zip(values, rows, strict=True):
             _add_at()(places, value, row)
 
-    def sparse(self, matrix: csr_array) -> Any:
-        """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
+    @property
+    def sparse_library(self) -> Any:
+        """CuPy's module; see `VectorSpace.sparse_library`."""
+        return import_module("cupyx.scipy.sparse")
+
+    def sparse(self, matrix: Any) -> Any:
+        """Copy a sparse matrix to the GPU, if it is not there; see `VectorSpace.sparse`."""
         return SparseMatrix(matrix)
 
     def plus_product(self, onto: Any, factor: float, matrix: Any, x: Any, out: Any = None, places: Any = None) -> Any:
@@ -91,6 +109,33 @@ class CudaVectors(VectorSpace):
     def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
         """Make branches of a graph that is captured; see `VectorSpace.beside`."""
         in_branches(calls)
+
+    def matrix_product(self, A: Any, B: Any) -> Any:
+        """Multiply some rows at a time, for which cuSPARSE has room, or nearly full ones as full matrices; see
+        `VectorSpace.matrix_product`.
+        """
+        xp, make, (n, k), m = self.xp, self.sparse_library.csr_matrix, A.shape, B.shape[1]
+        before = xp.cumsum(xp.append(xp.zeros(1, np.int64), xp.diff(B.indptr)[A.indices]))[A.indptr]
+        count = int(before[-1])
+        if _FULL * count > n * k * m and max(n * k, k * m, n * m) < _AT_ONCE:
+            return make(A.toarray() @ B.toarray())
+        firsts = xp.searchsorted(before, xp.arange(0, count, _AT_ONCE)).tolist()
+        if len(firsts) < 2:
+            return A @ B
+        parts = []
+        for first, last in pairwise(sorted({*firsts, n})):
+            a, b = A.indptr[first], A.indptr[last]
+            rows = A.data[int(a) : int(b)], A.indices[int(a) : int(b)], A.indptr[first : last + 1] - a
+            some = make(rows, shape=(last - first, k))
+            some.has_canonical_format = True  # no entry is there twice
+            parts.append(some @ B)
+        values, columns = (xp.concatenate([getattr(own, name) for own in parts]) for name in ("data", "indices"))
+        counts = xp.concatenate([xp.zeros(1, A.indptr.dtype), *(xp.diff(own.indptr) for own in parts)])
+        return make((values, columns, xp.cumsum(counts).astype(A.indptr.dtype)), shape=(n, m))
+
+    def row_max(self, starts: Any, values: Any) -> Any:
+        """Find the largest values by a thread for each row; see `VectorSpace.row_max`."""
+        return _largest_of_each()(values, starts, self.xp.empty(len(starts) - 1, values.dtype))
 
     def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
         """Sort entries by their places, and sum them up there; see `VectorSpace.summed_matrix`."""

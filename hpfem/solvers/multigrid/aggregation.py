@@ -1,0 +1,163 @@
+"""Smoothed aggregation [Vanek] with the arrays of any device: all rows of a level at a time, nothing by chance.
+
+Aggregates grow around vertices no two of which are within two strong connections [Bell].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...backends.vectors import VectorSpace
+from .chebyshev import Bounds, largest_eigenvalue
+from .irregular import noise, spread
+
+# Vertices or aggregates of the smallest matrix at most, which is inverted.
+SMALLEST = 300
+# Shares of the largest connection of both vertices from which on one is strong; the first with few aggregates counts.
+# On cells that are stretched beyond limits connections across layers are 1, oblique ones 1/4 (hexes) or 1/3 (prisms).
+_STRONG = 0.4, 0.2, 0.1
+# Of the vertices, aggregates at most; else weak connections count too.
+_MOST = 0.36
+# Jacobi's step on the interpolation, times the largest eigenvalue (with its margin).
+_SMOOTHING = 1.4
+# What is left of a vector's norm on an aggregate, below which it depends on those before.
+_LOST = 1e-10
+# Keys of vertices in the set are larger than those of others.
+_IN = 1 << 62
+
+
+def coarsenings(
+    A: Any, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
+) -> tuple[list[Any], list[Any], list[Bounds], Any]:
+    """Matrices that are coarsened, interpolations from the next one's rows, bounds on eigenvalues, and the last matrix.
+
+    A [n, n] is SciPy's or the device's, with `block` rows for each vertex; near [n, k] is interpolated, component [n].
+    """
+    xp, A = vectors.xp, vectors.sparse_library.csr_matrix(A)
+    # Without blocks an aggregate has one component, and there a constant.
+    B = xp.asarray(near if block > 1 else near.sum(axis=1, keepdims=True))
+    kind = xp.asarray(component if block == 1 else 0 * component[::block])
+    matrices, interpolations, bounds = [], [], []
+    A.sum_duplicates()
+    while len(kind) > SMALLEST:
+        P, B, kind, bound = _coarser(A, B, kind, block, vectors)
+        matrices.append(A)
+        interpolations.append(P)
+        bounds.append(bound)
+        A = galerkin(A, P, vectors)
+    return matrices, interpolations, bounds, A
+
+
+def galerkin(A: Any, P: Any, vectors: VectorSpace) -> Any:
+    """P^T A P, its columns in ascending order."""
+    found = vectors.matrix_product(P.T.tocsr(), vectors.matrix_product(A, P))
+    found = type(found)((found.data, found.indices, found.indptr), shape=found.shape)  # a product may be out of order
+    found.sum_duplicates()
+    return found
+
+
+def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) -> tuple[Any, Any, Any, Bounds]:
+    """The interpolation to a matrix, the near-null space and the kinds there; by the first vectors of B [n, k], the
+    constants, connections are measured.
+    """
+    xp, sparse, n, k = vectors.xp, vectors.sparse_library, A.shape[0], B.shape[1]
+    block = n // len(kind)
+    rows, same = A.tocoo().row, A.indices.dtype
+    on_diagonal = rows == A.indices
+    diagonal = xp.zeros(n)
+    diagonal[rows[on_diagonal]] = A.data[on_diagonal]
+    inverse = xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0)
+    product = vectors.sparse(A)
+    start = noise(xp.arange(n, dtype=np.uint32)).astype(np.float64)
+    bounds = largest_eigenvalue(lambda x: product @ x, lambda r: r * inverse, vectors, start)
+
+    energy = -A.data * sum(B[rows, c] * B[A.indices, c] for c in range(constants))
+    C = sparse.csr_matrix((energy, A.indices, A.indptr), shape=A.shape)
+    if block > 1:
+        parts = xp.ones(n), xp.arange(n, dtype=same) // block, xp.arange(n + 1, dtype=same)
+        C = galerkin(C, sparse.csr_matrix(parts, shape=(n, n // block)), vectors)
+    aggregate, count = _aggregates(C, kind, vectors)
+    kinds, inside = xp.zeros(count, kind.dtype), aggregate >= 0
+    kinds[aggregate[inside]] = kind[inside]
+
+    # Orthonormal vectors on each aggregate, by Gram and Schmidt, and their coefficients.
+    at = xp.repeat(aggregate, block)
+    order, inside = xp.argsort(at), at >= 0
+    starts = xp.searchsorted(at[order], xp.arange(count + 1))
+    order, starts = order[int(starts[0]) :], starts - starts[0]
+    sums = vectors.sparse(
+        sparse.csr_matrix((xp.ones(len(order)), order.astype(same), starts.astype(same)), shape=(count, n))
+    )
+    Q, R = xp.where(inside[:, None], B, 0.0), xp.zeros((count, k, k))
+    for j in range(k):
+        size = sums @ Q[:, j] ** 2
+        for i in range(j):
+            R[:, i, j] = sums @ (Q[:, i] * Q[:, j])
+            Q[:, j] -= R[at, i, j] * Q[:, i]
+        rest = sums @ Q[:, j] ** 2
+        kept = rest > _LOST**2 * size
+        R[:, j, j] = xp.where(kept, xp.sqrt(rest), 0.0)
+        Q[:, j] *= xp.where(kept, 1 / xp.sqrt(xp.where(kept, rest, 1.0)), 0.0)[at]
+    columns = (at[inside, None] * k + xp.arange(k)).ravel().astype(same)
+    ends = xp.concatenate([xp.zeros(1, same), xp.cumsum(inside * k).astype(same)])
+    T = sparse.csr_matrix((Q[inside].ravel(), columns, ends), shape=(n, count * k))
+    step = on_diagonal - _SMOOTHING / bounds.all * inverse[rows] * A.data
+    P = vectors.matrix_product(sparse.csr_matrix((step, A.indices, A.indptr), shape=A.shape), T)
+    return P, R.reshape(count * k, k), kinds, bounds
+
+
+def _aggregates(C: Any, kind: Any, vectors: VectorSpace) -> tuple[Any, int]:
+    """Number the aggregates of vertices of one kind, by strong connections if these suffice; C [n, n] -> [n], -1 for a
+    vertex without connections.
+    """
+    xp, n, rows = vectors.xp, C.shape[0], C.tocoo().row
+    weight = xp.where((rows != C.indices) & (kind[rows] == kind[C.indices]), C.data, 0.0)
+    largest = vectors.row_max(C.indptr, weight)
+    share = weight / xp.maximum(xp.maximum(largest[rows], largest[C.indices]), 1e-300)
+    tied = vectors.row_max(C.indptr, abs(weight)) > 0
+    for some in (*((weight > 0) & (share >= least) for least in _STRONG), weight != 0):
+        aggregate, count = _grown(rows[some], C.indices[some], tied, vectors)
+        if count <= _MOST * n:
+            break
+    return (aggregate, count) if count else (xp.zeros(n, np.int64), 1)
+
+
+def _grown(rows: Any, columns: Any, tied: Any, vectors: VectorSpace) -> tuple[Any, int]:
+    """Aggregates of the `tied` vertices of a graph, given by its edges, rows in order: a vertex of a set and its
+    neighbours; the same among those that are left and have two neighbours there; at last others join one beside them.
+    """
+    xp, here, count = vectors.xp, vectors.xp.arange(len(tied) + 1), 0
+    number = xp.zeros(len(tied), np.int64)  # from 1
+    for least in (0, 2):
+        left = tied & (number == 0)
+        some = left[rows] & left[columns]
+        starts, beside = xp.searchsorted(rows[some], here), columns[some]
+        chosen = _independent(starts, beside, left & (xp.diff(starts) >= least), vectors)
+        own = xp.where(chosen, count + xp.cumsum(chosen), 0)
+        number = xp.maximum(number, _nearby(own, starts, beside, vectors))
+        count += int(chosen.sum())
+    starts = xp.searchsorted(rows, here)
+    for _ in range(2):
+        number = xp.where(number > 0, number, _nearby(number, starts, columns, vectors))
+    return number - 1, count
+
+
+def _nearby(x: Any, starts: Any, columns: Any, vectors: VectorSpace) -> Any:
+    """The largest number of a vertex and its neighbours; x [n] -> [n]."""
+    return vectors.xp.maximum(x, vectors.row_max(starts, x[columns]))
+
+
+def _independent(starts: Any, columns: Any, open_: Any, vectors: VectorSpace) -> Any:
+    """A maximal set of some vertices of a graph, no two of which are within two edges; open_ [n] -> [n]."""
+    xp, n = vectors.xp, len(open_)
+    # Zero for vertices that are out. What is irregular comes first, so that no chain of decisions is long.
+    irregular = spread(xp.arange(1, n + 1, dtype=np.uint32)).astype(np.int64) >> 2 << 32
+    key = xp.where(open_, irregular + xp.arange(1, n + 1), 0)
+    while bool(open_.any()):
+        most = _nearby(_nearby(key, starts, columns, vectors), starts, columns, vectors)
+        key = xp.where(open_ & (most == key), key | _IN, xp.where(open_ & (most >= _IN), 0, key))
+        open_ = (key > 0) & (key < _IN)
+    return key >= _IN
