@@ -114,7 +114,7 @@ def jumps(space):
     return space.field("phys", [np.where(rng.random((1, own.shape[1], 1)) < 0.5, 1.0, 1e4) * own for own in ones])
 
 
-@pytest.mark.parametrize("given", [{"k": jumps}, {"lam": 1e2}, {"lam": 1e8}], ids=str)
+@pytest.mark.parametrize("given", [{"k": jumps}, {"lam": 1e2}, {"lam": 1e8}], ids=["jumps", "lam=1e2", "lam=1e8"])
 def test_coefficients(given, vectors):
     pyamg, own = both(laplace(box("tet", (9, 9, 9)), **given), vectors)
     assert own <= pyamg + 1
