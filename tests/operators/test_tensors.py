@@ -171,7 +171,7 @@ def test_multigrid(name, basis, rng):
     rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
 
     def iterations(K, height=1.0):
-        A = operator(box(name, (3, 3, 3), upper=(1, 1, height)), 4, K, basis)
+        A = operator(box(name, (3, 3, 3), upper=(1, 1, height)), 3, K, basis)
         assert A.symmetric and is_symmetric(A.operator.form.trace)
         b = rng.standard_normal(A.shape[0]) * A.bc.free
         x, info = hp.cg(A, b, Multigrid(A), tol=1e-8)

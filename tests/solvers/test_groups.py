@@ -60,6 +60,12 @@ def test_layers_go_from_one_end_to_the_other():
     assert found.tolist() in (list(range(n)), list(range(n))[::-1])
 
 
+def test_entries_that_rounding_leaves_on_one_side_alone():
+    N = np.eye(3)
+    N[0, 1] = N[2, 1] = 1e-17
+    assert sorted(levels(csr_array(N), np.zeros(3, dtype=int))) == [0, 1, 2]
+
+
 def test_wide_groups_are_cut_where_they_are_coupled_least(rng):
     """Blocks of 40 that are coupled weakly to all others stay whole, and larger ones do not."""
     n, size = 480, 40

@@ -237,7 +237,7 @@ POINTS = np.random.default_rng(5).uniform(0.05, 0.95, (40, 3))  # in no face
 
 def solution(mesh, basis="modified"):
     # Enough points to integrate the right-hand side to rounding, however cells are turned.
-    space = hp.Space(mesh, 4, basis, quadrature=4)
+    space = hp.Space(mesh, 3, basis, quadrature=4)
     u = hp.solve_helmholtz(space, 1.0, source, dirichlet={"xmin": exact, "zmax": exact}, tol=1e-13)
     return u.at(POINTS)
 

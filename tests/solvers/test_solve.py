@@ -104,7 +104,7 @@ def test_every_shape_and_order(kind, most, shape, order, rng):
 )
 def test_our_meshes_in_both_bases(name, basis, rng):
     for form, least in ((advection(), 24), (helmholtz(-30.0), 40)):
-        A = made(form, ours(name), 4, basis=basis, dirichlet=0.0)
+        A = made(form, ours(name), 3, basis=basis, dirichlet=0.0)
         b = right_hand_side(A, rng)
         x, info = hp.solve(A, b, "multigrid", tol=1e-8)
         assert info.iterations <= least and np.linalg.norm(b - A @ x) < 1.01e-8 * np.linalg.norm(b)
@@ -114,7 +114,7 @@ def test_our_meshes_in_both_bases(name, basis, rng):
 def test_advection_takes_as_many_iterations_at_every_size_and_order(shape, rng):
     counts = []
     d = 2 if shape in FLAT else 3
-    cases = [(2, 2), (4, 2), (6, 2), (2, 4), (2, 6)] if d == 3 else [(4, 2), (8, 2), (16, 2), (4, 5), (4, 8)]
+    cases = [(2, 2), (4, 2), (6, 2), (2, 4), (2, 5)] if d == 3 else [(4, 2), (8, 2), (16, 2), (4, 4), (4, 7)]
     for n, order in cases:
         A = made(advection(), box(shape, (n,) * d), order, dirichlet=0.0)
         counts.append(hp.solve(A, right_hand_side(A, rng), "multigrid", tol=1e-8)[1].iterations)

@@ -190,7 +190,7 @@ def _distances(N: csr_array, starts: Indices) -> Indices:
     first = csr_array((np.ones(n[0]), (np.zeros(n[0], np.int64), starts)), shape=(1, n[1]))
     graph = csr_array(vstack([N, first]))
     graph.resize(n[1] + 1, n[1] + 1)
-    before = breadth_first_order(graph, n[1])[1].astype(np.int64)
+    before = breadth_first_order(graph, n[1], directed=False)[1].astype(np.int64)
     before[n[1]], steps = n[1], np.ones(n[1] + 1, dtype=np.int64)
     steps[n[1]] = 0
     while (before != n[1]).any():
