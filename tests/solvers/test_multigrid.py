@@ -136,6 +136,14 @@ def test_layers_of_stretched_cells(shape, order, ratio, rng):
     assert iterations(A, rng) <= 14
 
 
+def test_vertices_of_stretched_hexes(rng):
+    """Beyond what is inverted: few iterations, by few entries."""
+    A = operator(box("hex", (9, 9, 9), upper=(1.0, 1.0, 1 / 24)), 1, lam=0.0, dirichlet={"xmin": 0.0})
+    matrices = Multigrid(A).vertices.made.matrices
+    assert sum(own.nnz for own in matrices) <= 1.6 * matrices[0].nnz
+    assert iterations(A, rng) <= 20
+
+
 @pytest.mark.parametrize(("shape", "order"), [("tet", 2), ("tet", 3), ("prism", 2), ("tri", 2)])
 def test_no_vertex_is_free(shape, order, rng):
     """One layer of cells between given values, without modes inside the cells."""
