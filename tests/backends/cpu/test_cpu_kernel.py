@@ -152,6 +152,20 @@ def test_orders_and_bases(shape, order, basis, rng):
     assert max(differences(space, "advection", "noncollocated", rng)) < 1e-12
 
 
+@solid_shapes
+@pytest.mark.parametrize("components", [1, 2])
+def test_stages_share_scratch(shape, components):
+    """Values and derivatives by eta_1 at the points, and by eta_2 on a plane: levels of the tree take no room."""
+    for order in (1, 2, 4, 8):
+        q = order + 2
+        form = FORMS["coupled" if components > 1 else "Helmholtz"]
+        made = form(make_space(shape, order, True), algorithm="collocated", strategy="sumfac")
+        problem = made.choices[0].kernel.problem
+        plane = q ** (shape.dim - 1) | 1
+        of_each = 2 * (q * plane | 1) + (plane if shape.dim > 2 else 0)
+        assert write_sumfac(problem, 8).scratch_size <= problem.coupled * of_each
+
+
 @pytest.mark.parametrize("points", ["gauss", "collocated", 2])
 def test_other_points(points, rng):
     for shape in (QUAD, HEX):

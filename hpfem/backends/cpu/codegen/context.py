@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -59,33 +60,45 @@ class Context:
         at_points = len(field_inputs(self.trace)) + self.space_dim * (self.trace is not None and self.trace.uses_point)
         # Bytes of a group that all applications of the form read.
         self.shared = self.factors.group_bytes + problem.n_points * at_points * self.b.nbytes
-        self.scratch_size = 0  # vectors of all areas so far
         self.group = Index("")
         self.parameters: dict[str, str] = {}
         self.coordinates = ""
         self._groups = [groups(self.tree, k) for k in range(self.dim)]
         self.root = self._groups[0][0].functions
-        self._areas: dict[str, int] = {}
+        self._areas: dict[str, int] = {}  # vectors of each
         self._lines: dict[tuple[str, int, int, bool], Line] = {}
 
     def area(self, *name: Any, size: int) -> str:
-        """Find a named area of the scratch buffer, made when first asked for."""
+        """Find a named area of the scratch buffer, as large as it was ever asked for."""
         pointer = "%a_" + "_".join(map(str, name))
-        if pointer not in self._areas:
-            self._areas[pointer] = self.scratch_size
-            self.scratch_size += size | 1
+        self._areas[pointer] = max(size | 1, self._areas.get(pointer, 0))
         return pointer
+
+    @property
+    def scratch_size(self) -> int:
+        """Vectors of all areas so far."""
+        return sum(self._areas.values())
 
     def area_pointers(self) -> list[str]:
         """Write the pointers to all areas."""
-        vector = self.b.vector
-        return [f"  {name} = getelementptr {vector}, ptr %scratch, i64 {at}" for name, at in self._areas.items()]
+        places = zip(self._areas, accumulate(self._areas.values(), initial=0))
+        return [f"  {name} = getelementptr {self.b.vector}, ptr %scratch, i64 {at}" for name, at in places]
 
     def level(self, k: int, chain: str, c: int) -> str:
         """Find level k of the tree."""
+        size = self.tree.n_nodes(k) * self.block[k]
+        if chain == "v":
+            return self.stage(k, c, size)
         # Above level 1 components take turns.
         owner = (c,) if k == 1 else ()
-        return self.area("level", k, chain, *owner, size=self.tree.n_nodes(k) * self.block[k])
+        return self.area("level", k, chain, *owner, size=size)
+
+    def stage(self, k: int, c: int, size: int) -> str:
+        """Find room for a level of values: odd ones where the values at the points are, even ones where derivatives by
+        eta_1 are, which only come when all components are past the tree. A stage takes from one and gives to the other,
+        and level 1 becomes the values in place, fiber by fiber.
+        """
+        return self.area("u", c, size=size) if k % 2 else self.area("d0", 0, size=size)
 
     def values(self, c: int) -> str:
         """Find the values of a component at the points."""

@@ -99,7 +99,7 @@ def read_input(ctx: Context, application: Index, c: int) -> None:
         call(ctx, "read_input", source, leaves)
         _share(ctx, leaves, scatter=False)
     else:
-        nodal = ctx.area("nodal", size=problem.n_modes)
+        nodal = ctx.stage(ctx.dim + 1, c, problem.n_modes)
         call(ctx, "read_input", source, nodal)
         multiply(ctx, transform[ctx.tree.leaf_to_mode], nodal, leaves)
 
@@ -116,7 +116,7 @@ def write_result(ctx: Context, application: Index, c: int) -> None:
         _share(ctx, leaves, scatter=True)
         call(ctx, "write_result", target, leaves)
     else:
-        nodal = ctx.area("nodal", size=problem.n_modes)
+        nodal = ctx.stage(ctx.dim + 1, c, problem.n_modes)
         multiply(ctx, transform[ctx.tree.leaf_to_mode].T, leaves, nodal)
         call(ctx, "write_result", target, nodal)
 
