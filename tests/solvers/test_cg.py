@@ -38,7 +38,7 @@ def test_iterations_are_those_of_scipy_on_the_matrix(problem, name):
     y, failed = scipy.sparse.linalg.cg(matrix, b, rtol=1e-9, M=inverse, callback=count.append, maxiter=5000)
     assert failed == 0
     # Rounding has hundreds of iterations to grow in, without a preconditioner two thousand.
-    assert abs(info.iterations - len(count)) <= 0.02 * len(count)
+    assert abs(info.iterations - len(count)) <= 0.05 * len(count)
     assert np.abs(x - y).max() < 1e-7 * np.abs(y).max()
 
 
