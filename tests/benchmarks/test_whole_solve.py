@@ -38,7 +38,7 @@ def solved(shape, order, size=300, geometry="deformed", matrix_entries=1e7, back
     return block.build("auto", "auto", size.n_cells)
 
 
-@pytest.mark.parametrize("order", [1, 2, 4, *long(8)])
+@pytest.mark.parametrize("order", [1, 4, *long(2, 8)])
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_the_solution_is_that_of_the_assembled_system(shape, order):
     found = solved(shape, order, 400)

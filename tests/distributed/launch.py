@@ -68,7 +68,7 @@ class Team:
     """n processes that run one case after the other; starting them takes as long as many a case."""
 
     def __init__(self, n):
-        self.n, self.errors = n, tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
         self.processes = subprocess.Popen(**started(n, "-m", "tests.distributed.launch"), **pipes)
 
@@ -93,9 +93,9 @@ class Team:
         self.processes.wait(LIMIT)
 
 
-# The one that is at work.
-_TEAM: list[Team] = []
-atexit.register(lambda: [team.end() for team in _TEAM])
+# By their number of processes; those without work sleep.
+_TEAMS: dict[int, Team] = {}
+atexit.register(lambda: [team.end() for team in _TEAMS.values()])
 
 
 def run(n, module, function, **options):
@@ -104,13 +104,11 @@ def run(n, module, function, **options):
         found = start(n, "-m", "tests.distributed.launch", module, function, **options)
         fine, said = found.returncode == 0, f"{found.stdout[-3000:]}\n{found.stderr[-6000:]}"
     else:
-        if _TEAM and _TEAM[0].n != n:
-            _TEAM.pop().end()
-        if not _TEAM:
-            _TEAM.append(Team(n))
-        fine, said = _TEAM[0].run(module, function)
+        if n not in _TEAMS:
+            _TEAMS[n] = Team(n)
+        fine, said = _TEAMS[n].run(module, function)
         if not fine:
-            _TEAM.clear()
+            del _TEAMS[n]
     assert fine, f"{function} on {n} processes:\n{said}"
 
 

@@ -15,7 +15,7 @@ from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.backends.cuda.host_kernels import Case, apply, build
-from tests.samples import curved, norm_error, plane_in_space, skewed, straight
+from tests.samples import curved, long, norm_error, plane_in_space, skewed, straight
 
 SHAPES = ("hex", "quad")
 FORMS = {
@@ -124,7 +124,7 @@ def strategy(monkeypatch):
     return CudaKronecker()
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("architecture", ["sm_90", *long("sm_80", "sm_100")])
 def test_compiled(architecture, strategy):
     """The registers of the blocks that options ask for, and none spilled; order 15 too."""
     for shape, order in (("hex", 2), ("hex", 7), ("hex", 15), ("quad", 7)):
