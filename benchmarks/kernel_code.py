@@ -160,8 +160,8 @@ def lines_of_cache(program: Program, n_points: int, nbytes: int = 32 << 10, grou
                 moved = [] if line in held else [line]
                 dirty = held.pop(line, False) or bool(word & 1)
                 if moved and len(held) == WAYS:
-                    old, written = held.popitem(last=False)
-                    moved += [old] * written
+                    old, changed = held.popitem(last=False)
+                    moved += [old] * changed
                 held[line] = dirty
                 within = sum(first <= one <= last for one in moved)
                 own, others = own + within, others + len(moved) - within

@@ -1,8 +1,13 @@
 """benchmarks/kernel_code.py: what compiled kernels need of a processor that is not at hand, within limits."""
 
+import re
+
 import pytest
 
 from benchmarks.kernel_code import LANES, MCA, blocks_of, lines_of_cache, main, program_of
+from hpfem.backends.cpu.codegen.indexed import CACHE_LINE
+from hpfem.backends.cpu.codegen.ir import Builder
+from hpfem.backends.cpu.codegen.prefetch import Prefetch
 
 # Lines of scratch between caches, and cycles by llvm-mca 14 for the compiler of LLVM 20, at order 4.
 RECORDED = {"hex": (1853, 7702), "prism": (1186, 6233), "pyramid": (1156, 6089), "tet": (790, 4999)}
@@ -29,3 +34,22 @@ def test_loops_are_decoded_once(shape):
     vectors = program.scratch_size + 9 * n_points
     assert lines_of_cache(program, n_points, LANES * 8 * vectors << 2)[0] == 0
     assert lines_of_cache(program, n_points, 16 << 10)[0] > lines_of_cache(program, n_points)[0] > 0
+
+
+def test_streams_are_fetched_by_the_work_beside_them():
+    b = Builder(LANES, "float64")
+    prefetch = Prefetch(b, [100 * CACHE_LINE], [7 * CACHE_LINE])
+    with b.function("run", "ptr %all"):
+        for trips, work in ((10, 30), (5, 60), (5, 0)):
+            with b.loop(trips):
+                prefetch.fetch()
+                for _ in range(work):
+                    b.store(b.load("%all"), "%all")
+        b.lines[:0] = prefetch.finish()
+    loops = re.split(r"^L\d+:", b.module(), flags=re.MULTILINE)[1:]
+    fetched = [[len(re.findall(rf"prefetch.*, i32 {write}, i32 3", loop)) for loop in loops] for write in (0, 1)]
+    for lines, (first, second, third) in zip((100, 7), fetched, strict=True):
+        assert lines <= 10 * first + 5 * second + 5 * third < lines + 5
+    assert fetched[0][0] in (4, 5)
+    assert fetched[0][1] in (9, 10, 11)
+    assert fetched[0][2] <= 2

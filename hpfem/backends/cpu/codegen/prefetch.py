@@ -9,7 +9,7 @@ from .indexed import CACHE_LINE, INDEX_BYTES, Indexed, row_count
 from .ir import Builder, Index
 
 # Bytes between what is worked on and what is fetched, where groups are small.
-_DISTANCE = 32 << 10
+_DISTANCE = 8 << 10
 
 
 def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list[int]:
@@ -25,23 +25,39 @@ class Prefetch:
 
     def __init__(self, b: Builder, read: Sequence[int] = (), written: Sequence[int] = ()) -> None:
         self._b, self._streams, self._read = b, [*read, *written], len(read)
-        self._places: list[int] = []
-        self._calls = 0
+        self._places: list[tuple[int, int]] = []  # in the builder's lines, and how often it is passed
 
     def start(self, group: Index, rows: Sequence[str]) -> None:
         """Go to a group of elements, and to an application to some of its components."""
-        # Far enough for memory to answer.
-        ahead = max(1, min(_DISTANCE // max(sum(self._streams), 1), 16))
-        following = Index(group.value, ahead)
+        # Far enough for memory to answer, and not farther than the cache has room. Factors, in the first row, are not
+        # read before a part of them is fetched.
+        groups = min(_DISTANCE / max(sum(self._streams), 1), 16)
         for i, (row, n) in enumerate(zip(rows, self._streams)):
-            self._b.emit(f"store ptr {self._b.at(row, (following, n), unit='i8')}, ptr %ahead{i}")
+            lines = int(max(groups, 1 if i else 0.5) * n) // CACHE_LINE
+            place = self._b.at(row, (group, n), (lines, CACHE_LINE), unit="i8")
+            self._b.emit(f"store ptr {place}, ptr %ahead{i}")
 
     def fetch(self) -> None:
         """Fetch a share, of a size that `finish` knows."""
         if self._streams:
-            self._places.append(len(self._b.lines))
-            self._calls += self._b.trips
+            self._places.append((len(self._b.lines), self._b.trips))
             self._b.lines.append("")
+
+    def _shares(self, n: int) -> list[int]:
+        """Cache lines of a stream that each call fetches, for n in all: an even stream, by the work of each call."""
+        lines = self._b.lines
+        work = [
+            trips * next((k for k, line in enumerate(lines[at:]) if line.startswith("  br ")), len(lines) - at)
+            for at, trips in self._places
+        ]
+        shares, done, due = list[int](), 0, 0.0
+        for (_, trips), own in zip(self._places, work, strict=True):
+            due += n * own / max(sum(work), 1)
+            shares.append(max(round((due - done) / trips), 0))
+            done += shares[-1] * trips
+        if shares and done < n:
+            shares[-1] += math.ceil((n - done) / self._places[-1][1])
+        return shares
 
     def finish(self) -> list[str]:
         """Write the shares of all calls."""
@@ -49,17 +65,19 @@ class Prefetch:
             return []
         b = self._b
         b.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        shares = [math.ceil(n / CACHE_LINE / max(self._calls, 1)) for n in self._streams]
-        for call, place in enumerate(self._places):
+        shares = [self._shares(math.ceil(n / CACHE_LINE)) for n in self._streams]
+        for call, (place, _) in enumerate(self._places):
             text = []
-            for s, lines in enumerate(shares):
+            for s, lines in enumerate(own[call] for own in shares):
+                if not lines:
+                    continue
                 here = f"%q{call}_{s}"
                 text.append(f"  {here} = load ptr, ptr %ahead{s}")
                 for i in range(lines):
                     text.append(f"  {here}_{i} = getelementptr i8, ptr {here}, i64 {CACHE_LINE * i}")
-                    # Into the second-level cache: the first has no room for a group.
+                    # Into the first-level cache, from which what has no room goes to the second.
                     to_write = int(s >= self._read)
-                    text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 {to_write}, i32 2, i32 1)")
+                    text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 {to_write}, i32 3, i32 1)")
                 text.append(f"  {here}_n = getelementptr i8, ptr {here}, i64 {CACHE_LINE * lines}")
                 text.append(f"  store ptr {here}_n, ptr %ahead{s}")
             b.lines[place] = "\n".join(text)
