@@ -184,6 +184,8 @@ def test_rarely_used_modules_are_not_imported():
     heavy += " scipy.special scipy.spatial urllib.request http.client"
     script = f"import sys, hpfem\nprint([name for name in {heavy.split()} if name in sys.modules])"
     assert run(sys.executable, "-c", script, cwd=ROOT).strip() == "[]"
+    command = "import sys, hpfem.cli\nprint('matplotlib' in sys.modules)"
+    assert run(sys.executable, "-c", command, cwd=ROOT).strip() == "False"
 
 
 def test_only_the_shapes_are_found_beside_the_package():

@@ -26,7 +26,7 @@ from typing import Any
 from ..benchmarks import read_results
 from ..benchmarks.results import COMPARE
 from ..errors import ArgumentError
-from ..plots import SUFFIXES, plot_gains, plot_results
+from ..plots import SUFFIXES, plot_results
 from . import options, output
 
 TAKES = f"a folder, or a picture ({', '.join(SUFFIXES)})"
@@ -69,6 +69,8 @@ def run(arguments: argparse.Namespace) -> None:
     if others:
         if target is None or any(result["format"] != COMPARE for result in (results, *others)):
             raise ArgumentError("several results make one picture, of hpfem compare only; give its name to -o")
+        from ..plots.comparison import plot_gains
+
         paths = [plot_gains([results, *others], target)]
     elif target is not None:
         paths = [one_picture(results, target)]

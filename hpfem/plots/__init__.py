@@ -1,4 +1,4 @@
-"""Pictures of measured numbers, drawn without a display."""
+"""Pictures of measured numbers, drawn without a display; commands that draw none do not load matplotlib."""
 
 import os
 from collections.abc import Mapping
@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from .comparison import plot_comparison, plot_gains
-from .scaling import plot_scaling
-from .throughput import plot_throughput
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -34,11 +31,12 @@ def plot_results(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     ArgumentError
         For another suffix.
     """
+    from .comparison import plot_comparison
+    from .scaling import plot_scaling
+    from .throughput import plot_throughput
+
     if suffix not in SUFFIXES:
         raise ArgumentError(f"pictures are written as {', '.join(SUFFIXES)}, not {suffix!r}")
     Path(folder).mkdir(parents=True, exist_ok=True)
     draw = {"hpfem-compare": plot_comparison, "hpfem-scale": plot_scaling}
     return draw.get(results["format"], plot_throughput)(results, folder, suffix)
-
-
-__all__ = ["SUFFIXES", "plot_comparison", "plot_gains", "plot_results", "plot_scaling", "plot_throughput"]

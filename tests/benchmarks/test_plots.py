@@ -11,7 +11,8 @@ import pytest
 from hpfem.benchmarks import document, read_results
 from hpfem.benchmarks.results import BENCH, COMPARE
 from hpfem.errors import ArgumentError
-from hpfem.plots import plot_gains, plot_results, throughput
+from hpfem.plots import plot_results, throughput
+from hpfem.plots.comparison import plot_gains
 from hpfem.plots.style import broken, handle, in_order, strategy_colours
 from hpfem.support.files import write_json
 

@@ -83,7 +83,7 @@ def test_a_block_of_what_no_machine_holds(monkeypatch):
 @pytest.mark.parametrize(
     ("n", "case"),
     # Blocks side by side, or four around an edge.
-    [(2, "boxes"), (2, "memory"), (3, "boxes"), *long((3, "operators")), (4, "boxes"), (4, "operators"), (4, "memory")],
+    [(2, "boxes"), (2, "memory"), (3, "boxes"), (4, "boxes"), *long((3, "operators"), (4, "operators"), (4, "memory"))],
 )
 def test_boxes_of_processes(n, case):
     run(n, "tests.distributed.box_cases", case)

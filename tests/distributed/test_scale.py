@@ -52,7 +52,8 @@ def test_efficiencies():
 
 def test_the_figure_tells_sizes_apart(monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    from hpfem.plots import plot_scaling, style
+    from hpfem.plots import style
+    from hpfem.plots.scaling import plot_scaling
 
     figures = []
     monkeypatch.setattr(style, "save", lambda figure, path: figures.append(figure))

@@ -72,7 +72,7 @@ def test_factors_recomputed_from_maps(shape, kind, rng):
     if kind == "multilinear" and shape.name in FLAT:
         return
     mesh = tapered(shape.name).elevated(2) if kind == "multilinear" else curved(shape.name, 2)
-    for order in range(1, 9) if shape.name == "hex" and kind == "multilinear" else (1, 2, 4):
+    for order in (1, 2, 3, 5, 8) if shape.name == "hex" and kind == "multilinear" else (1, 2, 4):
         space = Space(mesh, order, quadrature="collapsed", backend="numpy")
         assert {block.geometry.kind.name for block in space.blocks} - {"affine"} == {kind}
         for form in ("Helmholtz", "Mass", "IProductWRTDerivBase", "PhysDeriv", "coupled")[: 5 if order == 2 else 1]:

@@ -162,7 +162,7 @@ def factors_of_every_kind(n, rng):
 @pytest.mark.parametrize("name", [*NAMES, "turned"])
 def test_matrices_of_groups_of_cells(name, dtype, rng, monkeypatch):
     mesh = rotated(ours("cube_mixed.msh"), rng) if name == "turned" else curved(name)
-    c0 = hp.C0Space(hp.Space(mesh, 4, dtype=dtype, backend="cpu"))
+    c0 = hp.C0Space(hp.Space(mesh, 3, dtype=dtype, backend="cpu"))
     whole, back = c0.low_energy_matrix, c0.inverse_matrix
     # Half of the cells of a block have a matrix, the others another one; with zeros, rows of zeros too.
     groups = [own.part(np.arange(first, own.shape[0], 2)) for own in whole.blocks for first in (0, 1)]
