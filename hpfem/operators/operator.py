@@ -15,6 +15,7 @@ from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
+from ..backends.roofline import last_level_cache
 from ..errors import ArgumentError, NotFinite, NotSuitable, StateError
 from ..forms import Pointwise
 from ..forms.cost import operator_bytes
@@ -532,7 +533,8 @@ class Operator(Summable):
         Reasons are: measured here (`tune`), with the speed-up over the second; the shipped table of measured speeds or
         the least time by a model, with the expected speed-up over the next best; or asked for. Of triangles and tets
         it says if the rule is "simplex", and where the other of "simplex" and "collapsed" is expected to be faster: a
-        space's default does not depend on the device.
+        space's default does not depend on the device. Of factors that no cache of the host holds it says what those of
+        `precision="mixed"` save.
 
         Returns
         -------
@@ -552,8 +554,19 @@ class Operator(Summable):
             lines.append(line)
             lines += [f"    not as asked for: {choice.refusal}"] if choice.refusal else []
             lines += [f"    not {reason}" for reason in choice.unsuitable if reason not in choice.refusal]
-            lines += self._on_other_rule(choice.kernel.problem)
+            lines += self._in_float32(choice.kernel.problem) + self._on_other_rule(choice.kernel.problem)
         return "\n".join(lines)
+
+    def _in_float32(self, problem: BlockProblem) -> list[str]:
+        """A line about factors in float32, if those that are read fit no cache."""
+        rounded = replace(problem, mixed=True)
+        full, least = operator_bytes(problem), operator_bytes(rounded)
+        if (full - least) * problem.n_elements <= last_level_cache():
+            return []
+        return [
+            f"    precision='mixed': factors in float32, up to {full / least:.2f} times as fast, as far as memory binds"
+            f"; relative error {self._rounding_error(rounded):.1e}"
+        ]
 
     def _on_other_rule(self, problem: BlockProblem) -> list[str]:
         """A line about the other rule of a simplex, if it is expected to gain."""

@@ -232,6 +232,19 @@ def test_factors_of_half_the_size_are_held():
 
 
 @pytest.mark.parametrize("backend", HOSTS)
+def test_explain_says_what_float32_saves_out_of_cache(backend, monkeypatch):
+    spaces = [hp.Space(mesh, 3, backend=backend) for mesh in (curved("hex", 3), skewed(straight("hex")))]
+    (full, affine), mixed = map(partial(hp.Helmholtz, lam=1.0), spaces), hp.Helmholtz(spaces[0], 1.0, precision="mixed")
+    in_cache = full.explain(), affine.explain(), mixed.explain()
+    assert not any("precision='mixed'" in text for text in in_cache)
+    monkeypatch.setattr("hpfem.operators.operator.last_level_cache", lambda: 0)
+    gain = operator_bytes(full.choices[0].kernel.problem) / operator_bytes(mixed.choices[0].kernel.problem)
+    expected = f"{gain:.2f} times as fast, as far as memory binds; relative error {mixed.precision_error:.1e}"
+    assert f"precision='mixed': factors in float32, up to {expected}" in full.explain()
+    assert (affine.explain(), mixed.explain()) == in_cache[1:]
+
+
+@pytest.mark.parametrize("backend", HOSTS)
 def test_factors_out_of_range_are_not_rounded(backend, rng):
     """Volumes that float32 has no numbers for."""
     mesh = curved("hex", 3).transformed(lambda x: 1e-14 * x)
