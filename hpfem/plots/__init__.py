@@ -40,3 +40,6 @@ def plot_results(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     Path(folder).mkdir(parents=True, exist_ok=True)
     draw = {"hpfem-compare": plot_comparison, "hpfem-scale": plot_scaling}
     return draw.get(results["format"], plot_throughput)(results, folder, suffix)
+
+
+__all__ = ["SUFFIXES", "plot_results"]
