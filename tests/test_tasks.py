@@ -1,8 +1,7 @@
 """The tasks of `examples/tasks` run and assert their results, and the table counts their lines."""
 
 import importlib.util
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -19,24 +18,25 @@ def table():
     return module
 
 
-def run(path, folder):
-    """Run a script in a folder with the meshes."""
-    (folder / "meshes").symlink_to(ROOT / "meshes")
-    done = subprocess.run([sys.executable, path], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs a script in a folder with the meshes."""
+    (tmp_path / "meshes").symlink_to(ROOT / "meshes")
+    monkeypatch.chdir(tmp_path)
+    return lambda path: runpy.run_path(str(path), run_name="__main__")
 
 
 @pytest.mark.parametrize("task", sorted(path.stem for path in TASKS.glob("[0-9]*.py")))
-def test_a_task(task, tmp_path):
-    run(TASKS / f"{task}.py", tmp_path)
+def test_a_task(task, run, tmp_path):
+    run(TASKS / f"{task}.py")
     written = {"06_vtu": ["solution.vtu"], "15_picture": ["solution.png"]}.get(task, [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["meshes", *written]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ngsolve") is None, reason="ngsolve is absent")
 @pytest.mark.parametrize("task", sorted(path.stem for path in (TASKS / "ngsolve").glob("*.py")))
-def test_the_same_in_ngsolve(task, tmp_path):
-    run(TASKS / "ngsolve" / f"{task}.py", tmp_path)
+def test_the_same_in_ngsolve(task, run):
+    run(TASKS / "ngsolve" / f"{task}.py")
 
 
 def test_every_task_is_in_the_table():
