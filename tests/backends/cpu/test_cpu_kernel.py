@@ -1,5 +1,6 @@
 """Compiled kernels against the NumPy reference: every form, shape, geometry kind, algorithm, dtype and processor."""
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -450,7 +451,7 @@ def test_results_are_fetched_for_writing_where_they_are_in_a_row(write):
     }
     for far, (name, runs) in product((False, True), places.items()):
         text = write(problem, 8, far, runs).text
-        reads, writes = (f"i32 {kind}, i32 3, i32 1)" in text for kind in (0, 1))
+        reads, writes = (re.search(rf"i32 {kind}, i32 [23], i32 1\)", text) is not None for kind in (0, 1))
         assert reads == far and writes == (far and name != "apart")
 
 
