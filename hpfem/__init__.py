@@ -32,7 +32,19 @@ from .mesh import Mesh, box, distribute, from_gmsh, from_meshio, read_mesh
 from .operators import OPERATORS as _OPERATORS
 from .operators import AtPoints, Energy, OperatorSum, WeakForm, tune
 from .operators.table import *  # noqa: F403
-from .solvers import Multigrid, Problem, SolveInfo, cg, h1_error, l2_error, l2_project, newton, solve, solve_helmholtz
+from .solvers import (
+    Multigrid,
+    Problem,
+    SolveInfo,
+    cg,
+    h1_error,
+    l2_error,
+    l2_project,
+    march,
+    newton,
+    solve,
+    solve_helmholtz,
+)
 from .space import Block, Field, Space, by_region
 from .support.communicator import ALONE, Communicator
 from .support.keywords import name_near_keywords as _name_near_keywords
@@ -85,6 +97,7 @@ __all__ = [
     "l2_error",
     "l2_project",
     "load",
+    "march",
     "newton",
     "progress",
     "read_mesh",

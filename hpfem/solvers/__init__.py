@@ -4,6 +4,7 @@ from .cg import cg
 from .helmholtz import solve_helmholtz
 from .info import SolveInfo
 from .l2_projection import l2_project
+from .march import March, march
 from .multigrid import Multigrid
 from .newton import NewtonInfo, newton
 from .norms import h1_error, l2_error
@@ -14,6 +15,7 @@ from .wave import AcousticWave, point_source, ricker
 
 __all__ = [
     "AcousticWave",
+    "March",
     "Multigrid",
     "NewtonInfo",
     "Problem",
@@ -24,6 +26,7 @@ __all__ = [
     "l2_error",
     "l2_project",
     "make_preconditioner",
+    "march",
     "newton",
     "point_source",
     "ricker",

@@ -187,9 +187,9 @@ def newton(
     if known == [False, True]:
         raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
     solver = partial(solve, max_iterations=max_iterations, restart=restart, bar=False)
-    equation = _Equation(residual, c0, bc, f)
+    equation = Equation(residual, c0, bc, f)
     stages = _stages(equation, loads, parameters)
-    run = _Newton(equation, _Tangents(equation, solver, preconditioner, *known), tol, max_steps, forcing, name)
+    run = Iterations(equation, Tangents(equation, solver, preconditioner, *known), tol, max_steps, forcing, name)
     run.x = equation.vector(start)
     try:
         with memory_kept(), nullcontext() if bar else silent(), progress(name) as run.advance:
@@ -201,7 +201,7 @@ def newton(
         raise
 
 
-class _Equation:
+class Equation:
     """r(u) = f with boundary data, for global vectors on the device of the residual, [components * size]."""
 
     def __init__(self, residual: Any, c0: C0Space | None, bc: BoundaryConditions | None, f: Source | None) -> None:
@@ -289,14 +289,14 @@ class _Equation:
         return r, norm if math.isfinite(norm) else math.inf
 
 
-class _Tangents:
+class Tangents:
     """Linear systems with the linearisation J, step by step, and their preconditioner."""
 
     J: Any = None
     _M: Any = None
 
     def __init__(
-        self, equation: _Equation, solver: Any, asked: Any, symmetric: bool | None, definite: bool | None
+        self, equation: Equation, solver: Any, asked: Any, symmetric: bool | None, definite: bool | None
     ) -> None:
         self.equation, self.solver, self.asked = equation, solver, asked
         self._symmetric, self._definite = symmetric, definite
@@ -367,7 +367,7 @@ class _Tangents:
         return float(np.finfo(size.dtype).eps) * self.equation.vectors.norm(size)
 
 
-def _stages(equation: _Equation, loads: Any, parameters: Any) -> list[Stage]:
+def _stages(equation: Equation, loads: Any, parameters: Any) -> list[Stage]:
     """The numbers of each stage by name."""
     parameters = {} if parameters is None else parameters
     if not isinstance(parameters, Mapping):
@@ -382,14 +382,14 @@ def _stages(equation: _Equation, loads: Any, parameters: Any) -> list[Stage]:
     return [dict(zip(rows, map(float, numbers), strict=True)) for numbers in columns]
 
 
-class _Newton:
+class Iterations:
     """The iteration: the present vector and the history; `advance` shows progress."""
 
     x: Any
     advance: Callable[..., None]
 
     def __init__(
-        self, equation: _Equation, tangents: _Tangents, tol: float | None, most: int, forcing: float, name: str
+        self, equation: Equation, tangents: Tangents, tol: float | None, most: int, forcing: float, name: str
     ) -> None:
         self.equation, self.tangents, self.most, self.forcing, self.name = equation, tangents, most, forcing, name
         self.asked, self.tol, self.began = tol, tol or (1e-10 if equation.dtype == np.float64 else 1e-5), perf_counter()

@@ -1,6 +1,8 @@
 """Problems, multigrid and what is summed over the mesh: as on one process."""
 
+import tempfile
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -371,6 +373,36 @@ def newtons_method(comm):
     with pytest.raises(hp.NewtonError, match="first guess is not finite") as caught:
         hp.newton(halved, c0, start=-1.0, bar=False)
     assert len(set(comm.allgather(str(caught.value)))) == 1 and np.isfinite(caught.value.u.vector).all()
+
+
+def marching(comm):
+    """Explicit and implicit steps are those of one process; a checkpoint of two processes is continued to the bit."""
+    mesh = hp.box("tri", 2, comm=hp.ALONE)
+    ways = {"ssp43": {"dt": 1e-3, "tol": 1e-3}, "low3": {}, "bdf2": {"dt": 1e-3}}
+
+    def marched(own, method, **options):
+        c0 = hp.C0Space(hp.Space(own, 2))
+        form = hp.WeakForm(c0.space, lambda u, du, s: (u**3 - s, du), fields={"s": 0.0})
+        bc = hp.BoundaryConditions(c0, {"xmin": 0.0}, robin={"xmax": (1.0, 2.0)})
+        data = {"parameters": {"s": np.cos}, "dirichlet": lambda t: {"xmin": t}, "method": method, "bar": False}
+        return hp.march(form, lambda x, y: x, (0, 4e-3), c0, bc, **data, **{**ways[method], **options})
+
+    part = hp.distribute(mesh, comm)
+    for method in ways:
+
+        def compared(own, method=method):
+            run = marched(own, method)
+            return run.steps, by_cell(run.u, hp.ALONE if own is mesh else comm)
+
+        (steps, wanted), (found, cells) = by_first(comm, lambda compared=compared: compared(mesh)), compared(part)
+        assert found == steps and difference(wanted, cells) < 1e-8
+    path = Path(comm.bcast(tempfile.mkdtemp())) / "run.npz"
+    kept = [marched(part, "ssp43", save=[2e-3], checkpoint=path) for _ in range(2)]
+    assert np.array_equal(kept[0].u.vector, kept[1].u.vector) and kept[1].times == [2e-3]
+    if comm.rank == 1:
+        path.with_suffix(".1of2.npz").unlink()
+    with pytest.raises(hp.ArgumentError, match="no checkpoint"):
+        marched(part, "ssp43", save=[2e-3], checkpoint=path)
 
 
 def failing(comm):

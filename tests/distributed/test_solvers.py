@@ -22,6 +22,7 @@ CASES = [
     ("lower_sets", 3),
     ("named_sets", 2),
     ("newtons_method", 2),
+    ("marching", 2),
 ]
 
 

@@ -1,0 +1,442 @@
+"""Time integration of M u' + r(t, u) = 0 with Dirichlet data g(t): one loop for all methods of `tableaus`.
+
+Explicit stages move what is left of u without the lifting of g, the function with these values that is M-orthogonal to
+all free functions: no derivative of g is needed, and the order is that of the method. Implicit stages solve
+M u + c r(u) = known for the free test functions, u = g. Only time, step and the last vectors go from step to step: a
+run that continues from these has the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.arguments import flag, instance, name_of, real, reals, shown
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
+from ..operators import WeakForm
+from ..support.files import atomic_path, output_path
+from ..support.progress import progress, silent
+from .cg import cg
+from .info import SolveInfo
+from .newton import Equation, Iterations, Tangents
+from .preconditioners import jacobi
+from .problem import Solution
+from .solve import solve
+from .tableaus import METHODS, Method
+
+# Of the largest stable step, and of the step that the error allows; and how much a step changes at once.
+_SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0
+# Part of the whole time.
+_SHORTEST = 1e-10
+
+
+@dataclass(eq=False)
+class March:
+    """A computation in time, at its end.
+
+    Attributes
+    ----------
+    u : Solution
+        At `t`.
+    t : float
+    dt : float
+        The last step asked for.
+    steps, rejected : int
+        Steps taken, and those repeated with a smaller dt.
+    times : list of float
+        Of `saved`.
+    saved : list of Solution
+        The functions at the times asked for.
+    """
+
+    u: Any
+    t: float
+    dt: float
+    steps: int = 0
+    rejected: int = 0
+    times: list[float] = field(default_factory=list)
+    saved: list[Any] = field(default_factory=list)
+
+
+def march(
+    residual: Any,
+    u0: Any,
+    times: tuple[float, float],
+    c0: C0Space | None = None,
+    bc: BoundaryConditions | None = None,
+    *,
+    method: str = "ssp3",
+    dt: float | None = None,
+    tol: float | None = None,
+    mass: Any | None = None,
+    parameters: Mapping[str, Callable[[float], float]] | None = None,
+    dirichlet: Callable[[float], Any] | None = None,
+    save: Sequence[float] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
+    name: str = "march",
+    bar: bool = True,
+) -> March:
+    """Solve M u' + r(t, u) = 0 in time.
+
+    Parameters
+    ----------
+    residual : weak form, OperatorSum, Energy or GlobalOperator
+        r, with sources; as for `newton`.
+    u0 : Field in state "coeff", array [n] or [components, size], callable or number
+        u at the first time.
+    times : (float, float)
+        The first and the last one.
+    c0 : C0Space
+    bc : BoundaryConditions, optional
+        Dirichlet, Neumann and Robin data.
+    method : str
+        Explicit: "low3" and "low4", with two vectors of storage, "ssp3" and "ssp43", which preserve strong stability,
+        "bs3" and "dp5". Implicit: "sdirk2", "sdirk3", "bdf2", "bdf3", by Newton's method with the diagonal as
+        preconditioner. The last figure of a name is the order. "sdirk3" is of order 2 while steps are much longer
+        than the equation's fastest decay.
+    dt : float, optional
+        Largest step, or the first one with `tol`; steps are equal between times of `save`, but for `tol`. Explicit
+        methods estimate a stable one when it is left out.
+    tol : float, optional
+        Error of a step over the norm of u; dt is changed to meet it, by the embedded method of "ssp3", "ssp43", "bs3"
+        or "dp5".
+    mass : weak form, optional
+        M, symmetric positive definite, of as many components; (u, v) when left out.
+    parameters : {str: callable}, optional
+        Numbers of the residual's `parameters` as functions of t.
+    dirichlet : callable, optional
+        t -> data as for `BoundaryConditions`, on the boundaries that have Dirichlet values there.
+    save : sequence of float
+        Times at which u is kept, in ascending order; a step ends at each.
+    checkpoint : path, optional
+        A file .npz, one for each process, written whole at each time of `save`. If it exists, the run continues from
+        there, and has the same bits as one that was not interrupted. Give the same arguments.
+    name : str
+        For messages and the progress bar.
+    bar : bool
+        Whether to show one.
+
+    Returns
+    -------
+    March
+
+    Raises
+    ------
+    SolverError
+        If u is not finite, a system is not solved, or steps get too small; it names the time. It has `march`, with the
+        last good u, as every exception from a step has.
+    ArgumentError
+        For arguments that do not fit, or a checkpoint of another computation.
+
+    Examples
+    --------
+    >>> run = march(Laplacian(space), u0, (0, 1), c0, bc, method="sdirk3", dt=0.01, save=[0.5])  # doctest: +SKIP
+    """
+    scheme = METHODS[name_of(method, METHODS, "method")]
+    name, bar = instance(name, str, "name"), flag(bar, "bar")
+    span = reals(times, "times")
+    if span.shape != (2,) or not span[0] < span[1]:
+        raise ArgumentError(f"times are the first and a later last time, got {shown(times)}")
+    stops = reals(save, "save").reshape(-1)
+    if not ((np.diff(stops) > 0).all() and (span[0] < stops).all() and (stops <= span[1]).all()):
+        raise ArgumentError(f"save has ascending times after {span[0]:g} up to {span[1]:g}, got {shown(save)}")
+    dt = None if dt is None else real(dt, "dt", above=0)
+    tol = None if tol is None else real(tol, "tol", above=0)
+    if tol is not None and not scheme.embedded:
+        known = ", ".join(own for own, row in METHODS.items() if row.embedded)
+        raise ArgumentError(f"{method!r} has no embedded method, so no tol; take one of {known}, or dt without tol")
+    if dt is not None and not dt >= _SHORTEST * (span[1] - span[0]):
+        raise ArgumentError(f"dt = {dt:g} is too short for times from {span[0]:g} to {span[1]:g}")
+    if scheme.implicit and dt is None:
+        raise ArgumentError(f"{method!r} is stable for any step; give dt")
+    system = _System(residual, c0, bc, mass, parameters, dirichlet, scheme.implicit, name)
+    run = _Run(system, scheme, tol, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()))
+    run.begin(u0, dt, None if checkpoint is None else output_path(checkpoint), method)
+    with nullcontext() if bar else silent(), progress(name) as advance:
+        try:
+            while run.todo:
+                run.step()
+                advance(description=f"{name}: t = {run.t:.4g}")
+        except BaseException as error:  # also an interrupt: nothing that was computed is lost
+            with suppress(HpfemError):
+                error.__dict__["march"] = run.result()
+            raise
+    return run.result()
+
+
+class _System:
+    """The equation with its data at a time, on the device of the residual."""
+
+    def __init__(
+        self, residual: Any, c0: Any, bc: Any, mass: Any, parameters: Any, dirichlet: Any, implicit: bool, name: str
+    ) -> None:
+        self.name = name
+        self.own = own = Equation(residual, c0, bc, None)
+        self.vectors, self.xp = own.vectors, own.vectors.xp
+        self.parameters, self.dirichlet = {} if parameters is None else parameters, dirichlet
+        if not isinstance(self.parameters, Mapping) or not all(map(callable, self.parameters.values())):
+            raise ArgumentError(f"parameters has a function of t for each name, got {shown(parameters)}")
+        if not (dirichlet is None or callable(dirichlet)):
+            raise ArgumentError(f"dirichlet is a function of t, got {shown(dirichlet)}")
+        own.present(dict.fromkeys(self.parameters, 0.0))
+        if mass is None:
+            mass = WeakForm(own.c0.space, lambda u: u, components=own.n, test="value")
+        if own.n != (getattr(mass, "components", 0) or getattr(getattr(mass, "form", None), "components", 0)):
+            raise ArgumentError(f"mass is a weak form of {own.n} component(s), as the residual; got {shown(mass)}")
+        data = copy(own.bc)
+        data.matrix = None
+        self.M, self.all = GlobalOperator(mass, own.c0, data, own.n), GlobalOperator(mass, own.c0, None, own.n)
+        if implicit:
+            known = mass + own.form
+            self.kept = len(getattr(mass, "summands", (mass,)))
+            self.factors = tuple(known.factors)
+            self.stage = Equation(known, own.c0, copy(own.bc), None)
+            self.tangents = Tangents(self.stage, partial(solve, bar=False), "jacobi", None, None)
+        else:
+            self.jacobi = jacobi(self.M)
+
+    def set(self, t: float) -> None:
+        """Take the parameters of a time."""
+        known = {name: real(_called(given, t, f"parameter {name!r}"), name) for name, given in self.parameters.items()}
+        self.own.set(known)
+
+    def values(self, t: float) -> Any:
+        """Dirichlet values, zero elsewhere."""
+        if self.dirichlet is None:
+            return self.own.values
+        host = np.broadcast_to(
+            self.own.bc.values_of(_called(self.dirichlet, t, "dirichlet")), (self.own.n, self.own.c0.size)
+        )
+        return self.vectors.from_host(host, self.own.dtype).reshape(-1)
+
+    def mass(self, x: Any) -> Any:
+        """M x for the free test functions."""
+        return self.own.free(self.all.apply(x, self.own.device))
+
+    def inverse(self, functional: Any) -> Any:
+        """M^-1 for free functions."""
+        x, _ = cg(self.M, functional, self.jacobi, name=f"{self.name}: mass", bar=False)
+        return self.own.free(x)
+
+    def rate(self, t: float, x: Any) -> Any:
+        """M^-1 of minus the residual."""
+        self.set(t)
+        return self.inverse(self.own.free(self.own.data - self.own.gathered(self.own.form, x)))
+
+    def lifted(self, change: Any) -> Any:
+        """The function with these Dirichlet values that is M-orthogonal to all free ones."""
+        return change - self.inverse(self.mass(change))
+
+    def solved(self, t: float, c: float, known: Any, guess: Any) -> Any:
+        """The u with M u + c r(t, u) = known, u = g."""
+        self.set(t)
+        stage, own = self.stage, self.own
+        for k in range(self.kept, len(self.factors)):
+            stage.form.factors[k] = c * self.factors[k]
+        if own.bc.matrix is not None:
+            stage.bc.matrix = c * own.bc.matrix
+            stage.robin = self.vectors.sparse(stage.bc.matrix.astype(own.dtype))
+        stage.values, stage.data = self.values(t), (known + c * own.data).astype(own.dtype)
+        run = Iterations(stage, self.tangents, None, 25, 0.01, self.name)
+        run.x, run.advance = self.xp.where(own.fixed, stage.values, guess), lambda *_, **__: None
+        run.through([{}], False)
+        return run.x
+
+    def stable(self, t: float, x: Any, reach: float) -> float:
+        """A stable step: the spectral radius of M^-1 r'(x) by power iteration."""
+        self.set(t)
+        own = self.own
+        with self.vectors.comm.together():
+            J = own.form.linearised(own.field(x))
+        first = np.random.default_rng(0).uniform(-1, 1, own.c0.size)
+        host = np.tile(own.c0.vectors_on().agreed(first), own.n)
+        y, size = own.free(self.vectors.from_host(host, own.dtype)), 0.0
+        for _ in range(40):
+            y = self.inverse(own.free(own.gathered(J, y)))
+            size = self.vectors.norm(y)
+            if not 0 < size < math.inf:
+                raise ArgumentError(f"{self.name} finds no stable step, the linearisation is {size:g}; give dt")
+            y = y / size
+        return _SAFETY * reach / size
+
+
+def _called(function: Callable[[float], Any], t: float, what: str) -> Any:
+    """A function's value at a time."""
+    try:
+        return function(t)
+    except TypeError as error:
+        raise ArgumentError(f"{what} is a function of t alone; it raised: {error}") from error
+
+
+class _Run:
+    """The state: time, step and the last vectors, newest first; and what was saved."""
+
+    def __init__(
+        self, system: _System, scheme: Method, tol: float | None, span: Any, stops: list[Any], keep: set[float]
+    ) -> None:
+        self.system, self.scheme, self.tol, self.span, self.keep = system, scheme, tol, span, keep
+        self.todo = [float(stop) for stop in stops]
+        self.t, self.dt, self.steps, self.rejected = float(span[0]), 0.0, 0, 0
+        self.last: list[Any] = []
+        self.saved: list[tuple[float, Any]] = []
+
+    def begin(self, u0: Any, dt: float | None, path: Path | None, method: str) -> None:
+        """Take the first state, or that of the checkpoint."""
+        own, comm = self.system.own, self.system.vectors.comm
+        self.path = path
+        if path is not None:
+            if path.suffix != ".npz":
+                raise ArgumentError(f"a checkpoint is a file .npz, got {path}")
+            if comm.size > 1:
+                self.path = path.with_suffix(f".{comm.rank}of{comm.size}.npz")
+        self.mark = f"{method} {own.n} {own.c0.size} {own.dtype} {self.span.tolist()} {self.todo}"
+        if self.path is not None and comm.any(self.path.exists()):
+            self._read()
+            return
+        values = self.system.values(self.t)
+        self.last = [self.system.xp.where(own.fixed, values, own.vector(u0))]
+        self.dt = self.system.stable(self.t, self.last[0], self.scheme.reach()) if dt is None else dt
+
+    def _read(self) -> None:
+        """Continue from the checkpoint."""
+        own, vectors = self.system.own, self.system.vectors
+        assert self.path is not None
+        with vectors.comm.together():
+            try:
+                with np.load(self.path, allow_pickle=False) as found:
+                    given = {key: found[key] for key in found.files}
+                mark, numbers = str(given["mark"]), given["numbers"].tolist()
+                last, times, saved = given["last"], given["times"].tolist(), given["saved"]
+            except (OSError, ValueError, KeyError, EOFError) as error:
+                raise ArgumentError(f"{self.path} is no checkpoint of march; delete it, or name another") from error
+            if mark != self.mark:
+                raise ArgumentError(f"{self.path} is of another computation ({mark}, now {self.mark}); name another")
+        if len(set(vectors.comm.allgather(tuple(numbers)))) > 1:
+            raise ArgumentError(f"the processes' checkpoints {self.path} are of different times; delete them")
+        self.t, self.dt, self.steps, self.rejected = numbers[0], numbers[1], int(numbers[2]), int(numbers[3])
+        self.last = [vectors.from_host(row, own.dtype) for row in last]
+        self.saved = [(t, vectors.from_host(row, own.dtype)) for t, row in zip(times, saved, strict=True)]
+        self.todo = [stop for stop in self.todo if stop > self.t]
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        host = self.system.vectors.to_host
+        with atomic_path(self.path, comm=self.system.vectors.comm) as temporary:
+            np.savez(
+                temporary,
+                mark=self.mark,
+                numbers=np.array([self.t, self.dt, self.steps, self.rejected], np.float64),
+                last=np.stack([host(x) for x in self.last]),
+                times=np.array([t for t, _ in self.saved]),
+                saved=np.array([host(x) for _, x in self.saved]),
+            )
+
+    def _solution(self, x: Any) -> Solution:
+        own = self.system.own
+        info = SolveInfo(self.steps, [], 0.0, method="march", size=self.system.vectors.count(x))
+        return Solution.of(x if own.n == 1 else x.reshape(own.n, -1), own.device, own.c0, info)
+
+    def result(self) -> March:
+        """What the user gets."""
+        saved = [self._solution(x) for _, x in self.saved]
+        times = [t for t, _ in self.saved]
+        return March(self._solution(self.last[0]), self.t, self.dt, self.steps, self.rejected, times, saved)
+
+    def _failed(self, why: object) -> SolverError:
+        return SolverError(f"{self.system.name}: at t = {self.t:.6g}, step {self.steps + 1}: {why}")
+
+    def step(self) -> None:
+        """Advance by a step, which ends at the next time of `save` at the latest."""
+        vectors, stop = self.system.vectors, self.todo[0]
+        while True:
+            left = stop - self.t
+            if self.dt < _SHORTEST * (self.span[1] - self.span[0]):
+                raise self._failed(f"steps of {self.dt:.1e} are too long for tol; is the solution unbounded?")
+            count = max(1, math.ceil(left / self.dt * (1 - 1e-10)))
+            h = left / count
+            if self.scheme.alpha and abs(h - self.dt) > 1e-8 * self.dt:
+                raise self._failed(
+                    f"backward differences have equal steps; {left:g} to t = {stop:g} is no multiple of dt"
+                )
+            why: object = "u is not finite; take a smaller dt"
+            try:
+                new, error = self._tried(h)
+                size = vectors.norm(new)
+            except (NotFinite, SolverError) as found:
+                if self.tol is None:
+                    raise self._failed(found) from found
+                size = math.inf
+            if not math.isfinite(size):
+                if self.tol is None:
+                    raise self._failed(why)
+                self.dt, self.rejected = h * _LEAST, self.rejected + 1
+                continue
+            if self.tol is not None:
+                scale = self.tol * max(size, vectors.norm(self.last[0]))
+                ratio = vectors.norm(error) / scale if scale else 0.0
+                change = min(_MOST, max(_LEAST, _SAFETY * max(ratio, 1e-9) ** (-1 / self.scheme.order)))
+                if not ratio <= 1:
+                    self.dt, self.rejected = h * min(change, _SAFETY), self.rejected + 1
+                    continue
+                self.dt = h * change if count > 1 or change < 1 else max(self.dt, h * change)
+            break
+        self.last = [new, *self.last][: max(1, len(self.scheme.alpha) - 1)]
+        self.steps += 1
+        self.t = stop if count == 1 else self.t + h
+        if count == 1:
+            self.todo.pop(0)
+            if stop in self.keep:
+                self.saved.append((stop, new))
+                self._write()
+
+    def _tried(self, h: float) -> tuple[Any, Any]:
+        """The next vector, and an estimate of its error where there is an embedded method."""
+        system, scheme = self.system, self.scheme
+        if scheme.alpha and len(self.last) == len(scheme.alpha) - 1:
+            first, *others = scheme.alpha
+            known = system.mass(sum(-a / first * x for a, x in zip(others, self.last, strict=True)))
+            return system.solved(self.t + h, h / first, known, self.last[0]), None
+        if scheme.first:
+            scheme = METHODS[scheme.first]
+        a, b = scheme.matrices()
+        nodes = self.t + h * a.sum(axis=1)
+        x = self.last[0]
+        if scheme.implicit:
+            start, u, rates = system.mass(x), x, list[Any]()
+            for i, t in enumerate(nodes):
+                known = start + sum(a[i, j] * rates[j] for j in range(i))
+                u = system.solved(t, h * a[i, i], known, u)
+                rates.append((system.mass(u) - known) / a[i, i])
+            return u, None  # the last stage is the new vector
+        fixed, now = system.dirichlet is not None, system.values(self.t)
+
+        def lift(t: float) -> Any:
+            return system.lifted(system.values(t) - now) if fixed else 0
+
+        if scheme.low:
+            q, v, u = 0 * x, x, x
+            for i, (A, B) in enumerate(zip(*scheme.low, strict=True)):
+                q = A * q + h * system.rate(nodes[i], u)
+                v = v + B * q
+                u = v + lift(nodes[i + 1] if i + 1 < len(nodes) else self.t + h)
+            return u, None
+        rates = []
+        for i, t in enumerate(nodes):
+            u = x + sum(h * a[i, j] * rates[j] for j in range(i) if a[i, j]) + (lift(t) if i else 0)
+            rates.append(system.rate(t, u))
+        new = x + sum(h * own * k for own, k in zip(b, rates, strict=True) if own) + lift(self.t + h)
+        if self.tol is None:
+            return new, None
+        return new, sum(h * (p - q) * k for p, q, k in zip(b, scheme.embedded, rates, strict=True))

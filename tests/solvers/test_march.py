@@ -1,0 +1,223 @@
+"""Time integrators: their order conditions and orders, step control, restarts, and what is kept when they stop."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.mesh import box
+from hpfem.solvers.tableaus import METHODS
+
+
+def some(*names):
+    """All methods; those without these names in the long tests."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.long) for name in METHODS]
+
+
+EXPLICIT = [name for name, row in METHODS.items() if not row.implicit]
+
+
+def conditions(a, b):
+    """Sums over rooted trees of up to five vertices, and what they have to be [Butcher]."""
+    c = a.sum(axis=1)
+    first = [(1, b.sum(), 1)]
+    second = [(2, b @ c, 1 / 2)]
+    third = [(3, b @ c**2, 1 / 3), (3, b @ a @ c, 1 / 6)]
+    fourth = [(b @ c**3, 1 / 4), (b @ (c * (a @ c)), 1 / 8), (b @ a @ c**2, 1 / 12), (b @ a @ a @ c, 1 / 24)]
+    fifth = [
+        (b @ c**4, 1 / 5),
+        (b @ (c**2 * (a @ c)), 1 / 10),
+        (b @ (c * (a @ c**2)), 1 / 15),
+        (b @ (c * (a @ a @ c)), 1 / 30),
+        (b @ (a @ c) ** 2, 1 / 20),
+        (b @ a @ c**3, 1 / 20),
+        (b @ a @ (c * (a @ c)), 1 / 40),
+        (b @ a @ a @ c**2, 1 / 60),
+        (b @ a @ a @ a @ c, 1 / 120),
+    ]
+    return [*first, *second, *third, *[(4, *own) for own in fourth], *[(5, *own) for own in fifth]]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_order_conditions(name):
+    row = METHODS[name]
+    if row.alpha:
+        back = -np.arange(len(row.alpha))
+        for k in range(row.order + 1):  # exact for polynomials at t = 0 of degree up to the order
+            assert np.isclose(np.dot(row.alpha, back.astype(float) ** k), k == 1)
+        return
+    a, b = row.matrices()
+    assert all(abs(found - exact) < 1e-12 for order, found, exact in conditions(a, b) if order <= row.order)
+    if row.embedded:
+        wrong = [order for order, found, exact in conditions(a, np.array(row.embedded)) if abs(found - exact) > 1e-12]
+        assert min(wrong) == row.order
+    if row.implicit:  # the last stage is the new vector
+        assert np.allclose(a[-1], b)
+    else:
+        assert row.reach() > 2
+
+
+def heat(backend="numpy", shape="quad"):
+    """u = cos(t) x + sin(t) y: a nonlinear equation with Dirichlet data and coefficients that depend on t."""
+
+    def function(u, du, x, cos, sin):
+        rate = -sin * x[0] + cos * x[1]
+        exact = cos * x[0] + sin * x[1]
+        return u**2 - exact**2 - rate, du
+
+    space = hp.Space(box(shape, 2), 1, backend=backend)
+    c0 = hp.C0Space(space)
+    form = hp.WeakForm(space, function, fields={"cos": 1.0, "sin": 0.0})
+    return form, c0, hp.BoundaryConditions(c0, lambda x, y: x)
+
+
+DATA = {
+    "parameters": {"cos": np.cos, "sin": np.sin},
+    "dirichlet": lambda t: lambda x, y: np.cos(t) * x + np.sin(t) * y,
+}
+
+
+def marched(method, steps, backend="numpy", end=1.0, **options):
+    form, c0, bc = heat(backend)
+    run = hp.march(form, lambda x, y: x, (0, end), c0, bc, method=method, dt=end / steps, bar=False, **DATA, **options)
+    return c0, run
+
+
+@pytest.mark.parametrize("name", some("ssp3", "sdirk2", "bdf3"))
+def test_orders_with_dirichlet_data_in_time(name):
+    row = METHODS[name]
+    errors = []
+    coarse = 24 if not row.implicit else 32 if name == "sdirk3" else 8
+    for steps in (coarse, 2 * coarse):
+        _, run = marched(name, steps, end=0.5)
+        errors.append(hp.l2_error(run.u, lambda x, y: np.cos(0.5) * x + np.sin(0.5) * y))
+        assert run.t == 0.5 and run.steps == steps
+    assert np.log2(errors[0] / errors[1]) > row.order - 0.35 or errors[1] < 1e-11
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_orders_of_an_ordinary_equation(name):
+    """u' = -u^2 in every point."""
+    row = METHODS[name]
+    space = hp.Space(box("quad", 1), 1)
+    c0 = hp.C0Space(space)
+    form = hp.WeakForm(space, lambda u, du, s: (u * s, 0 * du), fields={"s": 1.0})
+    errors = []
+    for steps in (2, 4) if row.order > 3 else (8, 16):
+        run = hp.march(form, 1.0, (0, 1), c0, method=name, dt=1 / steps, parameters={"s": np.cos}, bar=False)
+        errors.append(abs(run.u.vector / c0.one - np.exp(-np.sin(1)))[np.abs(c0.one) > 0.5].max())
+    assert np.log2(errors[0] / errors[1]) > row.order - 0.4
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("name", ["low4", "bs3", "sdirk2", "bdf3"])
+def test_a_run_that_continues_has_the_same_bits(name, backend, tmp_path, monkeypatch):
+    module = import_module("hpfem.solvers.march")
+    options = {"save": [0.1, 0.3]} | ({"tol": 1e-4} if name == "bs3" else {})
+    _, whole = marched(name, 60, backend, 0.5, **options)
+    options["checkpoint"] = tmp_path / "state.npz"
+    step = module._Run.step
+
+    def killed(self):
+        if self.t > 0.35:
+            raise KeyboardInterrupt
+        step(self)
+
+    monkeypatch.setattr(module._Run, "step", killed)
+    with pytest.raises(KeyboardInterrupt):
+        marched(name, 60, backend, 0.5, **options)
+    monkeypatch.setattr(module._Run, "step", step)
+    _, again = marched(name, 60, backend, 0.5, **options)
+    assert np.array_equal(again.u.vector, whole.u.vector) and again.times == whole.times == [0.1, 0.3]
+    assert (again.steps, again.rejected, again.dt) == (whole.steps, whole.rejected, whole.dt)
+    assert all(np.array_equal(p.vector, q.vector) for p, q in zip(again.saved, whole.saved, strict=True))
+    with pytest.raises(hp.ArgumentError, match="another computation"):
+        marched("ssp3", 60, backend, 0.5, **options)
+    options["checkpoint"].write_bytes(b"no")
+    with pytest.raises(hp.ArgumentError, match="no checkpoint"):
+        marched(name, 60, backend, 0.5, **options)
+
+
+@pytest.mark.parametrize("name", ["ssp3", "ssp43", "bs3", "dp5"])
+def test_steps_meet_a_tolerance(name):
+    space = hp.Space(box("tri", 1), 1)
+    c0 = hp.C0Space(space)
+    form = hp.WeakForm(space, lambda u, du, s: (u * s, 0 * du), fields={"s": 1.0})
+    fast = {"s": lambda t: 1 + 50 * np.exp(-((t - 1) ** 2) * 400)}
+    counts = []
+    for tol in (1e-4, 1e-6):
+        run = hp.march(form, 1.0, (0, 2), c0, method=name, dt=0.5, tol=tol, parameters=fast, bar=False)
+        exact = np.exp(-2 - 50 * np.sqrt(np.pi) / 20)
+        assert abs(run.u.vector[0] / c0.one[0] / exact - 1) < 200 * tol
+        counts.append(run.steps)
+    assert counts[0] < counts[1] and run.rejected > 0
+
+
+@pytest.mark.parametrize(("name", "shape"), [*[(name, "tri") for name in EXPLICIT], ("low4", "hex")])
+def test_the_estimated_step_is_stable_and_near_the_limit(name, shape):
+    space = hp.Space(box(shape, 1), 3)
+    c0 = hp.C0Space(space)
+    form, bc = hp.Laplacian(space), hp.BoundaryConditions(c0, {"xmin": 0.0})
+    start = np.random.default_rng(1).uniform(-1, 1, c0.size)
+    run = hp.march(form, start, (0, 0.05), c0, bc, method=name, bar=False)
+    assert np.abs(run.u.vector).max() < 1
+    with pytest.raises(hp.SolverError, match="at t = "):
+        hp.march(form, start, (0, 2000 * run.dt), c0, bc, method=name, dt=2.5 * run.dt, bar=False)
+
+
+def test_what_is_kept_when_the_solution_grows_without_bound():
+    space = hp.Space(box("quad", 1), 1)
+    c0 = hp.C0Space(space)
+    form = hp.WeakForm(space, lambda u, du: (-(u**2), 0 * du))
+    for name, options in {"bs3": {"tol": 1e-5}, "low3": {}, "sdirk3": {}}.items():
+        with pytest.raises(hp.SolverError, match="at t = ") as caught:
+            hp.march(form, 1.0, (0, 3), c0, method=name, dt=0.05, save=[0.5], bar=False, **options)
+        kept = caught.value.march
+        assert kept.times == [0.5] and 0.5 < kept.t < 3 and np.isfinite(kept.u.vector).all()
+        assert hp.l2_error(kept.saved[0], lambda x, y: 2 + 0 * x) < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "euler"}, "method"),
+        ({"times": (1, 0)}, "later"),
+        ({"save": [2.0]}, "ascending times"),
+        ({"save": [0.5, 0.2]}, "ascending times"),
+        ({"dt": -1.0}, "dt"),
+        ({"method": "low3", "tol": 1e-3}, "no embedded method"),
+        ({"method": "bdf2", "dt": None}, "give dt"),
+        ({"parameters": {"k": np.cos}}, "no parameter"),
+        ({"parameters": {"cos": 1.0}}, "a function of t"),
+        ({"dirichlet": 1.0}, "a function of t"),
+        ({"checkpoint": "state.h5"}, "npz"),
+        ({"u0": np.ones(3)}, "start"),
+        ({"mass": 1.0}, "mass is a weak form"),
+    ],
+)
+def test_arguments(options, message):
+    form, c0, bc = heat()
+    given = {"residual": form, "u0": 0.0, "times": (0, 1), "c0": c0, "bc": bc, "dt": 0.1, "bar": False, **options}
+    with pytest.raises(hp.ArgumentError, match=message):
+        hp.march(**given)
+
+
+def test_backward_differences_have_equal_steps():
+    with pytest.raises(hp.SolverError, match="multiple of dt"):
+        marched("bdf2", 10, save=[0.55])
+
+
+def test_robin_conditions_and_components():
+    """u' = -u' in both components by Robin data alone, explicit and implicit."""
+    space = hp.Space(box("quad", 2), 2)
+    c0 = hp.C0Space(space)
+    form = hp.WeakForm(space, lambda u, du: (0 * u, du), components=2)
+    bc = hp.BoundaryConditions(c0, robin=(2.0, 1.0), components=2)
+    runs = [
+        hp.march(form, 1.0, (0, 0.25), c0, bc, method=name, dt=0.25 / n, bar=False).u.vector
+        for name, n in (("low4", 400), ("sdirk3", 32))
+    ]
+    assert runs[0].shape == (2, c0.size) and np.abs(runs[0] - runs[1]).max() < 1e-5
+    still = hp.march(form, 0.5, (0, 1), c0, bc, method="sdirk2", dt=0.5, bar=False)
+    assert hp.l2_error(still.u, lambda x, y: np.full((2, *x.shape), 0.5)) < 1e-8
