@@ -34,7 +34,7 @@ from scipy.sparse import csr_array
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
-from hpfem.backends.cellwise import Factors
+from hpfem.backends.cellwise import FactorisedMatrix
 from hpfem.backends.cpu.codegen import vectors as cpu_vectors
 from hpfem.backends.cpu.codegen.function import write_function
 from hpfem.backends.cpu.codegen.indexed import Runs
@@ -236,7 +236,7 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
     trace, _ = trace_function(lambda x, y: [np.exp(x) * y, np.where(y > 0.5, np.sin(x), abs(y) / 3)], 2)
     added, inside = np.eye(6), np.eye(6)
     added[:2, 3:] = inside[:3, :3] = 0.5
-    matrix = Factors([csr_array(added), csr_array(inside)])
+    matrix = FactorisedMatrix([csr_array(added), csr_array(inside)])
     for width, real in product(WIDTHS, REALS):
         processor(width)
         case, lanes = f"vectors {width} bytes {real}", target.host().lanes(real)

@@ -28,7 +28,7 @@ from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
 from ..support.registry import Registry
-from .cellwise import CellwiseProduct, Factors
+from .cellwise import CellwiseProduct, FactorisedMatrix
 from .restriction import BlockMatrix
 from .roofline import Roofline
 from .strategy import Strategy
@@ -185,7 +185,7 @@ class Backend(Immutable, ABC):
 
     def cellwise(
         self,
-        matrices: Sequence[Factors],
+        matrices: Sequence[FactorisedMatrix],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

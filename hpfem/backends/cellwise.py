@@ -20,7 +20,7 @@ def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
     return [csr_array(factor.T) for factor in reversed(factors)]
 
 
-class Factors:
+class FactorisedMatrix:
     """A matrix [n, n] as a product of sparse ones, in order; what is made of it is kept with it."""
 
     def __init__(self, factors: Sequence[csr_array]) -> None:
@@ -32,25 +32,25 @@ class Factors:
             self._kept[key] = make()
         return self._kept[key]
 
-    @cached_property
+    @property
     def dense(self) -> NDArray[np.float64]:
-        """The product, [n, n]."""
+        """The product, [n, n]; it is not kept."""
         result = self.factors[-1].toarray()
         for factor in self.factors[-2::-1]:
             result = factor @ result
         return np.asarray(result, dtype=np.float64)
 
     @cached_property
-    def transposed(self) -> Factors:
+    def transposed(self) -> FactorisedMatrix:
         """The transpose."""
-        return Factors(transposed(self.factors))
+        return FactorisedMatrix(transposed(self.factors))
 
-    def between(self, given: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]) -> Factors:
+    def between(self, given: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]) -> FactorisedMatrix:
         """The matrix with its rows and columns in other orders, [n]."""
 
-        def make() -> Factors:
+        def make() -> FactorisedMatrix:
             rows = [wanted, *(given for _ in self.factors[1:])]
-            return Factors([csr_array(M[own][:, given]) for M, own in zip(self.factors, rows, strict=True)])
+            return FactorisedMatrix([csr_array(M[own][:, given]) for M, own in zip(self.factors, rows, strict=True)])
 
         return self.kept((given.tobytes(), wanted.tobytes()), make)
 
@@ -72,7 +72,7 @@ class CellwiseProduct:
 
     def __init__(
         self,
-        matrices: Sequence[Factors],
+        matrices: Sequence[FactorisedMatrix],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,
@@ -89,7 +89,7 @@ class CellwiseProduct:
         if vectors.comm.size > 1:
             self._some = {outer: self._gathering(outer).gather_some(vectors.shared) for outer in (False, True)}
 
-    def _operands(self, matrices: Sequence[Factors], restriction: Any) -> list[Any]:
+    def _operands(self, matrices: Sequence[FactorisedMatrix], restriction: Any) -> list[Any]:
         """The dense matrices for the local numbers of blocks."""
         return [self._dense(M.dense) for M in matrices]
 

@@ -32,9 +32,9 @@ def _copied(codes: Indices, xp: Any) -> Any:
     return xp.asarray(codes)
 
 
-def taken(codes: Any, rows: Any, modes: Any, xp: Any) -> Any:
-    """Rows and columns of codes, all where there are none; codes [E, n_modes]."""
-    codes = codes if rows is None else codes[xp.asarray(rows)]
+def _taken(whole: Codes, rows: Any, modes: Any, xp: Any) -> Any:
+    """Some elements and modes as an array, all where None is given; -> [E, n_modes]."""
+    codes = whole.on(xp) if rows is None else whole.on(xp)[xp.asarray(rows)]
     return codes if modes is None else codes.take(xp.asarray(modes), axis=1)
 
 
@@ -76,15 +76,13 @@ class Codes:
         if isinstance(rows, slice) and rows == slice(None):
             return self
         shape = len(rows), self.shape[1]
-        make = lambda xp: taken(self.on(xp), rows, None, xp)  # noqa: E731
-        found = Codes(shape, make, self.signed, self.modes, self.sizes)
+        found = Codes(shape, partial(_taken, self, rows, None), self.signed, self.modes, self.sizes)
         found._of = self, rows, None
         return found
 
     def by_entity(self) -> Codes:
         """Put the rows of every element in the order of `modes`."""
-        make = lambda xp: taken(self.on(xp), None, self.modes, xp)  # noqa: E731
-        found = Codes(self.shape, make, self.signed, sizes=self.sizes)
+        found = Codes(self.shape, partial(_taken, self, None, self.modes), self.signed, sizes=self.sizes)
         found._of = *self.of[:2], self.modes
         return found
 
@@ -128,7 +126,7 @@ class BlockMatrix:
             parts = [own.of for own in same]
             (whole, some, modes), more = parts[0], [rows for _, rows, _ in parts]
             rows = some if some is None else np.concatenate(more)
-            found.append(taken(whole.on(xp), rows, modes, xp).reshape(-1))
+            found.append(_taken(whole, rows, modes, xp).reshape(-1))
         return xp.concatenate(found)
 
     @cached_property

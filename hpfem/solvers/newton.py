@@ -28,7 +28,7 @@ from .krylov import checked_limits, default_tolerance
 from .norms import Loads, Source
 from .preconditioners import checked_preconditioner, instead_of_multigrid, make_preconditioner
 from .problem import Solution
-from .solve import solve
+from .solve import check_known, solve
 
 # A step of length t has to take the slope to 1 - 0.2 t of it, or the residual's norm to 1 - 1e-4 t; and the shortest.
 _SLOPE, _NORM, _SHORTEST = 0.2, 1e-4, 2.0**-20
@@ -183,13 +183,13 @@ def newton(
     name, bar = instance(name, str, "name"), flag(bar, "bar")
     if not callable(preconditioner):
         preconditioner = checked_preconditioner("none" if preconditioner is None else preconditioner)
-    known = [None if given is None else flag(given, "symmetric and definite") for given in (symmetric, definite)]
-    if known == [False, True]:
-        raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
+    check_known(symmetric, definite)
     solver = partial(solve, max_iterations=max_iterations, restart=restart, bar=False)
     equation = Equation(residual, c0, bc, f)
     stages = _stages(equation, loads, parameters)
-    run = Iterations(equation, Tangents(equation, solver, preconditioner, *known), tol, max_steps, forcing, name)
+    run = Iterations(
+        equation, Tangents(equation, solver, preconditioner, symmetric, definite), tol, max_steps, forcing, name
+    )
     run.x = equation.vector(start)
     try:
         with memory_kept(), nullcontext() if bar else silent(), progress(name) as run.advance:

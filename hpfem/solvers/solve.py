@@ -41,6 +41,15 @@ from .preconditioners import (
 from .problem import Solution
 
 
+def check_known(symmetric: bool | None, definite: bool | None) -> None:
+    """Check what a user says of an operator."""
+    for what, known in (("symmetric", symmetric), ("definite", definite)):
+        if known is not None:
+            flag(known, what)
+    if symmetric is False and definite:
+        raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
+
+
 def solve(
     A: Any,
     b: Any,
@@ -126,11 +135,7 @@ def solve(
     ('gmres', 'multigrid')
     """
     began, compiled = perf_counter(), compile_seconds()
-    for what, known in (("symmetric", symmetric), ("definite", definite)):
-        if known is not None:
-            flag(known, what)
-    if symmetric is False and definite:
-        raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
+    check_known(symmetric, definite)
     name, restart = instance(name, str, "name"), integer(restart, 1, "restart")
     tol, max_iterations = checked_limits(tol, max_iterations, name)
     side = _RightHandSide(A, b, f"the right-hand side of {name}")

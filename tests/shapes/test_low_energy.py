@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpfem.backends.cellwise import Factors
+from hpfem.backends.cellwise import FactorisedMatrix
 from hpfem.shapes import SHAPES, make_basis
 from hpfem.shapes.low_energy import (
     eigenbasis,
@@ -68,7 +68,7 @@ def least_energy(shape, order, S, m, orders):
     T[np.ix_(inner, outer)] = -np.linalg.solve(
         A[np.ix_(inner, inner)], A[np.ix_(inner, outer)] @ T[np.ix_(outer, outer)]
     )
-    T[np.ix_(inner, inner)] = Factors(interior_factors(shape, orders[-1][0], regular(shape, S))).dense
+    T[np.ix_(inner, inner)] = FactorisedMatrix(interior_factors(shape, orders[-1][0], regular(shape, S))).dense
     return T
 
 
@@ -84,14 +84,14 @@ def test_the_product_is_the_functions_of_least_energy(shape, order, orders, shea
     ]
     factors = low_energy_factors(shape, order, S, 0.7, tuple(map(tuple, chosen)))
     wanted = least_energy(shape, order, S, 0.7, chosen)
-    assert np.abs(Factors(factors).dense - wanted).max() < 1e-12 * np.abs(wanted).max()
+    assert np.abs(FactorisedMatrix(factors).dense - wanted).max() < 1e-12 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("order", range(2, 9))
 @pytest.mark.parametrize("shape", CELLS, ids=lambda s: s.name)
 def test_eigenbases_are_products_by_direction(shape, order):
     U, wanted = eigenbasis_factors(shape, order), eigenbasis(shape, order)
-    assert np.abs(Factors(U).dense - wanted).max(initial=0) <= 1e-14 * np.abs(wanted).max(initial=1)
+    assert np.abs(FactorisedMatrix(U).dense - wanted).max(initial=0) <= 1e-14 * np.abs(wanted).max(initial=1)
 
 
 @pytest.mark.parametrize("order", range(1, 9))
@@ -117,7 +117,7 @@ def test_the_interior_is_its_own_eigenbasis(shape, order):
     S, back = np.diag(16.0 ** np.arange(shape.dim)), np.linalg.inv(regular_jacobian(shape))
     S = back @ S @ back.T
     same = tuple(tuple(order for _ in own) for own in shape.entities)
-    T = Factors(low_energy_factors(shape, order, S, 0.7, same)).dense
+    T = FactorisedMatrix(low_energy_factors(shape, order, S, 0.7, same)).dense
     inner = modal_entity_modes(make_basis("modified", shape, order), shape.dim, 0)
     A = (T.T @ energy(shape, order, S, 0.7) @ T)[inner]
     assert np.abs(A - np.diag(np.diag(A[:, inner])) @ np.eye(len(T))[inner]).max(initial=0) < 1e-9 * np.abs(A).max(
@@ -134,7 +134,7 @@ def test_neighbours_share_their_traces(shape):
     for more in (0, 900):
         Q = np.eye(shape.dim)
         Q[:2, :2] += more * np.outer([0.6, 0.8], [0.6, 0.8])
-        T = Factors(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same)).dense
+        T = FactorisedMatrix(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same)).dense
         found.append(T[np.ix_(outer, outer)])
     assert np.abs(found[0] - found[1]).max() < 1e-11
 
@@ -147,7 +147,7 @@ def test_entities_beside_stretched_cones_have_traces_of_the_regular_cell(shape):
     entity, modes = (shape.dim - 1, 1), make_basis("modified", shape, 4).modes
     beside = tuple(tuple((dim, i) == entity for i in range(len(own))) for dim, own in enumerate(shape.entities))
     ratio, regular, mixed = (
-        Factors(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same, own)).dense
+        FactorisedMatrix(low_energy_factors(shape, 4, back @ Q @ back.T, 0.0, same, own)).dense
         for Q, own in ((Q, ()), (np.eye(shape.dim), ()), (Q, beside))
     )
     own = np.array([mode.entity == entity for mode in modes])
@@ -164,7 +164,7 @@ def test_functions_that_are_constant_in_a_thin_layer(shape):
     same, edge = tuple(tuple(order for _ in own) for own in shape.entities), shape.edges[0].vertices
     along = [np.diff(shape.vertices[list(own.vertices)], axis=0)[0] for own in shape.edges]
     standing = walls(shape, np.array([[np.linalg.matrix_rank([along[0], own]) == 1 for own in along]]))[0]
-    T = Factors(low_energy_factors(shape, order, back @ back.T, 0.0, same, (), tuple(standing.tolist()))).dense
+    T = FactorisedMatrix(low_energy_factors(shape, order, back @ back.T, 0.0, same, (), tuple(standing.tolist()))).dense
     basis, group = make_basis("modified", shape, order), [(0, edge[0]), (0, edge[1]), (1, 0)]
     T = T[:, [mode.entity in group for mode in basis.modes]]
     faces = [face for face, own in zip(shape.faces, standing) if own and set(edge) <= set(face.vertices)]

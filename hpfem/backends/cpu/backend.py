@@ -20,7 +20,7 @@ from ...support.cache import Cache
 from ...support.machine import processor_name
 from ...support.threads import OPERATIONS_PER_NUMBER, thread_count
 from ..base import BACKENDS, Backend
-from ..cellwise import CellwiseProduct, Factors
+from ..cellwise import CellwiseProduct, FactorisedMatrix
 from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import Options, Strategy, with_source
@@ -165,7 +165,7 @@ class CpuBackend(Backend):
 
     def cellwise(
         self,
-        matrices: Sequence[Factors],
+        matrices: Sequence[FactorisedMatrix],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

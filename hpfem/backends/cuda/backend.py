@@ -13,7 +13,7 @@ from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
-from ..cellwise import Factors
+from ..cellwise import FactorisedMatrix
 from ..restriction import BlockMatrix
 from ..roofline import Roofline
 from ..vectors import VectorSpace
@@ -68,7 +68,7 @@ class CudaBackend(Backend):
 
     def cellwise(
         self,
-        matrices: Sequence[Factors],
+        matrices: Sequence[FactorisedMatrix],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

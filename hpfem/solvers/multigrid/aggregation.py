@@ -51,6 +51,11 @@ def coarsenings(
     return matrices, interpolations, bounds, A
 
 
+def inverted(diagonal: Any, xp: Any) -> Any:
+    """Inverses of positive numbers, 0 for others; [n]."""
+    return xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0)
+
+
 def galerkin(A: Any, P: Any, vectors: VectorSpace) -> Any:
     """P^T A P, its columns in ascending order."""
     found = vectors.matrix_product(P.T.tocsr(), vectors.matrix_product(A, P))
@@ -69,7 +74,7 @@ def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) ->
     on_diagonal = rows == A.indices
     diagonal = xp.zeros(n)
     diagonal[rows[on_diagonal]] = A.data[on_diagonal]
-    inverse = xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0)
+    inverse = inverted(diagonal, xp)
     product = vectors.sparse(A)
     start = noise(xp.arange(n, dtype=np.uint32)).astype(np.float64)
     bounds = largest_eigenvalue(lambda x: product @ x, lambda r: r * inverse, vectors, start)

@@ -17,7 +17,7 @@ from scipy.sparse import bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...support.communicator import ALONE, Communicator
-from .aggregation import SMALLEST, coarsenings, galerkin
+from .aggregation import SMALLEST, coarsenings, galerkin, inverted
 from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
 from .irregular import noise
 
@@ -39,8 +39,8 @@ class _Level:
         self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator, before: Bounds | None
     ) -> None:
         self.A, self.P, self.R = (vectors.sparse(M.astype(dtype).tocsr()) for M in (A, P, P.T))
-        xp, diagonal = vectors.xp, vectors.xp.asarray(A.diagonal())
-        self.inverse = xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0).astype(dtype)
+        xp = vectors.xp
+        self.inverse = inverted(xp.asarray(A.diagonal()), xp).astype(dtype)
         start = noise(xp.arange(A.shape[0], dtype=np.uint32)).astype(dtype)
         self._vectors = vectors
         self.bounds = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start, before))

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, diags_array
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import Factors, added
+from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
 from ...memory import as_numpy
 
@@ -37,7 +37,7 @@ class CellMap:
         self,
         Q: BlockMatrix,
         back: BlockMatrix,
-        matrices: Sequence[Factors],
+        matrices: Sequence[FactorisedMatrix],
         c0: C0Space,
         backend: Backend,
         dtype: DTypeLike,
@@ -96,7 +96,8 @@ class CellMap:
         local = np.flatnonzero(np.diff(back.indptr))
         Q, entries = self._Q, []
         for matrix, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
-            M = np.where(np.abs(matrix.dense) < _ROUNDING * np.abs(matrix.dense).max(), 0, matrix.dense)
+            M = matrix.dense
+            M[np.abs(M) < _ROUNDING * np.abs(M).max()] = 0
             own = np.flatnonzero((local >= start) & (local < end))
             element, mode = np.divmod(local[own] - start, codes.shape[1])
             for m in np.unique(mode):

@@ -19,7 +19,7 @@ from hpfem.shapes.arguments import instance, integer, name_of, shown
 from hpfem.shapes.overlap import stacked
 
 from ...assembly import GlobalOperator
-from ...backends.cellwise import Factors
+from ...backends.cellwise import FactorisedMatrix
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
 from ...operators import Operator
@@ -519,7 +519,9 @@ def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]
     """An operator between modes in place of nodes, and the change from modes to nodes."""
     c0 = A.c0.at(space)
     blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
-    values = [Factors([csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)]) for block, own in blocks]
+    values = [
+        FactorisedMatrix([csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)]) for block, own in blocks
+    ]
     change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
     matrix = A.matrix
     if matrix is not None:

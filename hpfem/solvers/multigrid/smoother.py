@@ -21,7 +21,7 @@ from hpfem.shapes.overlap import short_edges, thin, walls
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import Factors, added
+from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
 from ...errors import SolverError
 from ...geometry.element_map import chunks
@@ -46,7 +46,7 @@ _CONE, _SHORT = 1, 2
 class _Functions:
     """Functions of low energy of a class of cells."""
 
-    T: Factors
+    T: FactorisedMatrix
     energies: Array  # in each mean, [dim^2 + 1, n_modes]
     pairs: tuple[Indices, Indices]  # of strongly coupled ones
     coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
@@ -60,14 +60,14 @@ class _Group(NamedTuple):
     functions: _Functions
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def _functions(
     shape: Shape, order: int, given: bytes, m: float, around: _Orders, beside: _Beside, standing: tuple[int, ...]
 ) -> _Functions:
     """Functions of low energy by the arguments of `low_energy_factors`, `given` are the bytes of S."""
     K, M = reference_energies(shape, order)
     S = np.frombuffer(given).reshape(K.shape[:2])
-    factors = Factors(low_energy_factors(shape, order, S, m, around, beside, standing))
+    factors = FactorisedMatrix(low_energy_factors(shape, order, S, m, around, beside, standing))
     T, means = factors.dense, [*K.reshape(-1, *M.shape), M]
     energies = [mean @ T for mean in means]
     i, j = strong_pairs(shape, order, S, np.einsum("ij,ijmn->mn", S, K) + m * M, T)

@@ -6,7 +6,7 @@ from scipy.sparse import block_diag, csr_array
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
-from hpfem.backends.cellwise import CellwiseProduct, Factors
+from hpfem.backends.cellwise import CellwiseProduct, FactorisedMatrix
 from hpfem.backends.cpu import backend
 from hpfem.backends.cpu.runtime import kernel, product, recording
 from hpfem.backends.restriction import BlockMatrix
@@ -170,7 +170,7 @@ def test_matrices_of_groups_of_cells(name, dtype, rng, monkeypatch):
     Q_a = BlockMatrix(groups, back.rows)
     factors = [factors_of_every_kind(g.shape[1], rng) for g in groups]
     products = [np.linalg.multi_dot([m.toarray() for m in own]) for own in factors]
-    matrices = [Factors(own) for own in factors]
+    matrices = [FactorisedMatrix(own) for own in factors]
     M = block_diag([np.kron(np.eye(g.shape[0]), m) for g, m in zip(groups, products, strict=True)], format="csr")
     x = rng.standard_normal(c0.size).astype(dtype)
     tolerance = 1e-13 if dtype == "float64" else 1e-5

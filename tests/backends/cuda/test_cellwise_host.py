@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import hpfem as hp
-from hpfem.backends.cellwise import CellwiseProduct, Factors
+from hpfem.backends.cellwise import CellwiseProduct, FactorisedMatrix
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors import cellwise, indexed
@@ -200,7 +200,7 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
     for most in (1000, 100):
         few = lambda matrix, most=most: of_tiles(matrix) if len(matrix) < most else None  # noqa: E731
         monkeypatch.setattr(MatrixTiles, "of", few)
-        matrices = [Factors([M]) for M in given]
+        matrices = [FactorisedMatrix([M]) for M in given]
         own = cellwise.CudaCellwise(matrices, Q, back, HostVectorSpace(HOST), np.float32, rough)
         tiled = [isinstance(operand, cellwise._Tiled) for operand in own._there]
         assert tiled == [rough and block.n_modes < most for block in c0.space.blocks] and (most > 100 or not all(tiled))
@@ -233,7 +233,7 @@ def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
     whole = c0.low_energy_matrix
     blocks = [own.part(cells) for own in whole.blocks for cells in np.split(np.arange(own.shape[0]), [1, 4, 4, 50])]
     Q, x = BlockMatrix(blocks, whole.rows), rng.standard_normal(c0.size).astype(np.float32)
-    matrices = [Factors([csr_array(rng.standard_normal((own.shape[1],) * 2))]) for own in blocks]
+    matrices = [FactorisedMatrix([csr_array(rng.standard_normal((own.shape[1],) * 2))]) for own in blocks]
     own = cellwise.CudaCellwise(matrices, Q, Q, HostVectorSpace(HOST), np.float32, True)
     exact = CellwiseProduct(matrices, Q, Q, HOST_VECTORS, np.float32)
     shapes = [block.n_modes for block in c0.space.blocks if block.n_modes != 14]

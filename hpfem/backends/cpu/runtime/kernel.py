@@ -18,7 +18,7 @@ from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS, run_all, shares
-from ...cellwise import Factors
+from ...cellwise import FactorisedMatrix
 from ...cellwise import transposed as transposes
 from ..codegen.diagonal import write_diagonal
 from ..codegen.indexed import Indexed, Runs, codes_ahead
@@ -203,7 +203,7 @@ class MatrixKernel(GroupKernel):
     Factors of matrices with the same zeros, and ones on the diagonals, have the same code.
     """
 
-    def __init__(self, matrix: Factors, n_elements: int, dtype: DTypeLike, transposed: bool = False) -> None:
+    def __init__(self, matrix: FactorisedMatrix, n_elements: int, dtype: DTypeLike, transposed: bool = False) -> None:
         target, self._transposed = host(), transposed
         self._zeros = matrix.kept(_zeros, lambda: _zeros(matrix.factors))
         made = partial(_packed, matrix.factors, self._zeros, transposed, np.dtype(dtype))

@@ -25,7 +25,7 @@ from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
-from ...cellwise import Factors, added
+from ...cellwise import FactorisedMatrix, added
 from ...restriction import BlockMatrix, Codes
 from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.indexed import Runs
@@ -356,7 +356,7 @@ class CpuCellwise:
 
     def __init__(
         self,
-        matrices: Sequence[Factors],
+        matrices: Sequence[FactorisedMatrix],
         Q: BlockMatrix,
         back: BlockMatrix,
         vectors: VectorSpace,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ...cellwise import CellwiseProduct, Factors
+from ...cellwise import CellwiseProduct, FactorisedMatrix
 from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
@@ -176,14 +176,14 @@ def _in_few_launches(operands: Sequence[Any], restriction: Any) -> list[Any]:
     return found
 
 
-def _tiles_of(M: Factors) -> MatrixTiles | None:
+def _tiles_of(M: FactorisedMatrix) -> MatrixTiles | None:
     return MatrixTiles.of(M.dense)
 
 
 class CudaCellwise(CellwiseProduct):
     """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results."""
 
-    def _operands(self, matrices: Sequence[Factors], restriction: Any) -> list[Any]:
+    def _operands(self, matrices: Sequence[FactorisedMatrix], restriction: Any) -> list[Any]:
         rough, operands = self._rough and self._dtype == np.float32, list[Any]()
         for M in matrices:
             tiles = M.kept(MatrixTiles, partial(_tiles_of, M)) if rough else None
