@@ -12,7 +12,7 @@ CASES = [
     ("curved_and_periodic", 3),
     ("empty", 3),
     ("boundary_terms", 2),
-    ("linearised", 2),
+    ("linearised", 4),
     ("unsuitable", 3),
     ("any_partition", 3),
     ("shapes", 4),

@@ -21,8 +21,8 @@ CASES = [
     ("sums", 3),
     ("lower_sets", 3),
     ("named_sets", 2),
-    ("newtons_method", 2),
-    ("marching", 2),
+    ("newtons_method", 4),
+    ("marching", 4),
 ]
 
 
