@@ -2,12 +2,13 @@
 
 import pickle
 import threading
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, StateError
-from hpfem.memory import HOST, PairArray, count_transfers
+from hpfem.memory import HOST, PairArray, count_transfers, every
 from tests.standin import StandIn
 
 
@@ -194,3 +195,11 @@ def test_threads_use_pairs_of_their_own():
     assert all(np.array_equal(values, np.full(100, k + 100.0)) for k, values in results)
     assert len(results) == 4
     assert count.total > 0
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.cuda)])
+def test_every_is_all(library):
+    xp = import_module(library)
+    some = xp.arange(12).reshape(3, 4)
+    assert every(some >= 0) and every(some[:, ::2] < 11) and every(some[:0] > 0)
+    assert not every(some > 0) and not every(some.T < 11)

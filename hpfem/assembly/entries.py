@@ -27,7 +27,7 @@ from ..forms.trace import Trace
 from ..geometry import BlockGeometry
 from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
 from ..geometry.jacobians import symmetric_pairs
-from ..memory import PairArray
+from ..memory import PairArray, every
 from ..operators import Operator
 
 Array = NDArray[np.float64]
@@ -155,11 +155,11 @@ def _semidefinite(S: dict[tuple[int, int], Any], n: int, xp: Any) -> bool:
     sizes = [S[k, k] for k in range(n)]
     for k in range(n):
         pivot, lost = S[k, k], _LOST * sizes[k]
-        if not bool((sizes[k] >= 0).all() and (pivot >= -lost).all()):
+        if not every((sizes[k] >= 0) & (pivot >= -lost)):
             return False
         flat = pivot <= lost
         for i in range(k + 1, n):
-            if bool((flat & (S[i, k] ** 2 > _LOST * sizes[i] * sizes[k])).any()):
+            if not every(~flat | (S[i, k] ** 2 <= _LOST * sizes[i] * sizes[k])):
                 return False
             ratio = xp.where(flat, 0.0, S[i, k] / xp.where(flat, 1.0, pivot))
             for j in range(k + 1, i + 1):

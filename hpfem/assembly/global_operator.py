@@ -20,7 +20,7 @@ from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
-from ..memory import HOST, Device, PerDevice
+from ..memory import HOST, Device, PerDevice, every
 from ..operators import BoundaryForm, Operator, OperatorSum
 from ..operators.arrays import same_kind
 from ..operators.sums import Summable
@@ -478,7 +478,7 @@ def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_
     for block, given in zip(Q.blocks, matrices, strict=True):
         codes = block.on(xp)
         negative, place = codes & 1, (codes >> 1).astype(number)
-        if negative.any():
+        if not every(negative == 0):
             sign = 1.0 - 2 * negative
             given = given * sign[:, :, None] * sign[:, None, :]
         values.append(given.reshape(-1))

@@ -16,7 +16,7 @@ import numpy as np
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, NotSuitable
 from ..forms.form import BlockKernel, ProductKernel
-from ..memory import PairArray
+from ..memory import PairArray, every
 from ..operators import Operator
 from ..space.field import Field
 
@@ -126,7 +126,7 @@ class Product:
         whole = None if sums else self.whole
         if whole is not None:
             found = whole(vector.reshape(self.shape))
-            if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
+            if not self._operator.guarded or every(self.vectors.xp.isfinite(found)):
                 return self.vectors.summed(found) if exchange else found
         if self._add_terms is not None and not self.vectors.has(vector):
             raise NotSuitable("forms on boundaries are not recorded")

@@ -11,6 +11,7 @@ import numpy as np
 from hpfem.shapes.arguments import is_real
 
 from ..geometry.jacobians import symmetric_pairs
+from ..memory import every
 from ..mesh import Mesh
 from ..space.evaluation import evaluated
 from ..space.field import Field
@@ -120,6 +121,6 @@ def symmetric_part(arrays: Sequence[Any], dim: int) -> list[Any] | None:
         size = abs(values).max(axis=0)
         for i, j in symmetric_pairs(dim):
             apart = abs(values[i * dim + j] - values[j * dim + i])
-            if not bool((apart <= _ROUNDING * np.finfo(values.dtype).eps * size).all()):
+            if not every(apart <= _ROUNDING * np.finfo(values.dtype).eps * size):
                 return None
     return [values[[i * dim + j for i, j in symmetric_pairs(dim)]] for values in arrays]

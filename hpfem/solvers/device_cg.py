@@ -19,6 +19,7 @@ import numpy as np
 
 from ..backends.iteration import ConjugateVectors, DeviceIteration, Stop
 from ..errors import ArgumentError
+from ..memory import every
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
 from .krylov import Iteration
 from .preconditioners import Jacobi
@@ -130,7 +131,7 @@ class _Launcher:
         if self.M is not None:
             before = r.copy() if self.directions == 0 else None
             z = self.M(r)
-            if before is not None and not bool((r == before).all()):
+            if before is not None and not every(r == before):
                 raise ArgumentError(f"{self.name}: the preconditioner must not write into its argument")
         self.vectors.update_direction(z)
         self.directions += 1

@@ -20,7 +20,7 @@ from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
 from ..backends.vectors import VectorSpace, scaled
 from ..errors import ArgumentError, SolverError, StateError
-from ..memory import Device, PairArray
+from ..memory import Device, PairArray, every
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
 from ..space.arguments import MAX_COMPONENTS
@@ -548,7 +548,7 @@ class Problem:
         else:
             vector = vectors.from_host(reals(given, what), np.float64)
         wanted = self.conditions.load.shape
-        fits = vector.shape == wanted and bool(vectors.xp.isfinite(vector).all())
+        fits = vector.shape == wanted and every(vectors.xp.isfinite(vector))
         if not self.space.comm.all(fits):
             raise ArgumentError(
                 f"{what} is {shown(given)} of shape {vector.shape}; give a finite vector of"

@@ -19,7 +19,7 @@ from ..backends import vectors_on
 from ..backends.exchange import is_array, wrap
 from ..backends.vectors import VectorSpace, scaled
 from ..errors import ArgumentError, NotSuitable, SolverError, StateError
-from ..memory import HOST, Device, PairArray
+from ..memory import HOST, Device, PairArray, every
 from ..operators.arrays import same_kind
 from ..space.field import Field, check_state
 from ..support.compiling import compile_seconds
@@ -296,6 +296,6 @@ def _of_matrix(
     if name == "none" or diagonal_of is None:
         return None, "none"
     diagonal = vectors.xp.asarray(diagonal_of(), dtype)
-    if definite and not bool((diagonal > 0).all()):
+    if definite and not every(diagonal > 0):
         raise SolverError("the diagonal of the matrix is not positive; the matrix is not positive definite")
     return Jacobi(1 / without_zeros(diagonal, vectors.xp), vectors), "jacobi"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...backends.vectors import VectorSpace
+from ...memory import every
 from .chebyshev import Bounds, largest_eigenvalue
 from .irregular import noise, spread
 
@@ -161,7 +162,7 @@ def _independent(starts: Any, columns: Any, open_: Any, vectors: VectorSpace) ->
     # Zero for vertices that are out. What is irregular comes first, so that no chain of decisions is long.
     irregular = spread(xp.arange(1, n + 1, dtype=np.uint32)).astype(np.int64) >> 2 << 32
     key = xp.where(open_, irregular + xp.arange(1, n + 1), 0)
-    while bool(open_.any()):
+    while not every(~open_):
         most = _nearby(_nearby(key, starts, columns, vectors), starts, columns, vectors)
         key = xp.where(open_ & (most == key), key | _IN, xp.where(open_ & (most >= _IN), 0, key))
         open_ = (key > 0) & (key < _IN)

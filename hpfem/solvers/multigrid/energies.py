@@ -20,7 +20,7 @@ from hpfem.shapes.low_energy import regular_jacobian
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
 from ...geometry.jacobians import determinant, determinant_and_inverse, symmetric_pairs
-from ...memory import as_numpy
+from ...memory import as_numpy, every
 from ...operators import Operator
 from ...support.communicator import Communicator
 
@@ -141,7 +141,7 @@ def _elliptic(shape: Shape, means: Any, xp: Any) -> tuple[Any, Any, Any]:
     S = (xp.asarray(np.kron(R, R)) @ means[:, :-1].T).reshape(d, d, len(means))
     trace, size = xp.trace(S), determinant(S, xp)
     elliptic = (size >= -_ROUNDING * trace**d) & (trace >= 0) & (m >= 0) & xp.isfinite(size)
-    if not bool(elliptic.all()):
+    if not every(elliptic):
         raise NotSuitable("the form is not elliptic in every cell: multigrid is for diffusion with k > 0 and lam >= 0")
     return S, xp.maximum(size, 0), m
 

@@ -25,7 +25,7 @@ from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
 from ...errors import SolverError
 from ...geometry.element_map import chunks
-from ...memory import as_numpy
+from ...memory import as_numpy, every
 from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
@@ -178,7 +178,7 @@ class LowEnergySmoother:
                 D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
             D = xp.where(xp.asarray(self._free), vectors.summed(D), xp.inf)
         with c0.space.mesh.comm.together():
-            if not bool((D > 0).all()):
+            if not every(D > 0):
                 raise SolverError(
                     "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
                     " that fixes the solution?"
