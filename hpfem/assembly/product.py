@@ -76,8 +76,10 @@ class Product:
         self._pool, self._join = vectors.pool(), whole if add_terms is None else None
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
         self._own_kernels: tuple[Any, tuple[list[ProductKernel | None], Any]] = None, ([], restriction)
+        self._begun: tuple[Any, list[Callable[[], ProductKernel | None]]] = None, []
         self._shared = _Some(vectors.shared)
         if self.whole is None:
+            self._begin()
             self._pool.give(self._pool.take(self._new_scratch))
 
     @property
@@ -180,20 +182,22 @@ class Product:
     @property
     def _kernels(self) -> tuple[list[ProductKernel | None], Any]:
         """The operator's present kernels for products, None if not available; and what gathers their results."""
-        choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
-        here &= self._add_terms is None
+        choices = self._operator.choices
         if self._own_kernels[0] is not choices:
-            # Start all of them before waiting for one.
-            begun = [
-                choice.kernel.in_product(self._restriction, number)
-                for number, choice in enumerate(choices if here else ())
-            ]
-            found = [finish() for finish in begun] or [None] * len(choices)
+            found = [finish() for finish in self._begin()] or [None] * len(choices)
             back = self._restriction
             if any(found):
                 back = back.by_entity([int(kernel is not None) for kernel in found])
             self._own_kernels = choices, (found, back)
         return self._own_kernels[1]
+
+    def _begin(self) -> list[Callable[[], ProductKernel | None]]:
+        """Start to make all kernels for products; they are waited for when the first one is needed."""
+        choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
+        if self._begun[0] is not choices:
+            some = enumerate(choices if here and self._add_terms is None else ())
+            self._begun = choices, [choice.kernel.in_product(self._restriction, number) for number, choice in some]
+        return self._begun[1]
 
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import cycle
+from itertools import cycle, pairwise
 from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any
@@ -291,7 +291,9 @@ class Multigrid:
                 with vectors.comm.together():
                     lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
                 self.levels.append(Level(*_at(self.levels[-1].A, lower)))
-                self.levels[-2].keep(self.levels[-1].kept)
+            # Kernels of all levels are begun before one is waited for.
+            for level, coarser in pairwise(self.levels):
+                level.keep(coarser.kept)
         with self._phase("vertices"):
             # In float64: rounding must not hide what has little energy.
             self._wide, space = self.levels[-1].A, self.levels[-1].A.c0.space

@@ -188,6 +188,7 @@ def test_what_gathers_by_entity_is_made_once(on_host, rng):
 @pytest.mark.parametrize("rough", [False, True])
 def test_products_there_and_back(rough, on_host, rng, monkeypatch):
     """Small matrices by tensor cores, if they may be rough, and large ones in one piece."""
+    monkeypatch.setattr(cellwise, "begin", lambda source: None)
     monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [on_host(source, "cellwise")])
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
@@ -224,6 +225,7 @@ def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
         function = compile_one(source)
         return [lambda grid, *rest, **more: launched.append(grid[0]) or function(grid, *rest, **more)]
 
+    monkeypatch.setattr(cellwise, "begin", lambda source: None)
     monkeypatch.setattr(cellwise, "functions", counted)
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)

@@ -98,6 +98,11 @@ def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> t
     return tuple(loaded(cubin, name, shared_bytes) for name in names)
 
 
+def begin(source: str) -> None:
+    """Begin to compile kernels for `functions`."""
+    start(program(source), architecture())
+
+
 def _waited(cubin: Future[Path]) -> Path:
     """A compiled kernel, with a word if that takes long."""
     if not cubin.done():

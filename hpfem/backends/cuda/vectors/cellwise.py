@@ -15,7 +15,7 @@ from ...cellwise import CellwiseProduct, FactorisedMatrix
 from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
-from ..runtime.kernel import functions
+from ..runtime.kernel import begin, functions
 from .indexed import IndexedRestriction, entity_places, in_tiles
 
 WARP = 32
@@ -188,6 +188,8 @@ class CudaCellwise(CellwiseProduct):
         for M in matrices:
             tiles = M.kept(MatrixTiles, partial(_tiles_of, M)) if rough else None
             operands.append(self._dense(M.dense) if tiles is None else tiles)
+        for own in {own.n: own for own in operands if isinstance(own, MatrixTiles)}.values():
+            begin(own.source(restriction.index))
         return _in_few_launches(operands, restriction)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:

@@ -256,6 +256,11 @@ class IndexedRestriction(ElementRestriction):
             self._by_entity[key] = other
         return self._by_entity[key]
 
+    @property
+    def index(self) -> Any:
+        """Type of its codes."""
+        return self._tables.codes.dtype
+
     def codes(self, number: int) -> Codes:
         """Codes of a block."""
         return self._Q.blocks[number]
