@@ -49,19 +49,22 @@ def connected_parts(numbering: Numbering, space: Space) -> Parts:
     """Find the parts. Cells that share an edge or a face share its vertices, so that vertices tell."""
     vertices = [cells.vertices for cells in numbering.cells]
     n = len(numbering.offsets[0])
-    # A graph of vertices, and behind them cells, each linked to its vertices.
-    widths = np.concatenate([np.zeros(n + 1, dtype=np.int64), *(np.full(len(v), v.shape[1]) for v in vertices)])
-    others = np.concatenate([own.ravel() for own in vertices])
-    links = csr_array((np.ones(len(others)), others, np.cumsum(widths)), shape=(len(widths) - 1,) * 2)
+    # A graph of vertices: the first one of every cell is linked to the others.
+    first = np.concatenate([np.repeat(own[:, 0], own.shape[1] - 1) for own in vertices])
+    others = np.concatenate([own[:, 1:].ravel() for own in vertices])
+    links = csr_array((np.ones(len(first), np.int32), (first, others)), shape=(n, n))
     count, of_all = connected_components(links, directed=False)
     of_cells = np.empty(space.n_cells, dtype=np.int64)
-    of_cells[np.concatenate([cells.indices for cells in numbering.cells])] = of_all[n:]
+    for cells in numbering.cells:
+        of_cells[cells.indices] = of_all[cells.vertices[:, 0]]
     has_cells = np.bincount(of_cells, minlength=count) > 0  # a vertex of no cell is no part
     new = np.cumsum(has_cells) - 1
-    total, of_parts = _joined(space.mesh, int(has_cells.sum()), new[of_all[:n]])
+    total, of_parts = _joined(space.mesh, int(has_cells.sum()), new[of_all])
     of_cells = of_parts[new[of_cells]]
+    if total == 1:
+        return Parts(total, of_cells, np.zeros(numbering.size, dtype=np.int64))
     of_entities = [np.zeros(len(sizes), dtype=np.int64) for sizes in numbering.sizes]
-    for cells in numbering.cells if total > 1 else ():
+    for cells in numbering.cells:
         for dim, found in enumerate(of_entities):
             found[cells.ids(dim)] = of_cells[cells.indices][:, None]
     return Parts(total, of_cells, numbering.of_unknowns(of_entities))
