@@ -543,6 +543,7 @@ class World:
                     "dt": 1e-3,
                     "tol": 1e-2,
                     "mass": None,
+                    "preconditioner": "auto",
                     "parameters": {"a": lambda t: 1.0 + t},
                     "dirichlet": None,
                     "save": [1e-3],

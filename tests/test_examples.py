@@ -131,6 +131,15 @@ def test_twisted_bar(backend):
     assert 3.9 < found["energies"][1] / found["energies"][0] < 4.1 and max(found["steps"]) <= 8
 
 
+@on_both
+def test_allen_cahn(backend):
+    example = load("allen_cahn")
+    found = example.main(example.disc, (5.0, 20.0), cells=7, eps=0.04, backend=backend)
+    assert found["energies"][0] > found["energies"][1] > found["energies"][2]
+    loss = found["areas"][1] - found["areas"][2]
+    assert loss == pytest.approx(15 * 2 * np.pi * 0.04**2, rel=0.05)
+
+
 def test_bratu_converges_with_the_order():
     errors = [load("bratu").main(order=order)["error"] for order in (1, 2, 3)]
     assert errors[1] < errors[0] / 5 and errors[2] < errors[1] / 5

@@ -27,10 +27,11 @@ from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
 from ..operators import WeakForm
 from ..support.files import atomic_path, output_path
 from ..support.progress import progress, silent
+from ..support.reuse import memory_kept
 from .cg import cg
 from .info import SolveInfo
 from .newton import Equation, Iterations, Tangents
-from .preconditioners import jacobi
+from .preconditioners import checked_preconditioner, jacobi
 from .problem import Solution
 from .solve import solve
 from .tableaus import METHODS, Method
@@ -39,6 +40,8 @@ from .tableaus import METHODS, Method
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0
 # Part of the whole time.
 _SHORTEST = 1e-10
+# Residual at which a stage is solved, over tol.
+_SYSTEMS = 1e-3
 
 
 @dataclass(eq=False)
@@ -80,6 +83,7 @@ def march(
     dt: float | None = None,
     tol: float | None = None,
     mass: Any | None = None,
+    preconditioner: str | Callable[[Any], Any] = "auto",
     parameters: Mapping[str, Callable[[float], float]] | None = None,
     dirichlet: Callable[[float], Any] | None = None,
     save: Sequence[float] = (),
@@ -102,17 +106,19 @@ def march(
         Dirichlet, Neumann and Robin data.
     method : str
         Explicit: "low3" and "low4", with two vectors of storage, "ssp3" and "ssp43", which preserve strong stability,
-        "bs3" and "dp5". Implicit: "sdirk2", "sdirk3", "bdf2", "bdf3", by Newton's method with the diagonal as
-        preconditioner. The last figure of a name is the order. "sdirk3" is of order 2 while steps are much longer
-        than the equation's fastest decay.
+        "bs3" and "dp5". Implicit: "sdirk2", "esdirk3", "esdirk4", "bdf2", "bdf3", by Newton's method. The last figure
+        of a name is the order; of what decays much faster than a step the small errors fall with dt^2 only, with
+        "bdf3" with dt^3.
     dt : float, optional
         Largest step, or the first one with `tol`; steps are equal between times of `save`, but for `tol`. Explicit
         methods estimate a stable one when it is left out.
     tol : float, optional
-        Error of a step over the norm of u; dt is changed to meet it, by the embedded method of "ssp3", "ssp43", "bs3"
-        or "dp5".
+        Error of a step over the norm of u; dt is changed to meet it, by the embedded method of "ssp3", "ssp43",
+        "bs3", "dp5", "esdirk3" or "esdirk4".
     mass : weak form, optional
         M, symmetric positive definite, of as many components; (u, v) when left out.
+    preconditioner : str or callable
+        Of implicit steps, as for `solve`, but that "auto" is multigrid from when the diagonal takes many iterations.
     parameters : {str: callable}, optional
         Numbers of the residual's `parameters` as functions of t.
     dirichlet : callable, optional
@@ -121,7 +127,7 @@ def march(
         Times at which u is kept, in ascending order; a step ends at each.
     checkpoint : path, optional
         A file .npz, one for each process, written whole at each time of `save`. If it exists, the run continues from
-        there, and has the same bits as one that was not interrupted. Give the same arguments.
+        there, and has the same bits as one with a checkpoint that was not interrupted. Give the same arguments.
     name : str
         For messages and the progress bar.
     bar : bool
@@ -141,7 +147,7 @@ def march(
 
     Examples
     --------
-    >>> run = march(Laplacian(space), u0, (0, 1), c0, bc, method="sdirk3", dt=0.01, save=[0.5])  # doctest: +SKIP
+    >>> run = march(Laplacian(space), u0, (0, 1), c0, bc, method="esdirk3", dt=0.01, save=[0.5])  # doctest: +SKIP
     """
     scheme = METHODS[name_of(method, METHODS, "method")]
     name, bar = instance(name, str, "name"), flag(bar, "bar")
@@ -160,10 +166,13 @@ def march(
         raise ArgumentError(f"dt = {dt:g} is too short for times from {span[0]:g} to {span[1]:g}")
     if scheme.implicit and dt is None:
         raise ArgumentError(f"{method!r} is stable for any step; give dt")
-    system = _System(residual, c0, bc, mass, parameters, dirichlet, scheme.implicit, name)
+    if not callable(preconditioner):
+        preconditioner = checked_preconditioner(preconditioner)
+    asked = ("measured" if preconditioner == "auto" else preconditioner) if scheme.implicit else None
+    system = _System(residual, c0, bc, mass, parameters, dirichlet, asked, tol, name)
     run = _Run(system, scheme, tol, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()))
     run.begin(u0, dt, None if checkpoint is None else output_path(checkpoint), method)
-    with nullcontext() if bar else silent(), progress(name) as advance:
+    with memory_kept(), nullcontext() if bar else silent(), progress(name) as advance:
         try:
             while run.todo:
                 run.step()
@@ -179,9 +188,18 @@ class _System:
     """The equation with its data at a time, on the device of the residual."""
 
     def __init__(
-        self, residual: Any, c0: Any, bc: Any, mass: Any, parameters: Any, dirichlet: Any, implicit: bool, name: str
+        self,
+        residual: Any,
+        c0: Any,
+        bc: Any,
+        mass: Any,
+        parameters: Any,
+        dirichlet: Any,
+        asked: Any,
+        tol: Any,
+        name: str,
     ) -> None:
-        self.name = name
+        self.name, self.tol = name, tol
         self.own = own = Equation(residual, c0, bc, None)
         self.vectors, self.xp = own.vectors, own.vectors.xp
         self.parameters, self.dirichlet = {} if parameters is None else parameters, dirichlet
@@ -197,14 +215,19 @@ class _System:
         data = copy(own.bc)
         data.matrix = None
         self.M, self.all = GlobalOperator(mass, own.c0, data, own.n), GlobalOperator(mass, own.c0, None, own.n)
-        if implicit:
+        if asked is not None:
             known = mass + own.form
             self.kept = len(getattr(mass, "summands", (mass,)))
             self.factors = tuple(known.factors)
             self.stage = Equation(known, own.c0, copy(own.bc), None)
-            self.tangents = Tangents(self.stage, partial(solve, bar=False), "jacobi", None, None)
+            self.asked = asked
+            self.forget()
         else:
             self.jacobi = jacobi(self.M)
+
+    def forget(self) -> None:
+        """Keep nothing of the systems solved before."""
+        self.tangents = Tangents(self.stage, partial(solve, max_iterations=None, bar=False), self.asked, None, None)
 
     def set(self, t: float) -> None:
         """Take the parameters of a time."""
@@ -229,10 +252,14 @@ class _System:
         x, _ = cg(self.M, functional, self.jacobi, name=f"{self.name}: mass", bar=False)
         return self.own.free(x)
 
+    def force(self, t: float, x: Any) -> Any:
+        """Minus the residual for the free test functions."""
+        self.set(t)
+        return self.own.free(self.own.data - self.own.gathered(self.own.form, x))
+
     def rate(self, t: float, x: Any) -> Any:
         """M^-1 of minus the residual."""
-        self.set(t)
-        return self.inverse(self.own.free(self.own.data - self.own.gathered(self.own.form, x)))
+        return self.inverse(self.force(t, x))
 
     def lifted(self, change: Any) -> Any:
         """The function with these Dirichlet values that is M-orthogonal to all free ones."""
@@ -249,6 +276,8 @@ class _System:
             stage.robin = self.vectors.sparse(stage.bc.matrix.astype(own.dtype))
         stage.values, stage.data = self.values(t), (known + c * own.data).astype(own.dtype)
         run = Iterations(stage, self.tangents, None, 25, 0.01, self.name)
+        if self.tol is not None:
+            run.tol = max(run.tol, _SYSTEMS * self.tol)
         run.x, run.advance = self.xp.where(own.fixed, stage.values, guess), lambda *_, **__: None
         run.through([{}], False)
         return run.x
@@ -332,6 +361,8 @@ class _Run:
     def _write(self) -> None:
         if self.path is None:
             return
+        if self.scheme.implicit:  # a run that continues from here has no multigrid of before
+            self.system.forget()
         host = self.system.vectors.to_host
         with atomic_path(self.path, comm=self.system.vectors.comm) as temporary:
             np.savez(
@@ -416,10 +447,19 @@ class _Run:
         if scheme.implicit:
             start, u, rates = system.mass(x), x, list[Any]()
             for i, t in enumerate(nodes):
+                if not a[i, i]:
+                    rates.append(h * system.force(t, u))
+                    continue
                 known = start + sum(a[i, j] * rates[j] for j in range(i))
                 u = system.solved(t, h * a[i, i], known, u)
                 rates.append((system.mass(u) - known) / a[i, i])
-            return u, None  # the last stage is the new vector
+            # The last stage is the new vector. Of the error the operator leaves out what decays within the step.
+            wrong = (
+                None
+                if self.tol is None
+                else sum((p - q) * k for p, q, k in zip(b, scheme.embedded, rates, strict=True))
+            )
+            return u, None if wrong is None else system.tangents.solve(u, wrong, 0.1, "the error of a step")[0]
         fixed, now = system.dirichlet is not None, system.values(self.t)
 
         def lift(t: float) -> Any:

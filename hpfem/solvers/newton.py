@@ -37,6 +37,9 @@ _FORCING = 0.9
 # Multigrid takes new coefficients where a solve is expected to take so many iterations more with those that it has.
 # That takes the time of 11 to 30 iterations (hexes and tets of order 3, hexes of order 6), and serves later steps, too.
 _WORTH, _MOST = 8, 30
+# Iterations by digit with the diagonal from which on multigrid is faster where its set-up serves many systems: it takes
+# one or two, of some seven applications each.
+_DIAGONAL = 15
 # Tolerances with which a solve is tried again where the linearisation is not positive definite: what conjugate
 # gradients make before they meet a direction that shows it leads down, too.
 _LOOSE = 0.5, 0.9
@@ -356,7 +359,16 @@ class Tangents:
                 if refresh:
                     self._M.refresh(self.A if self.positive else self.A.elliptic_part())
                 return self._M
-        M, self.used = make_preconditioner(self.asked, self.A, definite=self.positive)
+        name = self.asked
+        if name == "measured":
+            name = "multigrid" if self._last > _DIAGONAL else "jacobi"
+        try:
+            M, self.used = make_preconditioner(name, self.A, definite=self.positive)
+        except NotSuitable:
+            if self.asked != "measured":
+                raise
+            self.asked = "jacobi"
+            return self._preconditioner(False)
         if self.used == "multigrid":
             self._M, self._of_definite, self.multigrid = M, self.positive, "made"
         return M

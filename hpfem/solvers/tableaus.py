@@ -58,8 +58,7 @@ class Method:
         return float(abs(z[np.argmin(stable) - 1, 0])) if stable[0] else 0.0
 
 
-_GAMMA = 0.43586652150845899942  # root of g^3 - 3 g^2 + 3/2 g - 1/6
-_B1 = -(6 * _GAMMA**2 - 16 * _GAMMA + 1) / 4
+_GAMMA = 1767732205903 / 4055673282236
 _HALF = 1 - sqrt(0.5)
 
 METHODS = {
@@ -116,12 +115,50 @@ METHODS = {
     ),
     # R. Alexander: Diagonally implicit Runge-Kutta methods for stiff o.d.e.'s, SIAM J. Numer. Anal. 14 (1977).
     "sdirk2": Method(2, ((_HALF,), (1 - _HALF, _HALF)), (1 - _HALF, _HALF)),
-    "sdirk3": Method(
+    # C. A. Kennedy, M. H. Carpenter: Additive Runge-Kutta schemes for convection-diffusion-reaction equations, Appl.
+    # Numer. Math. 44 (2003) 139-181: the implicit halves of ARK3(2)4L[2]SA and ARK4(3)6L[2]SA, of stage order 2.
+    "esdirk3": Method(
         3,
-        ((_GAMMA,), ((1 - _GAMMA) / 2, _GAMMA), (_B1, 1 - _B1 - _GAMMA, _GAMMA)),
-        (_B1, 1 - _B1 - _GAMMA, _GAMMA),
+        (
+            (),
+            (_GAMMA, _GAMMA),
+            (2746238789719 / 10658868560708, -640167445237 / 6845629431997, _GAMMA),
+            (
+                1471266399579 / 7840856788654,
+                -4482444167858 / 7529755066697,
+                11266239266428 / 11593286722821,
+                _GAMMA,
+            ),
+        ),
+        (1471266399579 / 7840856788654, -4482444167858 / 7529755066697, 11266239266428 / 11593286722821, _GAMMA),
+        (
+            2756255671327 / 12835298489170,
+            -10771552573575 / 22201958757719,
+            9247589265047 / 10645013368117,
+            2193209047091 / 5459859503100,
+        ),
+    ),
+    "esdirk4": Method(
+        4,
+        (
+            (),
+            (1 / 4, 1 / 4),
+            (8611 / 62500, -1743 / 31250, 1 / 4),
+            (5012029 / 34652500, -654441 / 2922500, 174375 / 388108, 1 / 4),
+            (15267082809 / 155376265600, -71443401 / 120774400, 730878875 / 902184768, 2285395 / 8070912, 1 / 4),
+            (82889 / 524892, 0, 15625 / 83664, 69875 / 102672, -2260 / 8211, 1 / 4),
+        ),
+        (82889 / 524892, 0, 15625 / 83664, 69875 / 102672, -2260 / 8211, 1 / 4),
+        (
+            4586570599 / 29645900160,
+            0,
+            178811875 / 945068544,
+            814220225 / 1159782912,
+            -3700637 / 11593932,
+            61727 / 225920,
+        ),
     ),
     # C. F. Curtiss, J. O. Hirschfelder: Integration of stiff equations, Proc. Natl. Acad. Sci. 38 (1952) 235-243.
     "bdf2": Method(2, alpha=(3 / 2, -2, 1 / 2), first="sdirk2"),
-    "bdf3": Method(3, alpha=(11 / 6, -3, 3 / 2, -1 / 3), first="sdirk3"),
+    "bdf3": Method(3, alpha=(11 / 6, -3, 3 / 2, -1 / 3), first="esdirk3"),
 }

@@ -378,7 +378,12 @@ def newtons_method(comm):
 def marching(comm):
     """Explicit and implicit steps are those of one process; a checkpoint of two processes is continued to the bit."""
     mesh = hp.box("tri", 2, comm=hp.ALONE)
-    ways = {"ssp43": {"dt": 1e-3, "tol": 1e-3}, "low3": {}, "bdf2": {"dt": 1e-3}}
+    ways = {
+        "ssp43": {"dt": 1e-3, "tol": 1e-3},
+        "low3": {},
+        "bdf2": {"dt": 1e-3},
+        "esdirk3": {"dt": 1e-3, "tol": 1e-3, "preconditioner": "multigrid"},
+    }
 
     def marched(own, method, **options):
         c0 = hp.C0Space(hp.Space(own, 2))
@@ -397,8 +402,11 @@ def marching(comm):
         (steps, wanted), (found, cells) = by_first(comm, lambda compared=compared: compared(mesh)), compared(part)
         assert found == steps and difference(wanted, cells) < 1e-8
     path = Path(comm.bcast(tempfile.mkdtemp())) / "run.npz"
-    kept = [marched(part, "ssp43", save=[2e-3], checkpoint=path) for _ in range(2)]
-    assert np.array_equal(kept[0].u.vector, kept[1].u.vector) and kept[1].times == [2e-3]
+    for method in ("ssp43", "esdirk3"):
+        own = path.with_stem(method)
+        kept = [marched(part, method, save=[2e-3], checkpoint=own) for _ in range(2)]
+        assert np.array_equal(kept[0].u.vector, kept[1].u.vector) and kept[1].times == [2e-3]
+    path = path.with_stem("ssp43")
     if comm.rank == 1:
         path.with_suffix(f".1of{comm.size}.npz").unlink()
     with pytest.raises(hp.ArgumentError, match="no checkpoint"):

@@ -54,21 +54,23 @@ def test_order_conditions(name):
         assert min(wrong) == row.order
     if row.implicit:  # the last stage is the new vector
         assert np.allclose(a[-1], b)
+        if row.embedded:  # stages of order 2
+            assert np.allclose(a @ a.sum(axis=1), a.sum(axis=1) ** 2 / 2)
     else:
         assert row.reach() > 2
 
 
-def heat(backend="numpy", shape="quad"):
+def heat(backend="numpy", shape="quad", k=1.0):
     """u = cos(t) x + sin(t) y: a nonlinear equation with Dirichlet data and coefficients that depend on t."""
 
-    def function(u, du, x, cos, sin):
+    def function(u, du, x, cos, sin, k):
         rate = -sin * x[0] + cos * x[1]
         exact = cos * x[0] + sin * x[1]
-        return u**2 - exact**2 - rate, du
+        return u**2 - exact**2 - rate, k * du
 
     space = hp.Space(box(shape, 2), 1, backend=backend)
     c0 = hp.C0Space(space)
-    form = hp.WeakForm(space, function, fields={"cos": 1.0, "sin": 0.0})
+    form = hp.WeakForm(space, function, fields={"cos": 1.0, "sin": 0.0, "k": k})
     return form, c0, hp.BoundaryConditions(c0, lambda x, y: x)
 
 
@@ -78,8 +80,8 @@ DATA = {
 }
 
 
-def marched(method, steps, backend="numpy", end=1.0, **options):
-    form, c0, bc = heat(backend)
+def marched(method, steps, backend="numpy", end=1.0, k=1.0, **options):
+    form, c0, bc = heat(backend, k=k)
     run = hp.march(form, lambda x, y: x, (0, end), c0, bc, method=method, dt=end / steps, bar=False, **DATA, **options)
     return c0, run
 
@@ -88,12 +90,21 @@ def marched(method, steps, backend="numpy", end=1.0, **options):
 def test_orders_with_dirichlet_data_in_time(name):
     row = METHODS[name]
     errors = []
-    coarse = 24 if not row.implicit else 32 if name == "sdirk3" else 8
+    coarse = 24 if not row.implicit else 8
     for steps in (coarse, 2 * coarse):
         _, run = marched(name, steps, end=0.5)
         errors.append(hp.l2_error(run.u, lambda x, y: np.cos(0.5) * x + np.sin(0.5) * y))
         assert run.t == 0.5 and run.steps == steps
     assert np.log2(errors[0] / errors[1]) > row.order - 0.35 or errors[1] < 1e-11
+
+
+@pytest.mark.parametrize(("name", "order"), [("sdirk2", 1), ("esdirk3", 2), ("esdirk4", 2), ("bdf3", 3)])
+def test_orders_where_the_equation_decays_much_faster_than_a_step(name, order):
+    errors = []
+    for steps in (8, 16):
+        _, run = marched(name, steps, end=2.0, k=30.0)
+        errors.append(hp.l2_error(run.u, lambda x, y: np.cos(2) * x + np.sin(2) * y))
+    assert np.log2(errors[0] / errors[1]) > order - 0.15 and errors[1] < 5e-5
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -111,11 +122,12 @@ def test_orders_of_an_ordinary_equation(name):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@pytest.mark.parametrize("name", ["low4", "bs3", "sdirk2", "bdf3"])
+@pytest.mark.parametrize("name", ["low4", "bs3", "esdirk3", "bdf3"])
 def test_a_run_that_continues_has_the_same_bits(name, backend, tmp_path, monkeypatch):
     module = import_module("hpfem.solvers.march")
-    options = {"save": [0.1, 0.3]} | ({"tol": 1e-4} if name == "bs3" else {})
-    _, whole = marched(name, 60, backend, 0.5, **options)
+    options = {"save": [0.1, 0.3]} | ({"tol": 1e-4 if name == "bs3" else 1e-7} if METHODS[name].embedded else {})
+    options |= {"preconditioner": "multigrid"} if METHODS[name].implicit else {}
+    _, whole = marched(name, 60, backend, 0.5, checkpoint=tmp_path / "whole.npz", **options)
     options["checkpoint"] = tmp_path / "state.npz"
     step = module._Run.step
 
@@ -166,11 +178,48 @@ def test_the_estimated_step_is_stable_and_near_the_limit(name, shape):
         hp.march(form, start, (0, 2000 * run.dt), c0, bc, method=name, dt=2.5 * run.dt, bar=False)
 
 
+@pytest.mark.parametrize("name", ["esdirk3", "esdirk4"])
+def test_implicit_steps_meet_a_tolerance(name):
+    """A layer that decays fast, then data that change slowly: few steps, and at first short ones."""
+    counts = []
+    for tol in (1e-3, 1e-5):
+        form, c0, bc = heat(k=100.0)
+        start = lambda x, y: x + np.sin(np.pi * x) * np.sin(np.pi * y)  # noqa: E731
+        run = hp.march(form, start, (0, 1), c0, bc, method=name, dt=1e-3, tol=tol, bar=False, **DATA)
+        assert hp.l2_error(run.u, lambda x, y: np.cos(1) * x + np.sin(1) * y) < tol
+        counts.append(run.steps)
+    assert 5 < counts[0] < counts[1] < 80
+
+
+def test_systems_are_solved_with_multigrid_where_the_diagonal_takes_many_iterations(monkeypatch):
+    module, used = import_module("hpfem.solvers.newton"), []
+    solve = module.Tangents.solve
+
+    def seen(self, *given):
+        out = solve(self, *given)
+        used.append((self.used, self.multigrid, out[1]))
+        return out
+
+    monkeypatch.setattr(module.Tangents, "solve", seen)
+    c0 = hp.C0Space(hp.Space(box(("quad", "tri"), 6), 4))
+    form = hp.WeakForm(c0.space, lambda u, du: (u**3 - u, 1e-3 * du))
+    start = np.random.default_rng(0).uniform(-1, 1, c0.size)
+    found = {}
+    for name in ("jacobi", "auto"):
+        used.clear()
+        run = hp.march(form, start, (0, 2), c0, method="sdirk2", dt=1.0, preconditioner=name, bar=False)
+        found[name] = run.u.vector
+    first = [own[1] for own in used].index("made")
+    assert 1 <= first <= 3 and {own[0] for own in used[:first]} == {"jacobi"}
+    assert {own[1] for own in used[first + 1 :]} <= {"kept", "refreshed"} and max(own[2] for own in used[first:]) < 20
+    assert np.abs(found["jacobi"] - found["auto"]).max() < 1e-6
+
+
 def test_what_is_kept_when_the_solution_grows_without_bound():
     space = hp.Space(box("quad", 1), 1)
     c0 = hp.C0Space(space)
     form = hp.WeakForm(space, lambda u, du: (-(u**2), 0 * du))
-    for name, options in {"bs3": {"tol": 1e-5}, "low3": {}, "sdirk3": {}}.items():
+    for name, options in {"bs3": {"tol": 1e-5}, "low3": {}, "esdirk3": {}}.items():
         with pytest.raises(hp.SolverError, match="at t = ") as caught:
             hp.march(form, 1.0, (0, 3), c0, method=name, dt=0.05, save=[0.5], bar=False, **options)
         kept = caught.value.march
@@ -188,12 +237,13 @@ def test_what_is_kept_when_the_solution_grows_without_bound():
         ({"dt": -1.0}, "dt"),
         ({"method": "low3", "tol": 1e-3}, "no embedded method"),
         ({"method": "bdf2", "dt": None}, "give dt"),
-        ({"parameters": {"k": np.cos}}, "no parameter"),
+        ({"parameters": {"other": np.cos}}, "no parameter"),
         ({"parameters": {"cos": 1.0}}, "a function of t"),
         ({"dirichlet": 1.0}, "a function of t"),
         ({"checkpoint": "state.h5"}, "npz"),
         ({"u0": np.ones(3)}, "start"),
         ({"mass": 1.0}, "mass is a weak form"),
+        ({"preconditioner": "ilu"}, "preconditioner"),
     ],
 )
 def test_arguments(options, message):
@@ -216,7 +266,7 @@ def test_robin_conditions_and_components():
     bc = hp.BoundaryConditions(c0, robin=(2.0, 1.0), components=2)
     runs = [
         hp.march(form, 1.0, (0, 0.25), c0, bc, method=name, dt=0.25 / n, bar=False).u.vector
-        for name, n in (("low4", 400), ("sdirk3", 32))
+        for name, n in (("low4", 400), ("esdirk3", 32))
     ]
     assert runs[0].shape == (2, c0.size) and np.abs(runs[0] - runs[1]).max() < 1e-5
     still = hp.march(form, 0.5, (0, 1), c0, bc, method="sdirk2", dt=0.5, bar=False)
