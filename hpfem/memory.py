@@ -25,6 +25,9 @@ from .support.machine import available_memory
 
 T = TypeVar("T")
 
+# Numbers that the host takes no longer for than a device for its launches.
+FEW = 1 << 20
+
 # Device types of DLPack whose memory is the host's: plain and pinned.
 _DLPACK_HOST = (1, 3)
 
@@ -223,6 +226,13 @@ class PerDevice(Generic[T]):
 def as_numpy(array: Any) -> Any:
     """Small results on the host, wherever they were computed; not counted as transfers."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def xp_for(count: int, xp: Any) -> Any:
+    """Module for what is made once of so many numbers: NumPy if they are few, since CuPy compiles every operation
+    first, each for a tenth of a second.
+    """
+    return np if count < FEW else xp
 
 
 def every(found: Any) -> bool:

@@ -22,6 +22,7 @@ from ...assembly import GlobalOperator
 from ...backends.cellwise import FactorisedMatrix
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
+from ...memory import as_numpy, xp_for
 from ...operators import Operator
 from ...space import Space
 from ...space.arguments import checked_dtype
@@ -508,8 +509,9 @@ def _take_numbers(own: Operator, source: Operator) -> None:
 def _at(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
     """An operator between modes of lower order or another type, and the numbers of these modes."""
     c0 = A.c0.at(space)
-    kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
-    host = np.arange(A.c0.size)[kept] if isinstance(kept, slice) else A.vectors.to_host(kept)
+    kept = A.c0.numbering.truncation(c0.numbering, xp_for(A.c0.size, A.vectors.xp))
+    host = np.arange(A.c0.size)[kept] if isinstance(kept, slice) else as_numpy(kept)
+    kept = kept if isinstance(kept, slice) else A.vectors.xp.asarray(kept)
     matrix = A.matrix
     if matrix is not None:
         those = (np.arange(A.coupled)[:, None] * A.c0.size + host).ravel()

@@ -20,7 +20,7 @@ from hpfem.shapes.low_energy import regular_jacobian
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
 from ...geometry.jacobians import determinant, determinant_and_inverse, symmetric_pairs
-from ...memory import as_numpy, every
+from ...memory import as_numpy, every, xp_for
 from ...operators import Operator
 from ...support.communicator import Communicator
 
@@ -64,7 +64,10 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
         of_shape[block.shape.name].append(number)
     found: dict[int, Energies] = {}
     for name, own in of_shape.items():
-        found.update(zip(own, _classified(SHAPES[name], [means[number] for number in own], comm, xp), strict=True))
+        there = xp_for(sum(means[number].size for number in own), xp)
+        parts = [as_numpy(means[number]) if there is np else means[number] for number in own]
+        classified = _classified(SHAPES[name], parts, comm, there)
+        found.update((number, replace(new, means=means[number])) for number, new in zip(own, classified, strict=True))
     return [found[number] for number in range(len(space.blocks))]
 
 

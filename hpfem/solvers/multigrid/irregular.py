@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...assembly import GlobalOperator
 from ...assembly.numbering import Numbering
-from ...memory import as_numpy
+from ...memory import as_numpy, xp_for
 
 Numbers = NDArray[np.uint32]
 
@@ -32,6 +32,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
     """Number vertices, edges, faces and cells by what they are in the whole mesh; -> [n_entities]."""
     part, dim = numbering.mesh.part, numbering.mesh.dim
     counts = [len(sizes) for sizes in numbering.sizes]
+    xp = xp_for(sum(counts), xp)
     vertices, cells = (np.arange(counts[0]), np.arange(counts[-1])) if part is None else (part.vertices, part.cells)
     found = [spread(np.asarray(vertices, dtype=np.uint32) + np.uint32(1))]
     mixed = xp.asarray(found[0])
@@ -48,7 +49,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
 
 def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:
     """Make an irregular vector, the same for every partition of a mesh; -> [components * size]."""
-    numbering, space, xp = A.c0.numbering, A.c0.space, A.vectors.xp
+    numbering, space, xp = A.c0.numbering, A.c0.space, xp_for(A.shape[0], A.vectors.xp)
     within = xp.arange(A.c0.size, dtype=np.uint32)
     within -= numbering.of_unknowns([own.astype(np.uint32) for own in numbering.offsets], xp)
     entity = numbering.of_unknowns(numbers, xp)
@@ -57,4 +58,4 @@ def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:
     out = xp.empty((A.components, A.c0.size), A.dtype)
     for component, row in enumerate(out):
         row[...] = noise(entity + np.uint32(component))
-    return out.ravel()
+    return A.vectors.xp.asarray(out.ravel())
