@@ -34,9 +34,9 @@ class _Some:
 
     def __init__(self, columns: Any) -> None:
         self._columns = columns
-        self._made: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
+        self._made: tuple[Any, Callable[..., Any]] = None, lambda local: local
 
-    def gathering(self, back: Any) -> Callable[[Any], Any]:
+    def gathering(self, back: Any) -> Callable[..., Any]:
         """What sums local results up, by the restriction `back`."""
         made = self._made
         if made[0] is not back:
@@ -67,17 +67,16 @@ class Product:
         self._matrix, self._add_terms = matrix, add_terms
         self.vectors, self.dtype = vectors, operator.space.dtype
         self.alone = matrix is None and masked is None and add_terms is None
-        # All processes that share an unknown of the identity add it; `_twice` are those that another process counts.
+        # What is exchanged: all processes that share an unknown of the identity know it.
         held = np.zeros(restriction.size, dtype=bool)
         held[[] if constrained is None else constrained] = True
-        both = [some[held[some]] for some in (vectors.shared, vectors.ghosts)]
-        self._constrained, self._twice = (vectors.from_host(found) if len(found) else None for found in both)
+        self._between = vectors.without(held)
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole if add_terms is None else None
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
         self._own_kernels: tuple[Any, tuple[list[ProductKernel | None], Any]] = None, ([], restriction)
         self._begun: tuple[Any, list[Callable[[], ProductKernel | None]]] = None, []
-        self._shared = _Some(vectors.shared)
+        self._shared = _Some(self._between.sent)
         if self.whole is None:
             self._begin()
             self._pool.give(self._pool.take(self._new_scratch))
@@ -93,7 +92,7 @@ class Product:
     @property
     def blocks(self) -> int:
         """Sums that `into` leaves."""
-        return int(self._restriction.blocks) + (self._twice is not None)
+        return int(self._restriction.blocks)
 
     def _new_scratch(self) -> _Scratch:
         return _Scratch(self._field("coeff")[0], *self._field("dual"))
@@ -111,36 +110,29 @@ class Product:
 
     def into(self, vector: Any, *sums: Any) -> Any:
         """Compute the product, without `matrix` and `masked`; vector [components * size] -> [components, size]."""
-        rows = vector.reshape(self.shape)
-        if self._twice is not None and len(sums) > 1 and sums[1] is not None:
-            twice = rows[:, self._twice].ravel().astype(sums[1].dtype)
-            sums[1][-1] = -(twice @ twice)
-        return self._held(self._own(rows, True, *sums), rows)
-
-    def _held(self, out: Any, rows: Any) -> Any:
-        """Correct the unknowns of the identity in a product, after processes have added them up."""
-        if self._constrained is not None:
-            out[:, self._constrained] = rows[:, self._constrained]
-        return out
+        return self._own(vector.reshape(self.shape), True, *sums)
 
     def _own(self, vector: Any, exchange: bool, *sums: Any) -> Any:
-        """The product of this process; with an exchange also the parts of others, except unknowns of the identity."""
+        """The product of this process; with an exchange also the parts of others."""
         whole = None if sums else self.whole
         if whole is not None:
             found = whole(vector.reshape(self.shape))
             if not self._operator.guarded or every(self.vectors.xp.isfinite(found)):
-                return self.vectors.summed(found) if exchange else found
+                return self._between.summed(found) if exchange else found
         if self._add_terms is not None and not self.vectors.has(vector):
             raise NotSuitable("forms on boundaries are not recorded")
         with self._applied(vector, *sums) as (gather, of_some):
-            if not exchange or self.vectors.comm.size == 1:
-                return gather()
-            # Shared unknowns first: they are exchanged while the others are gathered.
-            end = self.vectors.summing(of_some(self._shared))
-            return end(gather())
+            return self._summed(gather, of_some) if exchange else gather()
+
+    def _summed(self, gather: Callable[..., Any], of_some: Callable[..., Any], **onto: Any) -> Any:
+        """Sums over processes: unknowns that they share first, which are exchanged while the others are gathered."""
+        if self.vectors.comm.size == 1:
+            return gather(**onto)
+        end = self._between.summing(of_some(self._shared))
+        return end(gather(**onto), **onto)
 
     @contextmanager
-    def _applied(self, vector: Any, *sums: Any) -> Iterator[tuple[Callable[..., Any], Callable[[_Some], Any]]]:
+    def _applied(self, vector: Any, *sums: Any) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
         """Scratch with local results, and the last two of `_parts`."""
         scratch = self._pool.take(self._new_scratch)
         try:
@@ -151,28 +143,35 @@ class Product:
         finally:
             self._pool.give(scratch)
 
-    def restricted(self, columns: Any) -> Callable[[Any], Any] | None:
-        """Make what computes the product for some unknowns alone; columns [n]."""
+    def restricted(self, columns: Any, below: VectorSpace) -> Callable[[Any, Any], Any] | None:
+        """Make r, x -> r - A x for some unknowns alone, which are those of vectors `below`; columns [n], r [components,
+        n], x [components * size] -> [components, n].
+        """
         if not self.alone or self.whole is not None:
             return None
-        some = _Some(columns)
-        some.gathering(self._kernels[1])  # now: nothing can be made while launches are captured
+        some, shared = _Some(columns), _Some(columns[below.from_host(below.sent)])
+        for own in (some, shared):
+            own.gathering(self._kernels[1])  # now: nothing can be made while launches are captured
 
-        def product(vector: Any) -> Any:
-            with self._applied(vector) as (_, of_some):
-                return of_some(some)
+        def residual(r: Any, x: Any) -> Any:
+            onto = {"onto": r, "factor": -1.0}
+            with self._applied(x) as (_, of_some):
+                if below.comm.size == 1:
+                    return of_some(some, **onto)
+                end = below.summing(of_some(shared))
+                return end(of_some(some, **onto), **onto)
 
-        return product
+        return residual
 
     def residual(self, r: Any, x: Any, scale: float = 1.0) -> Any:
         """R - scale A x, in a new array; r, x [components * size] -> [components * size]."""
         vectors = self.vectors
-        if vectors.comm.size > 1 or vectors.iteration is None or not self.alone or self.whole is not None:
+        if vectors.iteration is None or not self.alone or self.whole is not None:
             product = self(x)
             vectors.combine((-scale, 1.0), (product, r), product)
             return product
-        with self._applied(x) as (gather, _):
-            return gather(onto=r.reshape(self.shape), factor=-scale).reshape(r.shape)
+        with self._applied(x) as parts:
+            return self._summed(*parts, onto=r.reshape(self.shape), factor=-scale).reshape(r.shape)
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
         """The steps of `into`, by name; in scratch of their own; vector [components * size]."""
@@ -201,7 +200,7 @@ class Product:
 
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
-    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[..., Any], Callable[[_Some], Any]]:
+    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[..., Any], Callable[..., Any]]:
         rows, device = vector.reshape(self.shape), self.vectors.device
         sums = () if out is None else (out.reshape(self.shape), partials, stop)
         stops = () if stop is None else (stop,)
@@ -240,7 +239,7 @@ class Product:
             scatter,
             apply if any(own) else plain,
             lambda **onto: back.gather(results_here(), rows, *sums, **onto),
-            lambda some: some.gathering(back)(results_here()),
+            lambda some, **onto: some.gathering(back)(results_here(), **onto),
         )
 
     def __call__(self, vector: Any) -> Any:
@@ -260,7 +259,7 @@ class Product:
             out = out.reshape(together)  # a copy, if there are gaps between the components
             for result, row in zip(out, given.reshape(together), strict=True):
                 result += matrix @ row
-            out = self._held(self.vectors.summed(out.reshape(self.shape)), given)
+            out = self._between.summed(out.reshape(self.shape))
         if self._masked is not None:
             out = xp.where(self._masked, rows, out)
         return out.reshape(vector.shape)

@@ -85,9 +85,9 @@ class CellwiseProduct:
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
         self._there = self._operands(matrices, self.restriction)
         self._back = self._operands([M.transposed for M in matrices], self._outer)
-        self._some, self._shared = dict[bool, Any](), vectors.xp.asarray(vectors.shared)
+        self._some = dict[bool, Any]()
         if vectors.comm.size > 1:
-            self._some = {outer: self._gathering(outer).gather_some(vectors.shared) for outer in (False, True)}
+            self._some = {outer: self._gathering(outer).gather_some(vectors.sent) for outer in (False, True)}
 
     def _operands(self, matrices: Sequence[FactorisedMatrix], restriction: Any) -> list[Any]:
         """The dense matrices for the local numbers of blocks."""
@@ -136,11 +136,11 @@ class CellwiseProduct:
         """Sums over all processes."""
         if not self._some:
             return self._sums(outer, local, scale, onto)
-        some = self._some[outer](local)
-        if scale is not None:
-            some *= scale[self._shared]
-        end = self._vectors.summing(some)
-        return added(end(self._sums(outer, local, scale, None)[None])[0], onto)
+        return self._ended(self._vectors.summing(self._some[outer](local)), outer, local, scale, onto)
+
+    def _ended(self, end: Callable[..., Any], outer: bool, local: Any, scale: Any, onto: Any) -> Any:
+        """Sums of this process, and at the end of an exchange those over all processes."""
+        return added(end(self._sums(outer, local, scale, None)[None], scale=scale)[0], onto)
 
     def _through(
         self,

@@ -213,11 +213,18 @@ class ElementRestriction:
             out += vector * self._drop
         return out
 
-    def gather_some(self, columns: Any) -> Callable[[Any], Any]:
-        """Make a function that sums for some columns only, with the same bits as `gather`; columns [n]."""
+    def gather_some(self, columns: Any) -> Callable[..., Any]:
+        """Make a function that sums for some columns only, with the same bits as `gather`, if what it is added to
+        times a factor is not given; columns [n].
+        """
         rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
         keep = 1 if self._keep is None else self._keep[columns]
-        return lambda local: self._Q.summed(rows, local, self._xp) * keep
+
+        def gather(local: Any, onto: Any = None, factor: float = 1.0) -> Any:
+            found = self._Q.summed(rows, local, self._xp) * keep
+            return found if onto is None else onto + factor * found
+
+        return gather
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by squares of Q's entries in rows of one; local [components, elements, n_modes] -> [components, size]."""

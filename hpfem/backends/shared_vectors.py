@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ class SharedVectors(VectorSpace):
 
     @cached_property
     def _here(self) -> tuple[Any, Any]:
-        """Shared entries and ghosts as arrays of the device."""
-        return self.from_host(self.sharing.shared), self.from_host(self.sharing.ghosts)
+        """Entries that are sent and ghosts as arrays of the device."""
+        return self.from_host(self.sharing.sent), self.from_host(self.sharing.ghosts)
 
     @cached_property
     def _messages(self) -> Messages:
@@ -41,7 +42,7 @@ class SharedVectors(VectorSpace):
         return vectors.reshape(*vectors.shape[:-1], -1, max(1, self.sharing.size))
 
     def _of_shared(self, rows: Any) -> Any:
-        return self.xp.ascontiguousarray(rows[:, self._here[0]])
+        return rows[:, self._here[0]]
 
     @property
     def comm(self) -> Communicator:
@@ -55,6 +56,11 @@ class SharedVectors(VectorSpace):
         return rows
 
     @property
+    def sent(self) -> NDArray[np.int64]:
+        """Entries that are sent to other processes; see `Unshared.sent`."""
+        return self.sharing.sent
+
+    @property
     def shared(self) -> NDArray[np.int64]:
         """Entries that other processes have too; see `Unshared.shared`."""
         return self.sharing.shared
@@ -64,13 +70,22 @@ class SharedVectors(VectorSpace):
         """The shared entries that another process owns; see `Unshared.ghosts`."""
         return self.sharing.ghosts
 
-    def summing(self, own: Any) -> Callable[[Any], Any]:
+    def without(self, held: NDArray[np.bool_]) -> SharedVectors:
+        """Vectors that share fewer entries; see `Unshared.without`."""
+        fewer = copy(self)
+        for name in ("iteration", "_here", "_messages"):
+            vars(fewer).pop(name, None)
+        fewer.sharing = self.sharing.without(held)
+        return fewer
+
+    def summing(self, own: Any) -> Callable[..., Any]:
         """Begin to add up; see `Unshared.summing`."""
         messages = self._messages
-        received = messages.started(messages.packed(own), self.sharing.parts)
+        sent = messages.packed(own)
+        received = messages.started(sent, self.sharing.parts)
 
-        def end(rows: Any) -> Any:
-            messages.combine(rows, own, received(), owners=False)
+        def end(rows: Any, **more: Any) -> Any:
+            messages.combine(rows, sent, received(), **more)
             return rows
 
         return end
@@ -78,8 +93,9 @@ class SharedVectors(VectorSpace):
     def agreed(self, rows: Any) -> Any:
         """Take the owners' values, in place; see `Unshared.agreed`."""
         whole = rows if rows.ndim == 2 else self._by_component(rows)
-        own, messages = self._of_shared(whole), self._messages
-        messages.combine(whole, own, messages.started(messages.packed(own), self.sharing.parts)(), owners=True)
+        messages = self._messages
+        sent = messages.packed(self._of_shared(whole))
+        messages.combine(whole, sent, messages.started(sent, self.sharing.parts)(), owners=True)
         return rows
 
     def _owned(self, a: Any, b: Any) -> Any:

@@ -28,8 +28,7 @@ class Sharing:
 
     Each neighbour, by its rank, has some of the `size` things, which it lists in the same order. In ascending order,
     `shared` are those that any other process has, and `ghosts` those that one of lower rank has, which owns them.
-    `sent` [m] are the places of neighbours' things among the shared ones, one neighbour after the other, and `parts`
-    those of each.
+    `sent` [m] are the things of messages, those of one neighbour after those of the other, and `parts` those of each.
     """
 
     def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
@@ -39,9 +38,9 @@ class Sharing:
         self.shared = np.unique(np.concatenate([none, *self._neighbours.values()]))
         lower = [own for rank, own in self._neighbours.items() if rank < comm.rank]
         self.ghosts = np.unique(np.concatenate([none, *lower]))
-        # Positions of each neighbour's things among the shared ones, and of all of them, one neighbour after the other.
+        # Positions of each neighbour's things among the shared ones.
         self.places = {rank: np.searchsorted(self.shared, own) for rank, own in self._neighbours.items()}
-        self.sent = np.concatenate([none, *self.places.values()])
+        self.sent = np.concatenate([none, *self._neighbours.values()])
         ends = np.cumsum([0, *map(len, self.places.values())]).tolist()
         self.parts = {rank: slice(*ends[k : k + 2]) for k, rank in enumerate(self.places)}
 
@@ -59,18 +58,19 @@ class Sharing:
 
     @cached_property
     def sums(self) -> csr_array:
-        """Ones where numbers of the m messages and of this process belong to a shared thing, [shared, m + shared].
+        """Ones where numbers of the m messages and of the m that are sent belong to a shared thing, [shared, 2 m].
 
         The entries of a row are in the order of the processes, so that sums are the same on all of them.
         """
         n, m = len(self.shared), len(self.sent)
         columns = {rank: np.arange(part.start, part.stop) for rank, part in self.parts.items()}
-        places, columns = {**self.places, self.comm.rank: np.arange(n)}, {**columns, self.comm.rank: m + np.arange(n)}
+        own = m + np.unique(self.sent, return_index=True)[1]
+        places, columns = {**self.places, self.comm.rank: np.arange(n)}, {**columns, self.comm.rank: own}
         ranks = sorted(places)
         row = np.concatenate([places[rank] for rank in ranks])
         column = np.concatenate([columns[rank] for rank in ranks])[np.argsort(row, kind="stable")]
         starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
-        return csr_array((np.ones(len(column), np.int8), column, starts), shape=(n, m + n))
+        return csr_array((np.ones(len(column), np.int8), column, starts), shape=(n, 2 * m))
 
     @cached_property
     def of_owners(self) -> csr_array:
@@ -78,6 +78,11 @@ class Sharing:
         starts, n = self.sums.indptr, len(self.shared)
         first = self.sums.indices[starts[:-1]]
         return csr_array((np.ones(n, np.int8), first, np.arange(n + 1)), shape=self.sums.shape)
+
+    def without(self, held: NDArray[np.bool_]) -> Sharing:
+        """Sharing of fewer things; held [size], the same on all processes that share a thing."""
+        kept = {rank: own[~held[own]] for rank, own in self._neighbours.items()}
+        return Sharing(self.comm, self.size, kept)
 
     def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
         """Combine the values of all processes for each thing; collective; values [size] -> [size]."""
@@ -96,15 +101,27 @@ class Messages:
         self._sharing, self._vectors = sharing, vectors
 
     def packed(self, own: Any) -> Any:
-        """Write the messages to all neighbours; own [components, shared] -> [m, components]."""
-        return np.ascontiguousarray(own[:, self._sharing.sent].T)
+        """Make the messages to all neighbours; own [components, m] -> [m, components]."""
+        return self._vectors.xp.ascontiguousarray(own.T)
 
-    def combine(self, rows: Any, own: Any, received: Any, owners: bool) -> None:
-        """Write sums over processes, or the owners' numbers, to shared entries; rows [components, size], own
-        [components, shared], received [m, components].
+    def combine(
+        self,
+        rows: Any,
+        sent: Any,
+        received: Any,
+        owners: bool = False,
+        scale: Any = None,
+        onto: Any = None,
+        factor: float = 1.0,
+    ) -> None:
+        """Write onto + factor * scale * (sums over processes, or the owners' numbers) to shared entries; rows, onto
+        [components, size], which may be the same, sent, received [m, components], scale [size].
         """
-        matrix = self._sharing.of_owners if owners else self._sharing.sums
-        rows[:, self._sharing.shared] = (matrix @ np.concatenate([received, own.T])).T
+        matrix, shared = self._sharing.of_owners if owners else self._sharing.sums, self._sharing.shared
+        found = (matrix @ np.concatenate([received, sent])).T
+        if scale is not None:
+            found *= scale[shared]
+        rows[:, shared] = found if onto is None else onto[:, shared] + factor * found
 
     def started(self, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
         """Begin to exchange what each process gets of an array [n] or [n, m]; the end returns one of what they send.
@@ -139,6 +156,11 @@ class Unshared:
         return ALONE
 
     @property
+    def sent(self) -> Indices:
+        """Entries of a component that are sent to other processes, one neighbour after the other, on the host."""
+        return np.empty(0, dtype=np.int64)
+
+    @property
     def shared(self) -> Indices:
         """Entries of a component that other processes have too, on the host."""
         return np.empty(0, dtype=np.int64)
@@ -152,12 +174,17 @@ class Unshared:
         """Add up the contributions of processes to shared entries; rows [components, n] or [components * n]."""
         return rows
 
-    def summing(self, own: Any) -> Callable[[Any], Any]:
-        """Begin `summed` with contributions own [components, shared]; its end takes and returns rows [components, n].
+    def without(self, held: NDArray[np.bool_]) -> Unshared:
+        """Vectors that share fewer entries; held [n], the same on all processes that share an entry."""
+        return self
+
+    def summing(self, own: Any) -> Callable[..., Any]:
+        """Begin `summed` with contributions own [components, m] to the entries that are `sent`; its end takes and
+        returns rows [components, n], and what `Messages.combine` takes more.
 
         Work before its end overlaps with the exchange.
         """
-        return lambda rows: rows
+        return lambda rows, **more: rows
 
     def agreed(self, rows: Any) -> Any:
         """Take the owner's values for shared entries; rows as for `summed`."""

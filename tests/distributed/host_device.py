@@ -34,7 +34,10 @@ class Restriction(ElementRestriction):
             return found
         out[...] = found
         if partials is not None:
-            partials[0] = np.sum(found * vector)
+            counts = np.ones(self.size)
+            if self._keep is not None:  # what another process counts of the identity
+                counts[self._vectors.ghosts] = self._keep[self._vectors.ghosts]
+            partials[0] = np.sum(found * vector * counts)
         return out
 
 

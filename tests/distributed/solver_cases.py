@@ -1,6 +1,7 @@
 """Problems, multigrid and what is summed over the mesh: as on one process."""
 
 import tempfile
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.cpu.runtime.vectors import CpuVectors
+from hpfem.backends.shared_vectors import SharedVectors
+from hpfem.backends.sharing import Messages
 from hpfem.memory import HOST
 from hpfem.solvers.multigrid import Multigrid
 from hpfem.solvers.multigrid.energies import cell_energies
@@ -16,6 +20,7 @@ from hpfem.solvers.multigrid.lines import SharedLines
 from hpfem.solvers.preconditioners import make_preconditioner
 from tests.assembly.test_interfaces import CONDITIONS, bar, heated
 from tests.assembly.test_points_and_edges import with_sets
+from tests.distributed.host_device import host_iterates_as_a_device
 from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import as_many
 from tests.solvers.test_rigid_motions import elastic
@@ -195,6 +200,52 @@ def vertices_everywhere(comm):
         assert M.vertices.everywhere and M.on_devices
         assert np.array_equal(A.vectors.agreed(z.copy()), z)
     assert not make_preconditioner("multigrid", A)[0].on_devices
+    with host_iterates_as_a_device(), pytest.MonkeyPatch.context() as patch:
+        # Devices aggregate: the first process for all, which get the same matrices.
+        patch.setattr("hpfem.solvers.multigrid.algebraic._SMALL", 0)
+        patch.setattr("hpfem.solvers.multigrid.aggregation.SMALLEST", 4)
+        c0 = hp.C0Space(c0.space)
+        A = hp.GlobalOperator(A.operator, c0, components=2)
+        again, _ = make_preconditioner("multigrid", A)
+        if comm.rank == 0:
+            assert again.vertices.made.bounds and all(own is not None for own in again.vertices.made.bounds)
+        assert len(again.vertices._solver.sizes) == comm.bcast(len(again.vertices._solver.sizes)) > 1
+        for _ in range(2):
+            y = again(r)
+            assert np.array_equal(A.vectors.agreed(y.copy()), y)
+            assert 0.7 < A.vectors.dot(r, y) / A.vectors.dot(r, z) < 1.4
+            again.refresh()
+
+
+def exchanges(comm):
+    """What a cycle exchanges: once for each product and each map, which is all that it sends; no pass over vectors."""
+    part = hp.distribute(whole("hex"), comm)
+    counts = Counter()
+
+    def counted(patch, kind, name, given):
+        def call(*arguments, **options):
+            counts[name] += 1
+            return given(*arguments, **options)
+
+        patch.setattr(kind, name, call, raising=False)
+
+    with host_iterates_as_a_device(), pytest.MonkeyPatch.context() as patch:
+        c0 = hp.C0Space(hp.Space(part, 4, backend="numpy"))
+        A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+        r = A.vectors.agreed(c0.project(exact))
+        for name in ("started", "combine", "total"):
+            counted(patch, Messages, name, getattr(Messages, name))
+        counted(patch, SharedVectors, "run", CpuVectors.run)
+        for degree in (1, 2):
+            M = Multigrid(A, degree)
+            assert len(M.levels) == 3 and M.on_devices
+            M(r)
+            counts.clear()
+            M.cycle(A.vectors.from_host(r, M.dtype))
+            # Before and after: B twice, a residual for each further step, and one for the next level.
+            steps = 2 * (len(M.levels) - 1) * 3 * degree
+            assert counts["started"] == counts["combine"] == steps, counts
+            assert counts["total"] == 1 and counts["run"] == 2 * (len(M.levels) - 1) * (degree - 1), counts
 
 
 def on_nodes(comm):

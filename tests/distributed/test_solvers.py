@@ -15,6 +15,7 @@ CASES = [
     ("start", 3),
     ("multigrid", 3),
     ("vertices_everywhere", 3),
+    ("exchanges", 4),
     ("any_partition", 3),
     ("one_sum", 3),
     ("rotated", 3),

@@ -382,10 +382,10 @@ def test_a_residual_where_the_coarser_level_is(backend, components, rng):
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components)
     M = Multigrid(A, dtype=np.float64)
     r = A.vectors.from_host(rng.standard_normal(A.shape[0]) * np.tile(bc.free, components))
-    own, own_levels = M.cycle(r), [level.apply_at_kept for level in M.levels]
+    own, own_levels = M.cycle(r), [level.residual_at_kept for level in M.levels]
     assert [found is not None for found in own_levels] == [True, True, False] and len(M.levels) == 3
     for level in M.levels:
-        level.apply_at_kept = None
+        level.residual_at_kept = None
     assert abs(M.cycle(r) - own).max() < 1e-12 * abs(own).max()
 
 

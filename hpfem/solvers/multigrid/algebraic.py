@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
+from ...memory import as_numpy
 from ...support.communicator import ALONE, Communicator
 from .aggregation import SMALLEST, coarsenings, galerkin, inverted
 from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
@@ -94,6 +95,15 @@ class Hierarchy(NamedTuple):
             matrices.append(galerkin(matrices[-1], P, where))
         *some, last = matrices
         return Hierarchy(some, self.interpolations, self.bounds, *_root_of_inverse(where.to_host(last.toarray())))
+
+    @property
+    def on_host(self) -> Hierarchy:
+        """The same with SciPy's matrices."""
+        matrices, interpolations = (
+            [csr_array(tuple(map(as_numpy, (M.data, M.indices, M.indptr))), shape=M.shape) for M in some]
+            for some in (self.matrices, self.interpolations)
+        )
+        return self._replace(matrices=matrices, interpolations=interpolations)
 
     @property
     def sizes(self) -> list[int]:

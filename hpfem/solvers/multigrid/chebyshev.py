@@ -52,12 +52,6 @@ def chebyshev(
 _STEP = Pass("d new x", "a b missing weight", "new = a d + b new", "x = x + missing d + weight new")
 
 
-def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:
-    """Residual after a correction; r, product [n] -> [n]."""
-    vectors.combine((-1.0, 1.0), (product, r), product)
-    return product
-
-
 class Bounds(NamedTuple):
     """Estimates of a largest eigenvalue: after few steps of Lanczos' method, and after all."""
 

@@ -30,7 +30,7 @@ from ...space.block import Block
 from ...space.transforms import resampled
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue, rest
+from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue
 from .energies import Energies, cell_energies, refreshed
 from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
@@ -54,18 +54,21 @@ class Level:
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
         self.A, self.kept, self.n = A, kept, A.components
         self.product = A.product_on(A.device)
-        # x -> A x of this process at the next coarser level's unknowns (`Product.restricted`).
-        self.apply_at_kept: Callable[[Any], Any] | None = None
+        # r, x -> r - A x at the next coarser level's unknowns (`Product.restricted`).
+        self.residual_at_kept: Callable[[Any, Any], Any] | None = None
         # Unknowns without Dirichlet values, [components, size].
         self.free = ~_fixed(A)
         # One per coupled component, or per component where these have Dirichlet values in different places.
         self.smoothers: list[LowEnergySmoother] = []
 
-    def keep(self, kept: Any) -> None:
+    def keep(self, lower: Level) -> None:
         """Take the unknowns that the next coarser level has."""
-        vectors = self.A.vectors
-        found = self.product.restricted(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
-        self.apply_at_kept = found if vectors.comm.all(found is not None) else None  # all processes exchange the same
+        vectors, kept = self.A.vectors, lower.kept
+        columns = vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept
+        found = self.product.restricted(columns, lower.A.vectors)
+        self.residual_at_kept = (
+            found if vectors.comm.all(found is not None) else None
+        )  # all processes exchange the same
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
         """Apply the smoother's B times `first_step`, component by component; see `chebyshev`."""
@@ -294,7 +297,7 @@ class Multigrid:
                 self.levels.append(Level(*_at(self.levels[-1].A, lower)))
             # Kernels of all levels are begun before one is waited for.
             for level, coarser in pairwise(self.levels):
-                level.keep(coarser.kept)
+                level.keep(coarser)
         with self._phase("vertices"):
             # In float64: rounding must not hide what has little energy.
             self._wide, space = self.levels[-1].A, self.levels[-1].A.c0.space
@@ -407,12 +410,12 @@ class Multigrid:
             return self._at_vertices(level, r)
         lower, smooth = self.levels[number + 1], partial(chebyshev, level.product.residual, level.smooth, self.degree)
         x = smooth(r, self.vectors)
-        if level.apply_at_kept is None:
-            residual = level.product.residual(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)
+        if level.residual_at_kept is None:
+            residual = level.product.residual(r, x).reshape(level.n, -1)[:, lower.kept]
         else:
-            product = lower.A.vectors.summed(level.apply_at_kept(x)).reshape(-1)
-            residual = rest(r.reshape(level.n, -1)[:, lower.kept].reshape(-1), product, self.vectors)
-        correction = self.in_modes(number + 1, residual)
+            at_kept = self.vectors.xp.ascontiguousarray(r.reshape(level.n, -1)[:, lower.kept])
+            residual = level.residual_at_kept(at_kept, x)
+        correction = self.in_modes(number + 1, residual.reshape(-1))
         self.vectors.add_at(lower.kept, correction.reshape(level.n, -1), x.reshape(level.n, -1))
         return smooth(level.product.residual(r, x), self.vectors, onto=x)
 

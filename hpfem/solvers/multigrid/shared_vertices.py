@@ -47,6 +47,7 @@ class SharedVertices:
         given = vectors.comm.gather((keys, keys[entries.row], keys[entries.col], entries.data, points))
         self._all: list[Indices] = []  # on the first process, which rows each process has
         self.made: Hierarchy | None = None
+        self.everywhere, on = solved_everywhere(vectors), vectors_on(vectors.device)
         if given is not None:
             known = unique(np.concatenate([own for own, *_ in given]))
             self._all = [np.searchsorted(known, own) for own, *_ in given]
@@ -56,16 +57,15 @@ class SharedVertices:
             for places, (*_, own) in zip(self._all, given, strict=True):
                 if whole is not None:
                     whole[places] = own
-            A = csr_array(matrix)
+            A, where = csr_array(matrix), on if self.everywhere else HOST_VECTORS
             kept = None if before is None else before.made
-            self.made = Hierarchy.of(A, known % count, whole) if kept is None else kept.again(A, HOST_VECTORS)
+            self.made = Hierarchy.of(A, known % count, whole, where) if kept is None else kept.again(A, where)
         made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
-        self.everywhere = solved_everywhere(vectors)
         self._solver: AlgebraicMultigrid | None = None
-        on, solver = vectors_on(vectors.device), None if before is None else before._solver
+        solver = None if before is None else before._solver
         if self.everywhere:
-            of_all: Any = vectors.comm.bcast(made)
+            of_all: Any = vectors.comm.bcast(None if made is None else made.on_host)
             self._scatter_rows(of_all.sizes[0])
             self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm, solver)
         elif made is not None:

@@ -205,8 +205,8 @@ def products(folder, dtype, components, general):
             head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
             blocks = tables.gather_blocks(columns)
             sums, folded = guard.array(blocks, np.float64), guard.array(2, np.float64)
-            run(own, "gather", blocks, 1, *head, vector, None, None, zero, out, sums, going, guard=guard)
-            run(own, "gather", blocks, 1, *head, None, scale, out, -1 + zero, out, None, None, guard=guard)
+            run(own, "gather", blocks, 1, *head, vector, None, None, zero, None, out, sums, going, guard=guard)
+            run(own, "gather", blocks, 1, *head, None, scale, out, -1 + zero, None, out, None, None, guard=guard)
             run(own, "fold", 2, 1, np.int32(blocks), sums, folded, going, guard=guard)
 
 

@@ -19,7 +19,7 @@ from hpfem.backends.cuda.runtime.scratch import StreamPool
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, rows_per_thread
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, as_bits, rows_per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.messages import source as messages_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
@@ -90,16 +90,18 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     wanted = (Q.T @ local.T).T
     scale = np.abs(wanted).max()
     out, one = np.full((components, c0.size), np.nan, dtype), np.ones((), dtype)[()]
-    alone = none, none, none, one
+    alone = none, none, none, one, none
     run(own, "gather", blocks, 1, *head, a.entry_values, packed, *alone, out, none, none)
     assert np.abs(out - wanted).max() < tolerance * scale
     factors = rng.standard_normal(c0.size).astype(dtype)
     scaled = np.full_like(out, np.nan)
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, factors, none, one, scaled, none, none)
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, factors, none, one, none, scaled, none, none)
     assert np.array_equal(scaled, out * factors)
     onto = vector.copy()  # added in place
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, onto, -2 * one, onto, none, none)
-    assert np.abs(onto - (vector - 2 * out)).max() < tolerance * scale
+    spared = rng.random(c0.size) < 0.3
+    bits = as_bits(spared)
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, onto, -2 * one, bits, onto, none, none)
+    assert np.abs(onto - (vector - 2 * out * ~spared)).max() < tolerance * scale
     # Some columns alone, to the last bit.
     columns = np.sort(rng.choice(c0.size, c0.size // 3, replace=False))
     some, (starts, codes) = np.full((components, len(columns)), np.nan, dtype), tables.part(columns, np)
@@ -112,11 +114,15 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     sums = [np.full(blocks, np.nan), np.full(blocks, np.nan)]
     for partials, descending in zip(sums, (False, True), strict=True):
         out[:] = np.nan
-        rest = (packed, vector, none, none, one, out, partials, none)
+        rest = (packed, vector, none, none, one, none, out, partials, none)
         run(own, "gather", blocks, 1, *head, a.entry_values, *rest, descending=descending)
         assert np.abs(out - wanted).max() < tolerance * scale
     assert sums[0].sum() == pytest.approx(np.sum(vector.astype(float) * out), rel=1e-12)
     assert np.array_equal(*sums)
+    counted = free if masked else np.ones(c0.size, dtype=bool)
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, vector, none, none, one, bits, out, sums[1], none)
+    assert sums[1].sum() == pytest.approx(np.sum((vector.astype(float) * out)[:, counted | ~spared]), rel=1e-10)
+    assert np.abs(out - wanted).max() < tolerance * scale
     folded, many = np.full(3, np.nan), rng.standard_normal(2 * THREADS + 5)
     run(own, "fold", 3, 1, np.int32(len(many)), many, folded, none)
     assert folded.sum() == pytest.approx(many.sum(), abs=1e-12 * len(many))
@@ -218,7 +224,7 @@ def test_processes_count_what_they_own_and_add_up(kind, system, folder):
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize(("dtype", "components"), [(np.float64, 1), (np.float64, 3), (np.float32, 2)])
-def test_messages_of_all_neighbours_are_packed_and_combined_at_once(dtype, components, index, folder, rng):
+def test_messages_of_all_neighbours_are_combined_at_once(dtype, components, index, folder, rng):
     # Four processes with some of 700 things each, the last one with none.
     has = [np.sort(rng.permutation(700)[:count]) for count in (500, 600, 300, 0)]
     common = {(a, b): np.intersect1d(has[a], has[b]) for a in range(4) for b in range(4) if a != b}
@@ -229,36 +235,43 @@ def test_messages_of_all_neighbours_are_packed_and_combined_at_once(dtype, compo
         for a in range(4)
     ]
     rows = [rng.standard_normal((components, len(own))).astype(dtype) for own in has]
-    ours = [np.ascontiguousarray(part[:, sharing.shared]) for part, sharing in zip(rows, sharings, strict=True)]
-    compiled = library(messages_source(dtype, index), ("pack", "combine"), folder)
-    sent = []
-    for sharing, own in zip(sharings, ours, strict=True):
-        message = np.full((len(sharing.sent), components), np.nan, dtype)
-        sizes = np.int64(len(sharing.sent)), np.int32(components), np.int64(own.shape[1])
-        run(compiled, "pack", -(-message.size // THREADS), 0, *sizes, sharing.sent.astype(index), own, message)
-        assert np.array_equal(message, HOST_VECTORS.messages(sharing).packed(own))
-        sent.append(message)
+    compiled = library(messages_source(dtype, index), ("combine",), folder)
+    sent = [
+        HOST_VECTORS.messages(sharing).packed(part[:, sharing.sent])
+        for part, sharing in zip(rows, sharings, strict=True)
+    ]
     whole = np.zeros((components, 700), dtype)
     for part, own in zip(rows, has, strict=True):
         whole[:, own] += part  # in the order of the processes
     first = np.full_like(whole, np.nan)
     for part, own in reversed(list(zip(rows, has, strict=True))):
         first[:, own] = part
-    for rank, (sharing, own) in enumerate(zip(sharings, ours, strict=True)):
+    for rank, sharing in enumerate(sharings):
         received = np.full_like(sent[rank], np.nan)
         for other, part in sharing.parts.items():
             received[part] = sent[other][sharings[other].parts[rank]]
         for owners, expected in ((False, whole), (True, first)):
             table = sharing.of_owners if owners else sharing.sums
-            out, n = rows[rank].copy(), own.shape[1]
+            out, n = rows[rank].copy(), len(sharing.shared)
             sizes = np.int64(n), np.int32(components), np.int64(len(received))
             arrays = (a.astype(index) for a in (table.indptr, table.indices, sharing.shared))
-            rest = (*arrays, own, received, np.int64(sharing.size), out)
-            run(compiled, "combine", -(-n // THREADS), 0, *sizes, *rest, descending=owners)
+            given, one = (*sizes, *arrays, sent[rank], received), np.ones((), dtype)[()]
+            rest = (None, None, one, np.int64(sharing.size), out)
+            run(compiled, "combine", -(-n // THREADS), 0, *given, *rest, descending=owners)
             assert np.array_equal(out, expected[:, has[rank]])  # to the last bit
             host = rows[rank].copy()
-            HOST_VECTORS.messages(sharing).combine(host, own, received, owners)
+            messages = HOST_VECTORS.messages(sharing)
+            messages.combine(host, sent[rank], received, owners)
             assert np.array_equal(host, out)
+            # Times numbers, onto what is there.
+            scale, there = rng.standard_normal(sharing.size).astype(dtype), rows[rank].copy()
+            rest = (scale, there, -2 * one, np.int64(sharing.size), there)
+            run(compiled, "combine", -(-n // THREADS), 0, *given, *rest)
+            messages.combine(host := rows[rank].copy(), sent[rank], received, owners, scale, host, -2.0)
+            assert np.allclose(there, host, 1e-5 if dtype == np.float32 else 1e-13)
+            wanted = (rows[rank] - 2 * scale * expected[:, has[rank]])[:, sharing.shared]
+            assert np.allclose(host[:, sharing.shared], wanted, 1e-4, 1e-4)
+            assert np.array_equal(np.delete(host, sharing.shared, 1), np.delete(rows[rank], sharing.shared, 1))
 
 
 def test_the_last_iterations_are_kept(system, folder):

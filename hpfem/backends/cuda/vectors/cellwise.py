@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from hpfem.shapes.cached import cached_property
+
 from ...cellwise import CellwiseProduct, FactorisedMatrix
 from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import begin, functions
-from .indexed import IndexedRestriction, entity_places, in_tiles
+from .indexed import IndexedRestriction, as_bits, entity_places, in_tiles
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -204,7 +206,18 @@ class CudaCellwise(CellwiseProduct):
 
     def _sums(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
         rows = None if onto is None else onto[None]
-        return self._gathering(outer).gather(local, out=rows, scale=scale, onto=rows)[0]
+        return self._gathering(outer).gather(local, out=rows, scale=scale, onto=rows, spared=self._spared)[0]
+
+    @cached_property
+    def _spared(self) -> Any:
+        """Bits of the entries that are written at the end of an exchange; None without such."""
+        mask = np.zeros(self._Q.size, dtype=bool)
+        mask[self._vectors.shared] = True
+        return upload(as_bits(mask)) if mask.any() else None
+
+    def _ended(self, end: Callable[..., Any], outer: bool, local: Any, scale: Any, onto: Any) -> Any:
+        rows = None if onto is None else onto[None]
+        return end(self._sums(outer, local, scale, onto)[None], scale=scale, onto=rows)[0]
 
     def _in_cells(
         self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]

@@ -10,10 +10,10 @@ from numpy.typing import DTypeLike
 
 from ...sharing import Sharing
 from ..codegen.prelude import source_with
-from ..runtime.device import current_device
+from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
 from ..runtime.nccl import Nccl
-from .indexed import THREADS, sum_blocks, sum_bytes
+from .indexed import THREADS, as_bits, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
 RING = 64
@@ -49,12 +49,7 @@ class DeviceSharing:
     def owned(self, n: int) -> Any:
         """Make a bit for each entry: whether this process owns it."""
         if n not in self._masks:
-            import cupy
-
-            words = np.zeros(-(-n // 32) * 4, np.uint8)
-            bits = np.packbits(np.resize(self._sharing.owned, n), bitorder="little")
-            words[: len(bits)] = bits
-            self._masks[n] = cupy.asarray(words.view(np.uint32))
+            self._masks[n] = upload(as_bits(np.resize(self._sharing.owned, n)))
         return self._masks[n]
 
     def add(self, numbers: Any) -> None:

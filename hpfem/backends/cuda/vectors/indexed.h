@@ -44,7 +44,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 5 : 4)
 // the given order, the others, with one entry each, as they stand. Entries are sliced (SELL-C-sigma): entry k of the 32
 // columns of slice s is at slice_starts[s] + 32 k, one for each lane; -1 where a column has no more.
 // Sums are multiplied by `scale`, [size], if it is given. The blocks' sums of vector * sum go to `partials`, if it is given.
-// If `onto` is given, out is onto + factor * sum; the two may be the same array.
+// If `onto` is given, out is onto + factor * sum; the two may be the same array, and columns whose bit is set in `marked`
+// are not written then. Those of the identity whose bit is set do not count in `partials`.
 // Blocks take columns that stand together, and start in their order: so those that run at one time read the same part of
 // the local numbers, which stays in the second cache. Blocks that run until the kernel ends do not keep step, and
 // read parts that the cache cannot hold together.
@@ -52,8 +53,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
     gather(const long long size, const long long single, const Index *__restrict__ starts,
            const Index *__restrict__ order, const long long *__restrict__ slice_starts, const Index *__restrict__ codes,
            const Index *__restrict__ rows, const real *__restrict__ values, const real *__restrict__ local,
-           const real *__restrict__ vector, const real *__restrict__ scale, const real *onto, const real factor, real *out,
-           double *partials, const int *stop) {
+           const real *__restrict__ vector, const real *__restrict__ scale, const real *onto, const real factor,
+           const unsigned *__restrict__ marked, real *out, double *partials, const int *stop) {
   HPFEM_SHARED(shared);
   if (stop != nullptr && *stop != 0) return;
   double dot[1] = {0};
@@ -95,12 +96,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
     HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
       const long long j = column[s];
       if (j >= size) continue;
+      const bool spared = marked != nullptr && (marked[j >> 5] >> (unsigned(j) & 31) & 1);
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
         if (empty[s] && vector) sum[s][c] = vector[c * size + j];
         if (scale) sum[s][c] *= scale[j];
         const real result = onto ? onto[c * size + j] + factor * sum[s][c] : sum[s][c];
-        HPFEM_STORE(out + c * size + j, result); // leaves the cache to local numbers, which come again
-        if (partials) dot[0] += double(sum[s][c]) * vector[c * size + j];
+        // leaves the cache to local numbers, which come again
+        if (!(spared && onto)) HPFEM_STORE(out + c * size + j, result);
+        if (partials && !(spared && empty[s])) dot[0] += double(sum[s][c]) * vector[c * size + j];
       }
     }
   }

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.cached import cached_property
+
 from ....geometry.element_map import chunks
 from ...restriction import BlockMatrix, Codes, ElementRestriction, row_entries
 from ...vectors import HOST_VECTORS, VectorSpace
@@ -52,6 +54,14 @@ def sum_bytes(sums: int) -> int:
 def rows_per_thread(components: int) -> int:
     """Rows that a thread of `scatter` takes at a time: fewer with several components."""
     return ROWS if components == 1 else ROWS // 2
+
+
+def as_bits(mask: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """A bit for each entry of a mask; [n] -> [n / 32]."""
+    words = np.zeros(-(-len(mask) // 32) * 4, np.uint8)
+    bits = np.packbits(mask, bitorder="little")
+    words[: len(bits)] = bits
+    return words.view(np.uint32)
 
 
 def _stable(keys: Any) -> Any:
@@ -288,13 +298,13 @@ class IndexedRestriction(ElementRestriction):
             self._in_tiles[blocks, tile] = codes
         return self._in_tiles[blocks, tile], *self._rows
 
-    def gather_some(self, columns: Any) -> Callable[[Any], Any]:
+    def gather_some(self, columns: Any) -> Callable[..., Any]:
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
         a, none, n = self._tables, np.uint64(0), len(columns)
         here = columns if self._vectors.has(columns) else self._vectors.from_host(columns)
         slice_starts, codes = a.part(here, self._vectors.xp)
 
-        def gather(local: Any) -> Any:
+        def gather(local: Any, onto: Any = None, factor: float = 1.0) -> Any:
             out = self._device.empty((self._components(local), n), self._dtype)
             if n:
                 self._kernel(len(out))[1](
@@ -302,13 +312,21 @@ class IndexedRestriction(ElementRestriction):
                     (THREADS,),
                     (
                         np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.entry_values,
-                        local, none, none, none, np.zeros((), self._dtype)[()], out, none, none,
+                        local, none, none, none if onto is None else onto, np.full((), factor, self._dtype)[()], none,
+                        out, none, none,
                     ),
                     shared_mem=sum_bytes(1),
                 )  # fmt: skip
             return out
 
         return gather
+
+    @cached_property
+    def _ghosts(self) -> Any:
+        """Bits of the columns that another process counts; None without such."""
+        mask = np.zeros(self.size, dtype=bool)
+        mask[self._vectors.ghosts] = True
+        return upload(as_bits(mask)) if mask.any() else None
 
     def _components(self, local: Any) -> int:
         """Components of local numbers; 1 if there are no numbers."""
@@ -351,15 +369,17 @@ class IndexedRestriction(ElementRestriction):
         scale: Any = None,
         onto: Any = None,
         factor: float = 1.0,
+        spared: Any = None,
     ) -> Any:
         """Sum local numbers, Q^T; see `ElementRestriction.gather`; out, onto [components, size], partials [blocks],
-        scale [size] -> [components, size].
+        scale [size] -> [components, size]. Entries of onto that are `spared`, by bits, are left as they are.
         """
         none, a, blocks = np.uint64(0), self._tables, self._tables.gather_blocks(self.size)
         if out is None:
             out = self._device.empty((self._components(local), self.size), self._dtype)
         _, gather, fold = self._kernel(len(out))
         many = partials is not None and blocks > MOST_SUMS
+        marked = spared if partials is None else self._ghosts
         sums = self._sums.take(lambda: self._device.empty((blocks,), np.float64)) if many else partials
         gather(
             (blocks,),
@@ -368,7 +388,7 @@ class IndexedRestriction(ElementRestriction):
                 np.int64(self.size), np.int64(a.single), a.starts, a.order, a.slice_starts, a.entry_codes,
                 a.entry_rows, a.entry_values, local, none if vector is None else vector,
                 none if scale is None else scale, none if onto is None else onto, np.full((), factor, self._dtype)[()],
-                out, none if sums is None else sums, np.uint64(stop or 0),
+                none if marked is None else marked, out, none if sums is None else sums, np.uint64(stop or 0),
             ),
             shared_mem=sum_bytes(1),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shared entries on the device: a kernel makes all messages, another takes all that come (`messages.h`)."""
+"""Shared entries on the device: a kernel takes all messages that come (`messages.h`)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ class CudaMessages(Messages):
     def __init__(self, sharing: Sharing, vectors: VectorSpace) -> None:
         super().__init__(sharing, vectors)
         self._index = index_type(sharing)
-        self._m, self._n = len(sharing.sent), len(sharing.shared)
-        self._places, self._shared = (self._on(array) for array in (sharing.sent, sharing.shared))
+        self._m, self._n, self._shared = len(sharing.sent), len(sharing.shared), self._on(sharing.shared)
 
     def _on(self, array: NDArray[Any]) -> Any:
         return self._vectors.from_host(array, self._index)
@@ -59,26 +58,26 @@ class CudaMessages(Messages):
     def _of_owners(self) -> tuple[Any, Any]:
         return self._on(self._sharing.of_owners.indptr), self._on(self._sharing.of_owners.indices)
 
-    def _kernels(self, dtype: DTypeLike) -> tuple[Any, ...]:
-        return functions(source(dtype, self._index), current_device().name, "pack", "combine")
-
-    def packed(self, own: Any) -> Any:
-        """Write the numbers for all neighbours; see `Messages.packed`."""
-        out = self._vectors.device.empty((self._m, len(own)), own.dtype)
-        if out.size:
-            given = np.int64(self._m), np.int32(len(own)), np.int64(self._n), self._places, own, out
-            self._kernels(own.dtype)[0]((-(-out.size // THREADS),), (THREADS,), given)
-        return out
-
-    def combine(self, rows: Any, own: Any, received: Any, owners: bool) -> None:
+    def combine(
+        self,
+        rows: Any,
+        sent: Any,
+        received: Any,
+        owners: bool = False,
+        scale: Any = None,
+        onto: Any = None,
+        factor: float = 1.0,
+    ) -> None:
         """Write sums over processes, or the owners' numbers; see `Messages.combine`."""
         if not self._n:
             return
-        out = self._vectors.xp.ascontiguousarray(rows)
+        out, none = self._vectors.xp.ascontiguousarray(rows), np.uint64(0)
         sizes = np.int64(self._n), np.int32(len(rows)), np.int64(self._m)
         table = self._of_owners if owners else self._sums
-        given = (*sizes, *table, self._shared, own, received, np.int64(rows.shape[1]), out)
-        self._kernels(rows.dtype)[1]((-(-self._n // THREADS),), (THREADS,), given)
+        more = none if scale is None else scale, none if onto is None else onto, np.full((), factor, rows.dtype)[()]
+        given = (*sizes, *table, self._shared, sent, received, *more, np.int64(rows.shape[1]), out)
+        (kernel,) = functions(source(rows.dtype, self._index), current_device().name, "combine")
+        kernel((-(-self._n // THREADS),), (THREADS,), given)
         if out is not rows:
             rows[...] = out
 
