@@ -10,7 +10,7 @@ process without cells has one block without elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from ..support.communicator import Communicator
 from .cells import Array
 from .hanging import Hanging
-from .sorting import sorted_rows, unique
+from .sorting import marked, sorted_rows, unique
 from .symmetry import Indices, entity_nodes, interior_nodes
 from .topology import Topology
 
@@ -114,34 +114,41 @@ def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -
 def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm: Communicator) -> tuple[Shared, ...]:
     """Find the edges and faces that neighbours have too; collective; vertices [n_vertices]."""
     result: list[Shared] = [shared]
+    there = marked(len(vertices), tuple(shared.values()))
+    near = [np.flatnonzero(there[own].any(axis=1)) for own in topology.vertices]
     for dim in range(1, topology.dim):
-        corners = _corners(topology, dim)
-        here = {rank: _candidates(corners, own, vertices) for rank, own in shared.items()}
+        ids, corners = _corners(topology, dim, near)
+        here = {rank: _candidates(ids, corners, own, vertices) for rank, own in shared.items()}
         theirs = comm.alltoall({rank: rows for rank, (_, rows) in here.items()})
         found = {rank: ids[_common(rows, theirs[rank])] for rank, (ids, rows) in here.items()}
         result.append({rank: ids for rank, ids in found.items() if len(ids)})
     return tuple(result)
 
 
-def _corners(topology: Topology, dim: int) -> Indices:
-    """Vertices of every edge or face, ascending; those of tris start with -1; [count, 2 or 4]."""
+def _corners(topology: Topology, dim: int, near: Sequence[Indices]) -> tuple[Indices, Indices]:
+    """Edges or faces of some cells of each array, [n], and their vertices, ascending; those of tris start with -1;
+    [n, 2 or 4].
+    """
     entities = topology.edges if dim == 1 else topology.faces
-    rows = np.full((entities.count, 2 * dim), -1, dtype=np.int64)
+    ids, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, 2 * dim), dtype=np.int64)]
     for position, number, entity in topology.local_entities(dim):
-        n = len(entity.vertices)
-        own = sorted_rows(topology.vertices[position][:, list(entity.vertices)])
-        rows[entities.ids[position][:, number], 2 * dim - n :] = own
-    return rows
+        cells, n = near[position], len(entity.vertices)
+        own = np.full((len(cells), 2 * dim), -1, dtype=np.int64)
+        own[:, 2 * dim - n :] = sorted_rows(topology.vertices[position][cells][:, list(entity.vertices)])
+        ids.append(entities.ids[position][cells, number])
+        rows.append(own)
+    found, first = np.unique(np.concatenate(ids), return_index=True)
+    return found, np.concatenate(rows)[first]
 
 
-def _candidates(corners: Indices, shared: Indices, vertices: Indices) -> tuple[Indices, Indices]:
+def _candidates(entities: Indices, corners: Indices, shared: Indices, vertices: Indices) -> tuple[Indices, Indices]:
     """Entities whose vertices a neighbour has too, ordered by these vertices' ids in the whole mesh; with the ids."""
     has = np.zeros(len(vertices) + 1, dtype=bool)  # the last one is -1
     has[shared], has[-1] = True, True
-    ids = np.flatnonzero(has[corners].all(axis=1))
-    rows = np.where(corners[ids] < 0, -1, np.append(vertices, -1)[corners[ids]])
+    inside = has[corners].all(axis=1)
+    rows = np.append(vertices, -1)[corners[inside]]
     order = np.lexsort(rows.T[::-1])
-    return ids[order], rows[order]
+    return entities[inside][order], rows[order]
 
 
 def _common(rows: Indices, others: Indices) -> Indices:
