@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from benchmarks import several
 from hpfem.assembly import GlobalOperator
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.benchmarks import read_results
@@ -139,6 +140,16 @@ def test_runs_are_put_together(kind, tmp_path, capsys):
     capsys.readouterr()
     assert main(["plot", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["pictures"] == [str(tmp_path / "scaling.png")]
+
+
+def test_rows_of_several_gpus(tmp_path):
+    given = ["--backend", "cpu", "--small", "-o", str(tmp_path)]
+    assert several.main(["strong", "file", *given]) == 0
+    rows = read_results(tmp_path / "scaling.json")["results"]
+    assert [(row["shape"], row["scaling"], row["preconditioner"]) for row in rows] == [("hex", "strong", "none")]
+    found = json.loads((tmp_path / "file.json").read_text())["1"]
+    assert {"read", "METIS and parts", "first solution"} <= set(found["seconds"])
+    assert found["unknowns"] > 5000 and found["iterations"] < 20 and found["most over the mean"]["cells"] == 1
 
 
 @pytest.mark.parametrize("preconditioner", ["jacobi", "multigrid"])
