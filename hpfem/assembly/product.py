@@ -149,14 +149,17 @@ class Product:
         """
         if not self.alone or self.whole is not None:
             return None
-        some, shared = _Some(columns), _Some(columns[below.from_host(below.sent)])
+        columns, several = self.vectors.xp.asarray(columns), below.comm.size > 1
+        some = shared = _Some(columns)
+        if several:
+            shared = _Some(columns[below.from_host(below.sent)])
         for own in (some, shared):
             own.gathering(self._kernels[1])  # now: nothing can be made while launches are captured
 
         def residual(r: Any, x: Any) -> Any:
             onto = {"onto": r, "factor": -1.0}
             with self._applied(x) as (_, of_some):
-                if below.comm.size == 1:
+                if not several:
                     return of_some(some, **onto)
                 end = below.summing(of_some(shared))
                 return end(of_some(some, **onto), **onto)
