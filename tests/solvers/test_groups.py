@@ -89,6 +89,18 @@ def test_what_is_coupled_weakly_in_the_mean_makes_no_group(rng):
     assert inverse_of_groups(csr_array(np.eye(7) + 0.05), np.ones(7), 64, 0.12) is None
 
 
+def test_where_a_diagonal_nearly_does_strong_pairs_alone_make_groups():
+    """Two chains with a weak pair in the middle: of one the smallest eigenvalue is 0.7, of the other 0.1."""
+    parts = [
+        np.eye(6) - np.diag(c, 1) - np.diag(c, -1) for c in ([0.3, 0.0, 0.15, 0.0, 0.3], [0.6, 0.6, 0.15, 0.6, 0.6])
+    ]
+    steps, members, inverse = eliminated(csr_array(block_diag(parts)), np.ones(12), 4, 0.12)
+    assert not steps and sorted(members.tolist()) == [0, 1, 4, 5, *range(6, 12)]
+    found = inverse.toarray()
+    assert np.allclose(found[np.ix_(members >= 6, range(6, 12))], np.linalg.inv(parts[1])[members[members >= 6] - 6])
+    assert np.diff(inverse.indptr)[members < 6].tolist() == [2] * 4
+
+
 @pytest.mark.parametrize("layers", [3, 30])
 def test_what_is_left_is_positive_definite(layers, rng):
     """Nearly singular groups, as layers that float."""

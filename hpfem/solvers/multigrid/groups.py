@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array, eye_array, hstack, vstack
+from scipy.sparse import coo_array, csr_array, diags_array, hstack, triu, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ...mesh.sorting import marked
+from .irregular import noise
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -24,6 +25,9 @@ Indices = NDArray[np.int64]
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
+# Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
+# that `pipe_mixed`, P = 6, has five times the entries, and one iteration less. Steps by which it is estimated.
+_NEARLY, _STRONGER, _STEPS, _NEARER = 0.2, 0.2, 20, 0.6
 
 
 def most_of(order: int) -> int:
@@ -113,17 +117,44 @@ def pieces(coupled: csr_array, diagonal: Array, most: int) -> Indices:
 def _scaled(coupled: csr_array, diagonal: Array, least: float = 0.0) -> tuple[Indices, csr_array, Array]:
     """Functions that are coupled to others, their matrix with ones on the diagonal, and the scale; -> [k]."""
     scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
-    inside = (scale[entries.row] > 0) & (scale[entries.col] > 0) & (entries.row != entries.col)
-    i, j = entries.row[inside], entries.col[inside]
-    there = marked(len(scale), (i,))
-    members, place = np.flatnonzero(there), np.cumsum(there) - 1
-    N = csr_array((entries.data[inside] * scale[i] * scale[j], (place[i], place[j])), shape=(len(members),) * 2)
-    N = csr_array(N + eye_array(len(members)))
+    i, j = entries.row, entries.col
+    values = np.where(i < j, entries.data * scale[i] * scale[j], 0.0)
+    members, N, group = _groups(i, j, values, np.abs(values) > least, len(scale))
     if least:
-        group = connected_components(csr_array(abs(N) > least), directed=False)[1].astype(np.int64)
-        kept = np.flatnonzero(np.bincount(group)[group] > 1)
-        members, N = members[kept], _within(N, group)[kept][:, kept]
+        limits = np.where(_smallest(N, group) < _NEARLY, least, max(least, _STRONGER))
+        pairs = triu(N, 1)
+        strong = np.abs(pairs.data) > limits[group[pairs.row]]
+        some, N, _ = _groups(pairs.row, pairs.col, pairs.data, strong, len(members))
+        members = members[some]
     return members, N, scale[members]
+
+
+def _groups(
+    i: Indices, j: Indices, values: Array, strong: NDArray[np.bool_], n: int
+) -> tuple[Indices, csr_array, Indices]:
+    """The functions of n that strong pairs make groups of, their matrix and groups; pairs [m] -> [k], [k, k], [k]."""
+    label = connected_components(csr_array((values[strong], (i[strong], j[strong])), (n, n)), directed=False)[1]
+    inside = (label[i] == label[j]) & (values != 0)
+    i, j, values = i[inside], j[inside], values[inside]
+    there, groups = marked(n, (i, j)), marked(n, (label[i],))
+    members, place = np.flatnonzero(there), np.cumsum(there) - 1
+    i, j, own = place[i], place[j], np.arange(len(members))
+    rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
+    N = csr_array((np.concatenate([values, values, np.ones(len(own))]), (rows, columns)), shape=(len(own),) * 2)
+    return members, N, (np.cumsum(groups) - 1)[label[members]]
+
+
+def _smallest(N: csr_array, group: Indices) -> Array:
+    """Estimate the smallest eigenvalue of every group's matrix, from above; N [n, n], group [n] -> [groups]."""
+    x: Array = noise(np.arange(len(group), dtype=np.uint32)).astype(np.float64)
+    found: Array = np.zeros(0)
+    shift = np.full(int(group.max(initial=-1)) + 1, 2.0)  # so that the largest one is nearer to it
+    np.maximum.at(shift, group, _NEARER * abs(N).sum(axis=1))
+    for _ in range(_STEPS):
+        x /= np.sqrt(np.bincount(group, x * x))[group]
+        product = N @ x
+        found, x = np.asarray(np.bincount(group, x * product)), shift[group] * x - product
+    return found
 
 
 def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
@@ -145,23 +176,20 @@ def _within(N: csr_array, label: Indices) -> csr_array:
 
 
 def inverse_of_blocks(N: csr_array, label: Indices) -> csr_array:
-    """Invert the blocks of functions of one label; N [n, n], label [n] -> [n, n]."""
-    label = np.unique(label, return_inverse=True)[1].ravel()
-    counts, by_label = np.bincount(label), np.argsort(label, kind="stable")
-    starts, squares = np.cumsum(counts) - counts, counts.astype(np.int64) ** 2
-    first, place = np.cumsum(squares) - squares, np.empty(len(label), dtype=np.int64)
-    place[by_label] = np.arange(len(label)) - starts[label[by_label]]
-    entries, values = coo_array(N), np.zeros(squares.sum())
-    same = label[entries.row] == label[entries.col]
+    """Invert the blocks of functions of one label; N [n, n], label [n] in ascending order -> [n, n]."""
+    starts = np.flatnonzero(np.diff(label, prepend=-1))
+    counts = np.diff(starts, append=len(label))
+    which = np.repeat(np.arange(len(counts)), counts)
+    first, widths = starts[which], counts[which]
+    ends = np.concatenate([[0], np.cumsum(widths)])
+    entries, values = coo_array(N), np.zeros(ends[-1])
+    same = which[entries.row] == which[entries.col]
     i, j = entries.row[same], entries.col[same]
-    np.add.at(values, first[label[i]] + place[i] * counts[label[i]] + place[j], entries.data[same])
-    row, column = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
+    values[ends[i] + j - first[i]] = entries.data[same]
     for size in np.unique(counts):
-        blocks = first[counts == size][:, None] + np.arange(size**2)
+        blocks = ends[starts[counts == size]][:, None] + np.arange(size**2)
         values[blocks] = _inverse(values[blocks].reshape(-1, size, size)).reshape(blocks.shape)
-        own = by_label[starts[counts == size][:, None] + np.arange(size)]
-        row[blocks], column[blocks] = np.repeat(own, size, axis=1), np.tile(own, size)
-    return csr_array((values, (row, column)), shape=N.shape)
+    return csr_array((values, np.arange(ends[-1]) - np.repeat(ends[:-1] - first, widths), ends), shape=N.shape)
 
 
 def _inverse(blocks: Array) -> Array:

@@ -25,7 +25,7 @@ from ...backends import vectors_on
 from ...backends.shared_vectors import shared_vectors
 from ...backends.sharing import Sharing
 from ...backends.vectors import VectorSpace
-from ...mesh.sorting import unique
+from ...mesh.sorting import marked, unique
 from .groups import Eliminated, eliminated, inverse_of_groups, most_of, pieces
 
 Array = NDArray[np.float64]
@@ -40,7 +40,7 @@ _SHARED = 4
 
 
 def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array) -> tuple[Indices, Indices]:
-    """Find pairs of functions of a cell that are in one group; S [dim, dim], A, T [n, n] -> [pairs]."""
+    """Find pairs of functions of a cell that are in one group, each once; S [dim, dim], A, T [n, n] -> [pairs]."""
     groups = stacked(shape, S)
     if not groups:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -50,8 +50,8 @@ def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array) -> tupl
     scale = np.outer(size, size)
     same = (own[:, None] == own) & (own >= 0) & (scale > 0)
     _, part = connected_components(csr_array(same & (np.abs(energy) > _WEAK[thin(shape, S)] * scale)))
-    i, j = np.nonzero((part[:, None] == part) & same)
-    return i[i != j], j[i != j]
+    i, j = np.nonzero(np.triu((part[:, None] == part) & same, 1))
+    return i, j
 
 
 class Lines:
@@ -133,10 +133,13 @@ class Layers:
 def lines_of(
     coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
 ) -> list[Lines | Layers]:
-    """Make what multiplies by the inverses of groups; collective; coupled [size, size], diagonal [size]."""
+    """Make what multiplies by the inverses of groups; collective; coupled [size, size] above its diagonal, diagonal
+    [size].
+    """
     made, sharing, order = list[Lines | Layers](), c0.numbering.sharing, max(c0.space.orders.values())
     if sharing is not None:
-        strong = sharing.combined((np.diff(coupled.indptr) > 0) & np.isfinite(diagonal), np.logical_or)
+        strong = marked(len(diagonal), coo_array(coupled).coords) & np.isfinite(diagonal)
+        strong = sharing.combined(strong, np.logical_or)
         group = pieces(coupled, diagonal, _SHARED * most_of(order))
         shared = strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]])
         sent = np.flatnonzero(shared)
@@ -157,12 +160,12 @@ def _parts(given: Sequence[tuple[Any, ...]], most: int) -> list[_Part | None]:
     """Groups that processes share: what each of them gets, from what each of them has sent."""
     known = unique(np.concatenate([numbers for numbers, *_ in given]))
     sent = [np.searchsorted(known, numbers) for numbers, *_ in given]
-    rows, columns = (np.searchsorted(known, np.concatenate([own[i] for own in given])) for i in (1, 2))
+    pairs = np.sort([np.searchsorted(known, np.concatenate([own[i] for own in given])) for i in (1, 2)], axis=0)
     values, diagonal = np.concatenate([own[3] for own in given]), np.empty(len(known))
     for places, own in zip(sent, given, strict=True):
         diagonal[places] = own[4]
     found = inverse_of_groups(
-        csr_array(coo_array((values, (rows, columns)), (len(known),) * 2)), diagonal, most, _WEAK_MEAN
+        csr_array(coo_array((values, tuple(pairs)), (len(known),) * 2)), diagonal, most, _WEAK_MEAN
     )
     if found is None:
         return [None] * len(given)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, triu
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
@@ -208,31 +208,36 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
 
 
 def _energies_of_pairs(groups: Sequence[_Group], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
-    """Mean energies of strongly coupled functions in the cells of this process, [size, size]."""
+    """Mean energies of strongly coupled functions in the cells of this process, above the diagonal, [size, size]."""
     coupled, values, Q = list[Any](), list[Any](), _of_groups(groups, Q)
     found, held = csr_array((Q.size, Q.size)), 0
+    means = {number: as_numpy(energies[number].means) for number in dict.fromkeys(group.block for group in groups)}
     for group, codes in zip(groups, Q.codes, strict=True):
-        means = as_numpy(energies[group.block].means[group.cells])
+        here = means[group.block][group.cells]
         for some in chunks(len(codes), group.functions.coupling.shape[1], most=_AT_ONCE):
             if held > _AT_ONCE:
                 found = csr_array(found + _summed(coupled, values, Q))
                 coupled, values, held = list[Any](), list[Any](), 0
-            coupled.append(np.stack([codes[some][:, places].ravel() for places in group.functions.pairs]))
-            values.append((means[some] @ group.functions.coupling).ravel())
+            coupled.append([codes[some].take(places, axis=1).ravel() for places in group.functions.pairs])
+            values.append((here[some] @ group.functions.coupling).ravel())
             held += len(values[-1])
     return csr_array(found + _summed(coupled, values, Q)) if values else found
 
 
-def _summed(coupled: Sequence[Indices], values: Sequence[Array], Q: BlockMatrix) -> csr_array:
-    """Sum what functions of cells add to a matrix of unknowns; coupled [2, k], values [k] -> [size, size]."""
-    pairs, numbers = np.concatenate(coupled, axis=1), np.concatenate(values)
-    plain = (pairs >= 0).all(axis=0)  # of one unknown each
-    if not plain.all():
-        own, pairs, numbers, rest = pairs[:, plain], pairs[:, ~plain].astype(np.int64), numbers[plain], numbers[~plain]
+def _summed(coupled: Sequence[Any], values: Sequence[Array], Q: BlockMatrix) -> csr_array:
+    """Sum what functions of cells add to a matrix of unknowns, above the diagonal; coupled [2][k], values [k] ->
+    [size, size].
+    """
+    (i, j), numbers = (np.concatenate(parts) for parts in zip(*coupled, strict=True)), np.concatenate(values)
+    found, several = csr_array((Q.size, Q.size)), (i < 0) | (j < 0)
+    if several.any():  # of more than one unknown
+        pairs, rest = np.concatenate([i[several], j[several]]).astype(np.int64), numbers[several]
         low = int(pairs.min())
-        first, which = distinct((pairs - low).ravel(), int(pairs.max()) - low + 1)
-        some = Q.of_codes(pairs.ravel()[first])
+        first, which = distinct(pairs - low, int(pairs.max()) - low + 1)
+        some = Q.of_codes(pairs[first])
         local = csr_array((rest, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
-        return csr_array(some.T @ local @ some + _summed([own], [numbers], Q))
-    signed = numbers * (1 - 2 * ((pairs[0] ^ pairs[1]) & 1))
-    return csr_array((signed, tuple(pairs >> 1)), shape=(Q.size, Q.size))
+        found = csr_array(triu(some.T @ (local + local.T) @ some, 1))
+        i, j, numbers = i[~several], j[~several], numbers[~several]
+    signed = np.where((i ^ j) & 1, -numbers, numbers)
+    i, j = i >> 1, j >> 1
+    return csr_array(found + csr_array((signed, (np.minimum(i, j), np.maximum(i, j))), shape=(Q.size, Q.size)))

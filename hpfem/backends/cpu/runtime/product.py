@@ -132,12 +132,11 @@ def _side_by_side(
     if len(table) > 1 and _side_by_side(table[:1], modes) is None:
         return None
     first = table[:, modes[0]] & ~1
-    signs = [table[:, mode] - (first + 2 * number) for number, mode in enumerate(modes)]
-    sign = np.bitwise_or.reduce(signs)
-    signed = tuple(bool(own.any()) for own in signs)
-    if (sign & ~1).any() or any(own and not np.array_equal(sign, now) for own, now in zip(signed, signs, strict=True)):
+    signs = table[:, modes] - first[:, None] - 2 * np.arange(len(modes), dtype=np.int32)[:, None]
+    sign, signed = np.bitwise_or.reduce(signs, axis=1), np.asarray(signs.any(axis=(0, 2)))
+    if (sign & ~1).any() or (signs[:, signed] != sign[:, None]).any():
         return None
-    return first + sign, signed
+    return first + sign, tuple(signed.tolist())
 
 
 def _entities(codes: Codes, given: NDArray[np.int32], results: NDArray[np.int32]) -> list[_Entities]:
