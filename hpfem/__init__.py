@@ -30,7 +30,7 @@ from .forms import Gradient, Pointwise, Vector
 from .memory import OutOfMemory
 from .mesh import Mesh, box, distribute, from_gmsh, from_meshio, read_mesh
 from .operators import OPERATORS as _OPERATORS
-from .operators import AtPoints, Energy, OperatorSum, WeakForm, tune
+from .operators import AtPoints, Energy, OperatorSum, WeakForm, node_gradient, tune
 from .operators.table import *  # noqa: F403
 from .solvers import (
     Multigrid,
@@ -99,6 +99,7 @@ __all__ = [
     "load",
     "march",
     "newton",
+    "node_gradient",
     "progress",
     "read_mesh",
     "save",

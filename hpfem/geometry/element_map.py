@@ -173,6 +173,10 @@ class ElementMap:
         for rows in some or [slice(0)]:
             yield ElementMap.of(cells, points, rows)
 
+    def loads_of_nodes(self, moments: Any, xp: Any = np) -> Any:
+        """Functionals of the nodes' functions from those of `basis`, [..., n_modes] -> [..., n_nodes]; see `of`."""
+        return moments @ xp.asarray(_inverse_vandermonde(self.shape, self.order))
+
     @property
     def n_elements(self) -> int:
         """Number of elements."""

@@ -47,6 +47,23 @@ class Part:
 
     def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
         """Count vertices and points, each on one process only; collective; points [n, D]."""
+        others = self._points_of_others(points, topology)
+        lower = [rank for rank in self.shared[0] if rank < self.comm.rank]
+        none = np.empty(0, dtype=np.int64)
+        vertices, other = (unique(np.concatenate([none, *(o[r] for r in lower)])) for o in (self.shared[0], others))
+        return topology.n_vertices - len(vertices), len(points) - len(other)
+
+    def summed(self, values: Array, points: Array, topology: Topology) -> Array:
+        """Sums over processes of values at points, the same to the bit on all; collective; values, points [n, D]."""
+        others = self._points_of_others(points, topology)
+        given = self.comm.exchanged({rank: values[own] for rank, own in others.items()})
+        total = np.zeros_like(values)
+        for rank, own in sorted({**given, self.comm.rank: values}.items()):
+            total[others.get(rank, slice(None))] += own
+        return total
+
+    def _points_of_others(self, points: Array, topology: Topology) -> dict[int, Indices]:
+        """The points that each neighbour has too, in the same order there; collective; points [n, D]."""
         # A periodic vertex, edge or face has points in several places, of which a process may have some.
         step = _CLOSE * self.comm.max(float(np.ptp(points, axis=0).max()) if len(points) else 0.0)
         found: dict[int, list[Indices]] = {rank: [] for rank in self.shared[0]}
@@ -57,14 +74,10 @@ class Part:
                 place[ids] = np.arange(len(ids))
                 own = np.flatnonzero(place[owners] >= 0)
                 where = np.rint(points[at[own]] / step).astype(np.int64)
-                found[rank].append(np.column_stack([at[own], np.full(len(own), dim), place[owners[own]], where]))
-        here = {rank: np.concatenate(rows) for rank, rows in found.items()}
-        theirs = self.comm.alltoall({rank: rows[:, 1:] for rank, rows in here.items()})
-        none = np.empty(0, dtype=np.int64)
-        lower = [rank for rank in here if rank < self.comm.rank]
-        vertices = unique(np.concatenate([none, *(self.shared[0][rank] for rank in lower)]))
-        other = unique(np.concatenate([none, *(here[r][_common(here[r][:, 1:], theirs[r]), 0] for r in lower)]))
-        return topology.n_vertices - len(vertices), len(points) - len(other)
+                found[rank].append(np.column_stack([np.full(len(own), dim), place[owners[own]], where, at[own]]))
+        here = {rank: np.unique(np.concatenate(rows), axis=0) for rank, rows in found.items()}  # sorted
+        theirs = self.comm.alltoall({rank: rows[:, :-1] for rank, rows in here.items()})
+        return {rank: rows[_common(rows[:, :-1], theirs[rank]), -1] for rank, rows in here.items()}
 
 
 def _points_inside(topology: Topology, dim: int) -> tuple[Indices, Indices]:

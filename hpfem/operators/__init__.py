@@ -2,6 +2,7 @@
 
 from ..tuning import Tuning
 from .energy import Energy
+from .node_gradient import node_gradient
 from .on_boundary import BoundaryForm
 from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
@@ -22,6 +23,7 @@ __all__ = [
     "OperatorSum",
     "Tuning",
     "WeakForm",
+    "node_gradient",
     "tune",
 ]
 __all__ += OPERATORS

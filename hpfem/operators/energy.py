@@ -60,6 +60,8 @@ class Energy:
     """
 
     residual: Any
+    integrand: Operator | BoundaryForm  # its density at the points
+    parts: Sequence[tuple[float, Energy]] = ()  # of a sum
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Energy:
         if trace.given != 1:
             raise ArgumentError(f"density {inner.name!r} of an energy must return one number, it returns {trace.given}")
         self.space, self.name, self.parameters = space, inner.name, inner.parameters
-        self._boundary, self._inner = boundary, inner
+        self.integrand = inner if boundary is None else boundary
         weak = Weak.of(trace).pullback("u", None, components)
         form = lowered(weak, (("u", components),), f"derivative of {self.name}")
         made = made_operator(inner, form, parameters=inner.parameters)
@@ -110,14 +112,15 @@ class Energy:
         ArgumentError
             If it is on a boundary, or a sum: its parts have densities.
         """
-        if self._boundary is not None:
+        if self.integrand.on is not None:
             raise ArgumentError(f"{self.name} is an energy on a boundary, where no field is")
-        return self._inner(u)
+        return self.integrand(u)
 
     def __call__(self, u: Field) -> float:
         """The energy of a function; collective where processes share the mesh."""
-        here = u if self._boundary is None else self._boundary.on_sides(u)
-        return float(np.atleast_1d(self._inner.space.integrate(self._inner(here)))[0])
+        own = self.integrand
+        inner, here = (own.inner, own.on_sides(u)) if isinstance(own, BoundaryForm) else (own, u)
+        return float(np.atleast_1d(inner.space.integrate(inner(here)))[0])
 
     def linearised(self, u: Field, store: str = "cheap") -> Any:
         """Make the derivative of the residual, which is symmetric; see `Operator.linearised`."""
@@ -145,7 +148,7 @@ class _EnergySum(Energy):
         for factor, own in parts:
             if not isinstance(own, Energy) or not is_real(factor):
                 raise ArgumentError(f"energies are added and multiplied by numbers, got {shown(factor)}, {shown(own)}")
-        self._parts, self.space = parts, parts[0][1].space
+        self.parts, self.space = parts, parts[0][1].space
         self.name = " + ".join(own.name for _, own in parts)
         self.residual: Summable = OperatorSum([own.residual for _, own in parts], [float(f) for f, _ in parts])
 
@@ -154,4 +157,4 @@ class _EnergySum(Energy):
         raise ArgumentError(f"{self.name} is a sum of energies; ask each for its density")
 
     def __call__(self, u: Field) -> float:
-        return sum(factor * own(u) for factor, own in self._parts)
+        return sum(factor * own(u) for factor, own in self.parts)

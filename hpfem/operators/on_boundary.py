@@ -97,7 +97,7 @@ class BoundaryForm(Summable):
         given = {name: self._restricted(name, value, space) for name, value in fields.items()}
         if "n" in taken:
             check_outer(space.mesh, self.on)
-        given |= _geometry(space, self.sides, (*taken, _MEASURE))
+        given |= side_fields(space, self.sides, (*taken, _MEASURE))
 
         @wraps(pointwise)
         def weighted(**arguments: Any) -> Any:
@@ -124,7 +124,7 @@ class BoundaryForm(Summable):
         other.sides = sides_of(space, self.on) or [no_side(space)]
         sides = space.on_blocks([side.block for side in other.sides])
         fields = {key: resampled(own, sides, self.device) for key, own in self.inner.fields.items()}
-        fields |= _geometry(sides, other.sides, fields)
+        fields |= side_fields(sides, other.sides, fields)
         other.inner = self.inner.alike(sides, self.form, self.name, {**self.parameters, **fields})
         return other
 
@@ -238,7 +238,7 @@ _OF_SIDES: dict[str, Callable[[Side], Any]] = {
 }
 
 
-def _geometry(space: Space, sides: Sequence[Side], names: Iterable[str]) -> dict[str, Field]:
+def side_fields(space: Space, sides: Sequence[Side], names: Iterable[str]) -> dict[str, Field]:
     """Those of `_OF_SIDES` that are among names, as fields."""
 
     def field(of: Callable[[Side], Any]) -> Field:

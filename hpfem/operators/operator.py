@@ -203,6 +203,7 @@ class Operator(Summable):
             self.fields[key] = value if value.state == "phys" else backward_transform(value, self.backend)
         elif callable(value):
             self.fields[key] = self._evaluated(value)
+            self.fields[key].function = value
         elif several and len(value) in (dim, dim * dim * tensor) and all(is_real(number) for number in value):
             numbers = [in_range(real(number, what), what, dtype) for number in value]
             self.fields[key] = self._evaluated(lambda *x: numbers)
@@ -228,7 +229,9 @@ class Operator(Summable):
         home = pairs[0].home
         arrays = symmetric_part([pair.read(home) for pair in pairs], self.space.dim)
         if arrays is not None:
+            function = self.fields[key].function
             self.fields[key] = Field(self.target, "phys", [PairArray.of(array, home) for array in arrays])
+            self.fields[key].function = function
 
     def _evaluated(self, function: Callable[..., Any]) -> Field:
         """Values of a function at the points, made where the operator computes if they are many."""

@@ -106,6 +106,11 @@ class FieldSpace(Protocol):
         """Make a field; see `Space.empty`."""
 
 
+def lost_function(*x: Any) -> None:
+    """What takes the place of a function of which only the values are kept."""
+    raise ArgumentError("the form was pickled, or taken at other points, and has its values alone")
+
+
 class Field(Printed):
     """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
 
@@ -128,6 +133,8 @@ class Field(Printed):
     """
 
     __array_ufunc__ = None
+    # Of values at the points, the function of the coordinates that an operator evaluated there.
+    function: Callable[..., Any] | None = None
 
     def __init__(self, space: FieldSpace, state: str, data: Sequence[PairArray]) -> None:
         name_of(state, STATES, "field state")
@@ -157,6 +164,9 @@ class Field(Printed):
         if alive is None:
             alive = _ALIVE.setdefault(self.space, WeakValueDictionary())
         alive[id(self)] = self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "function": None if self.function is None else lost_function}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

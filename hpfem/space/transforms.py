@@ -26,7 +26,7 @@ from ..forms.trace import trace
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, choose, choose_else_auto, is_auto
 from .block import Block
-from .field import Field, FieldSpace, check_state
+from .field import Field, FieldSpace, check_state, lost_function
 from .memory_errors import no_room
 
 Array = NDArray[np.float64]
@@ -120,7 +120,9 @@ def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
             least, most = values.min(axis=2, keepdims=True), values.max(axis=2, keepdims=True)
             values = xp.clip(values @ xp.asarray(matrix.T.astype(values.dtype)), least, most)
         pairs.append(PairArray.of(xp.array(values, space.dtype, order="C"), device))
-    return Field(space, "phys", pairs)
+    made = Field(space, "phys", pairs)
+    made.function = None if field.function is None else lost_function
+    return made
 
 
 def backward_transform(field: Field, backend: Backend | None = None) -> Field:

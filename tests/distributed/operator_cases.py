@@ -92,6 +92,35 @@ def linearised(comm):
     assert abs(energies[0](energies[0].space.project(exact)) - one) < 1e-12
 
 
+def by_nodes(comm):
+    """Derivatives by nodes, the same to the bit where processes share a node; an error on one process is one on all."""
+
+    def derivative(mesh):
+        space = hp.Space(mesh, 2)
+        energy = hp.Energy(space, lambda u, du, x: u**2 * x[0] + du.dot(du))
+        return hp.node_gradient(energy + hp.Energy(space, lambda u, n: u**2 * n[0], on="xmax"), space.project(exact))
+
+    for name in ("mixed", "tri", "quad"):
+        closed = {"periodic": ("y",)} if name == "quad" else {}
+        mesh = whole(name, **closed).elevated(2).transformed(bent)
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm))
+        expected, found = by_first(comm, lambda mesh=mesh: derivative(mesh)), derivative(part)
+        place = {tuple(x): i for i, x in enumerate(np.round(mesh.points, 9) + 0.0)}
+        own = np.array([place[tuple(x)] for x in np.round(part.points, 9) + 0.0])
+        assert np.abs(found - expected[own]).max() < CLOSE * np.abs(expected).max()
+        values = {}
+        for numbers, given in comm.allgather((own, found)):
+            for number, row in zip(numbers, given, strict=True):
+                assert np.array_equal(values.setdefault(number, row), row)
+    space = hp.Space(part, 2)
+    u = space.project(exact)
+    form = hp.WeakForm(space, lambda u: np.log(u + 5.0), test="value")
+    if comm.rank == 1:
+        u.arrays[0][...] = -10.0
+    with pytest.raises(hp.HpfemError, match="not finite"):
+        hp.node_gradient(form, u, u)
+
+
 def vectors_of(A, b, function):
     """What an operator makes: all vectors are the same on the whole mesh and on its parts."""
     x = A.c0.project(function)

@@ -14,6 +14,7 @@ CASES = [
     ("boundary_terms", 2),
     ("linearised", 4),
     ("unsuitable", 3),
+    ("by_nodes", 3),
     ("any_partition", 3),
     ("shapes", 4),
 ]

@@ -1,0 +1,206 @@
+"""Derivatives of integrals by the nodes of a mesh.
+
+If the nodes move with velocities, the cells move with the velocity V that has the same map as the coordinates, and so
+do functions and points of the rule. Then, for an integrand L that reads u, its gradient and the place,
+
+    d/dt int L dx = int (dL/dx . V + E : grad V) dx    with    E_ij = L delta_ij - sum_f dL/d(d_j f) d_i f
+
+(Eshelby's tensor) is the derivative of the sum over points to the last digit, in every order and on every rule. On a
+boundary the normal n and the measure move, too: dn_j = (n . grad V n) n_j - (grad V)_ij n_i, d log ds = div V -
+n . grad V n. On a surface in space, grad V is tangential and the gradient of f turns with it: n (n . grad V grad f).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes.arguments import shown
+
+from ..backends.base import vectors_on
+from ..errors import ArgumentError
+from ..forms.derivative import Weak, reverse
+from ..forms.evaluate import evaluate
+from ..forms.graph import Expression
+from ..forms.lowered import lowered
+from ..forms.trace import Trace, trace_function
+from ..geometry.jacobians import normal, symmetric_pairs
+from ..memory import as_numpy
+from ..mesh import Mesh
+from ..space import Block, ByRegion, Field, Space
+from .energy import Energy
+from .linearised import checked_function, made_operator, side_by_side, weak_of
+from .on_boundary import side_fields
+from .sums import OperatorSum, Summable
+
+Array = NDArray[np.float64]
+# Names of fields beside the user's: the normal of a surface, and gradients of coefficients.
+_NORMAL, _SLOPE = ".normal", ".gradient_of_"
+
+
+def node_gradient(form: Any, u: Field, w: Field | None = None) -> Array:
+    """Differentiate (r(u), w) of a weak form r, or the value of an energy, by the coordinates of the mesh's nodes.
+
+    Coefficients of the basis keep their values, so functions move with the cells. So do fields and numbers by region
+    that are coefficients of the form; one that is a function of the coordinates is evaluated where the points go.
+
+    Parameters
+    ----------
+    form : Operator, BoundaryForm, OperatorSum or Energy
+        A weak form or an energy, in the volume or on a boundary, or a sum of these.
+    u : Field
+        In state "coeff".
+    w : Field, optional
+        In state "coeff", for a weak form.
+
+    Returns
+    -------
+    ndarray, [n, D]
+        By ``mesh.points``, also those inside of curved cells. Where processes share a node, each has the whole
+        derivative.
+
+    Raises
+    ------
+    ArgumentError
+        For other objects, a linearisation, a form on the edge of a surface in space, or a function as a coefficient
+        that cannot be differentiated.
+    StateError
+        If `u` or `w` does not fit.
+
+    Examples
+    --------
+    >>> slope = hp.node_gradient(hp.Energy(space, lambda du: du.dot(du)), u)  # doctest: +SKIP
+    >>> better = mesh.transformed(lambda x: x - step * slope)  # doctest: +SKIP
+    """
+    if not isinstance(form, (Energy, Summable)):
+        raise ArgumentError(f"node_gradient takes a weak form or an Energy, got {shown(form)}")
+    if not isinstance(u, Field) or isinstance(form, Energy) != (w is None):
+        raise ArgumentError("node_gradient takes a weak form with fields u and w, or an Energy with a field u")
+    mesh: Mesh = form.space.mesh
+    total = np.zeros(mesh.points.shape)
+    with mesh.comm.together():
+        for factor, own in _parts(form):
+            _add(total, factor, own, u, w)
+    return total if mesh.part is None else mesh.part.summed(total, mesh.points, mesh.topology)
+
+
+def _parts(form: Any) -> Iterator[tuple[float, Any]]:
+    """What a sum is made of, with factors; of energies the operators of their densities."""
+    if isinstance(form, OperatorSum):
+        yield from zip(form.factors, form.summands, strict=True)
+    elif not isinstance(form, Energy) or not form.parts:
+        yield 1.0, getattr(form, "integrand", form)
+    else:
+        yield from ((factor * number, part) for factor, own in form.parts for number, part in _parts(own))
+
+
+def _add(total: Array, factor: float, form: Any, u: Field, w: Field | None) -> None:
+    """Add the derivative of a form or an energy, times a factor; total [n, D]."""
+    inner, n, mesh = getattr(form, "inner", form), form.form.components, form.space.mesh
+    if inner.linearisation is not None:
+        raise ArgumentError(f"{form.name} is a linearisation, whose numbers at the points have no derivative by nodes")
+    weak, fields = Weak.of(inner.form.trace) if w is None else weak_of(inner), dict[str, Field]()
+    if form.space.dim > mesh.dim:
+        if form.on is not None:
+            raise ArgumentError(f"{form.name} is on the edge {form.on!r} of a surface in space: no derivative by nodes")
+        fields[_NORMAL] = _surface_normals(inner.space)
+    elif form.on is not None:
+        fields = side_fields(inner.space, form.sides, ("n",))
+    results = _load(inner, weak, w is None, fields)
+    given = {"u": u} if w is None else {"u": u, "w": w}
+    made = lowered(weak, [(name, n) for name in given], f"derivative of {form.name} by nodes", results)
+    operator = made_operator(inner, made, fields)
+    device, several = operator.device, w is not None and u.components > n
+    for c in range(0, u.components if several else 1, n):  # to each component on its own, if the form has one
+        own = [checked_function(form, f[c : c + n] if several else f, n, repr(name)) for name, f in given.items()]
+        values = operator(side_by_side(own if form.on is None else [form.on_sides(f) for f in own], operator))
+        for block, pair in zip(inner.space.blocks, values.data, strict=True):
+            if block.n_elements:
+                _add_block(total, factor, mesh, block, pair.read(device), vectors_on(device).xp)
+
+
+def _load(form: Any, weak: Weak, is_density: bool, fields: dict[str, Field]) -> list[Expression]:
+    """The factors of V and of its derivatives by x_j, D + D D; gradients of coefficients join the fields."""
+    graph, D = weak.graph, range(weak.dim)
+    zero, sided, turns = graph.constant(0.0), "n" in fields, _NORMAL in fields
+    n = [graph.node("input", (), ("field", "n" if sided else _NORMAL, i)) for i in D]
+    L = sum([e if is_density else e * weak.function("w", c, i) for (c, i), e in weak.rows.items()], zero)
+    bars = reverse(graph, [(L, 1.0)], ())
+    force = [bars.get(("x", i), zero) for i in D]
+    E = [[L if i == j else zero for j in D] for i in D]
+    across = -L if sided else zero  # the factor of n . grad V n
+    for (kind, *key), bar in bars.items():
+        if kind == "fn" and key[2] > 0:
+            slope, k = [weak.function(key[0], key[1], i + 1) for i in D], key[2] - 1
+            for i in D:
+                E[i][k] -= bar * slope[i]
+                E[i] = [E[i][j] + bar * n[k] * n[i] * slope[j] if turns else E[i][j] for j in D]
+        elif kind == "field" and sided and key[0] == "n":
+            across += bar * n[key[1]]
+            for i in D:
+                E[i][key[1]] -= bar * n[i]
+        elif kind == "field" and form.fields[key[0]].function is not None:
+            name = _SLOPE + key[0]
+            fields[name] = fields.get(name) or _slopes(form, key[0])
+            force = [force[i] + bar * graph.node("input", (), ("field", name, key[1] * len(D) + i)) for i in D]
+    return [*force, *(E[i][j] + across * n[i] * n[j] for i in D for j in D)]
+
+
+def _slopes(form: Any, name: str) -> Field:
+    """The derivatives by the coordinates of a coefficient that is a function of them, D for each component."""
+    d, n, function = form.space.dim, form.fields[name].components, form.fields[name].function
+    try:
+        if not isinstance(function, ByRegion):
+            return form._evaluated(_slope(function, d, n))
+        parts = [_slope(own, d, n) if callable(own) else (0.0,) * (n * d) for own in function.values]
+        return form._evaluated(function.with_values(parts))
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"coefficient {name!r} of {form.name} is a function without a derivative by the coordinates ({error}); give"
+            " it as a field, which moves with the cells"
+        ) from error
+
+
+def _slope(function: Callable[..., Any], dim: int, components: int) -> Callable[..., Any]:
+    """The derivatives of a function of the coordinates, D for each component."""
+    found, numbers = trace_function(function, dim)
+    graph, results = found.graph, found.value or ()
+    graph.exact = False
+    if components < len(results):  # a symmetric tensor
+        results = tuple(results[i * dim + j] for i, j in symmetric_pairs(dim))
+    bars = [reverse(graph, [(e, 1.0)], ("x",)) for e in results]
+    slopes = tuple(own.get(("x", i), graph.constant(0.0)) for own in bars for i in range(dim))
+    made = Trace(graph, dim, len(slopes), slopes)
+
+    def slope(*x: Any) -> list[Any]:
+        given = {("x", i): own for i, own in enumerate(x)} | {("param", name): n for name, n in numbers.items()}
+        values = evaluate(made, given.__getitem__)
+        return [values[e.index] for e in slopes]
+
+    return slope
+
+
+def _surface_normals(space: Space) -> Field:
+    """Unit normals of surfaces in space, at the points."""
+    normals = [normal(block.geometry.jacobian(block.geometry.gradient_eta)) for block in space.blocks]
+    return space.field("phys", [(n / np.linalg.norm(n, axis=0)).astype(space.dtype) for n in normals])
+
+
+def _add_block(total: Array, factor: float, mesh: Mesh, block: Block, values: Any, xp: Any) -> None:
+    """Add the integrals of a block's values times the nodes' functions; values [D + D D, E, Q], total [n, D]."""
+    geometry, d = block.geometry, len(total[0])
+    basis, gradient = xp.asarray(geometry.values.T), xp.asarray(geometry.gradient_eta.transpose(0, 2, 1))
+    groups, rows = (own[block.elements] for own in mesh.aligned_topology.locations)
+    nodes = mesh.aligned[groups[0]].nodes[rows]
+    for chunk in geometry.chunks():
+        inverse, weights = geometry.inverse_and_weights(chunk, xp)
+        own = values[:, chunk] * weights
+        modes, stress = own[:d] @ basis, own[d:].reshape(d, d, *weights.shape)
+        for a, row in enumerate(inverse):
+            modes += (stress * row).sum(axis=1) @ gradient[a]
+        loads = factor * as_numpy(geometry.loads_of_nodes(modes, xp))
+        for i in range(d):
+            total[:, i] += np.bincount(nodes[chunk].ravel(), loads[i].ravel(), len(total))
