@@ -69,11 +69,17 @@ class Weak:
         self.flops = sum(node.op not in ("const", "input") for node in self.nodes)
 
     @classmethod
-    def of(cls, trace: Trace, name: str = "u", fields: Mapping[str, int] | None = None) -> Weak:
+    def of(
+        cls,
+        trace: Trace,
+        name: str = "u",
+        fields: Mapping[str, int] | None = None,
+        inside: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
+    ) -> Weak:
         """The weak form of a traced function of the function `name`; some fields, of so many components, become
-        functions.
+        functions, and those of `inside` other inputs.
         """
-        graph, given = Commuting(), dict(fields or {})
+        graph, given, inside = Commuting(), dict(fields or {}), inside or {}
         new: dict[int, Expression] = {}
         for node in trace.live:
             key = node.payload
@@ -85,6 +91,8 @@ class Weak:
                 key = ("fn", name, key[1], key[2] + 1 if key[0] == "du" else 0)
             elif key[0] == "field" and key[1] in given:
                 key = ("fn", key[1], key[2], 0)
+            elif key[0] == "field" and key[1] in inside:
+                key = inside[key[1]][key[2]]
             new[node.index] = graph.node("input", (), key)
         rows: dict[Row, Expression] = {(c, 0): new[e.index] for c, e in enumerate(trace.value or ())}
         for c, vector in enumerate(trace.flux or ()):

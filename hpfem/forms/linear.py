@@ -45,10 +45,14 @@ def is_symmetric(trace: Trace | None) -> bool:
     return trace is not None and _known_equal(trace, lambda row, column: (column, row))
 
 
-def ignores_rotations(trace: Trace | None) -> bool:
-    """Whether a form of as many components as dimensions is known to see the symmetric part of gradients alone."""
+def ignores_rotations(trace: Trace | None, some: bool = False) -> bool:
+    """Whether a form of as many components as dimensions is known to see the symmetric part of gradients alone; or
+    takes gradients of several components together, if its coefficients are those of `some` state.
+    """
     if trace is None or not trace.uses_gradient or trace.components != trace.dim:
         return False
+    if some and trace.dim > 1 and trace.flux is not None:
+        return True
     n = 1 + trace.dim
 
     def swapped(row: int, column: int) -> tuple[int, int]:

@@ -14,10 +14,10 @@ from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..forms.cut import STORED, STORES, cut
 from ..forms.derivative import Weak
-from ..forms.form import Form
+from ..forms.form import BlockKernel, Form
 from ..forms.graph import Expression
 from ..forms.lowered import lowered
-from ..memory import PairArray
+from ..memory import Device, PairArray
 from ..space import Field
 from ..space.field import check_state
 from ..space.transforms import Evaluated, resampled
@@ -95,6 +95,77 @@ class StoredValues(Evaluated):
         return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
 
 
+class FunctionValues(StoredValues):
+    """Values and derivatives of a function u that kernels make of its coefficients: none are kept; who reads them here
+    gets them anew.
+    """
+
+    def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field) -> None:
+        self.inputs = [node.payload for node in stored]
+        super().__init__(form, weak, stored, u)
+
+    @property
+    def data(self) -> Any:
+        """Of each block the values at the points."""
+        return self._points(self.u).data
+
+    @data.setter
+    def data(self, made: Any) -> None:
+        """Keep none."""
+
+    @property
+    def components(self) -> int:
+        """Count the values."""
+        return len(self.inputs)
+
+    def renew(self) -> None:
+        """Tell that u has changed."""
+        self.times += 1
+
+
+def with_functions(form: Form, fields: Mapping[str, Field]) -> tuple[Form, list[Field]]:
+    """A form in whose kernels the `FunctionValues` are made of functions, which are more components of the trial; and
+    these functions.
+    """
+    given = {key: field for key, field in fields.items() if isinstance(field, FunctionValues)}
+    functions = list({id(field.u): field.u for field in given.values()}.values())
+    if not functions:
+        return form, []
+    assert form.trace is not None
+    names = {id(u): f"u{k}" for k, u in enumerate(functions)}
+    inside = {key: [("fn", names[id(f.u)], *own[2:]) for own in f.inputs] for key, f in given.items()}
+    trial = [("v", form.components), *((names[id(u)], u.components) for u in functions)]
+    return lowered(Weak.of(form.trace, "v", inside=inside), trial, form.name), functions
+
+
+class WithFunctions(BlockKernel):
+    """A kernel that takes the coefficients of functions, [components, E, n_modes] each, beside those of the trial."""
+
+    def __init__(self, kernel: BlockKernel, components: int, functions: Sequence[PairArray], device: Device) -> None:
+        self._kernel, self._n, self._functions, self._device = kernel, components, functions, device
+        self.problem, self.strategy, self.flops = kernel.problem, kernel.strategy, kernel.flops
+        self._pool = vectors_on(device).pool()
+
+    def finish(self) -> None:
+        """See `BlockKernel.finish`."""
+        self._kernel.finish()
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to components in groups that the form couples."""
+        xp, n = vectors_on(self._device).xp, self._n
+        given, shape = [pair.read(self._device) for pair in self._functions], source.shape[1:]
+        together = self._pool.take(lambda: xp.empty((self.problem.coupled, *shape), source.dtype))
+        start = n
+        for values in given:
+            together[start : start + len(values)] = values
+            start += len(values)
+        for group in range(len(source) // n):
+            own = slice(group * n, (group + 1) * n)
+            together[:n] = source[own]
+            self._kernel.apply(together, out[own])
+        self._pool.give(together)
+
+
 @dataclass(eq=False)
 class Linearisation:
     """Where an operator comes from that is the derivative of a form at a function u, which it owns."""
@@ -118,8 +189,11 @@ class Linearisation:
             self.stored.renew()
 
     def __str__(self) -> str:
-        size = 0 if self.stored is None else self.stored.nbytes
-        return f"  store={self.store!r}: {self.reads} numbers are stored at each point, {size / 1e6:.3g} MB"
+        size, kept = 0, f"{self.reads} numbers are stored at each point"
+        if self.stored is not None:
+            size = self.stored.nbytes if self.reads else self.u.nbytes
+            kept = kept if self.reads else "kernels evaluate the function, of which the coefficients are kept"
+        return f"  store={self.store!r}: {kept}, {size / 1e6:.3g} MB"
 
 
 def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool = False) -> Operator:
@@ -130,10 +204,12 @@ def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool 
     linear = weak.pullback("u", "v", n) if transposed else weak.forward("u", "v")
     linear = linear.of_fewer_powers()
     kernel, stored = cut(linear, "v", store)
-    values = StoredValues(form, linear, stored, u) if stored else None
+    kind = FunctionValues if store == "fused" else StoredValues
+    values = kind(form, linear, stored, u) if stored else None
     name = f"{'transposed ' * transposed}linearisation of {form.name}"
     operator = made_operator(form, lowered(kernel, (("v", n),), name), {STORED: values})
-    operator.linearisation = Linearisation(form, u, store, transposed, values, len(stored))
+    reads = 0 if store == "fused" else len(stored)
+    operator.linearisation = Linearisation(form, u, store, transposed, values, reads)
     return operator
 
 

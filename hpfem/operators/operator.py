@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -37,7 +38,7 @@ from ..tuning import Tuning
 from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
-from .linearised import Linearisation, linearised, pulled_back
+from .linearised import FunctionValues, Linearisation, WithFunctions, linearised, pulled_back, with_functions
 from .parameters import Parameters, in_range
 from .sums import Summable
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
@@ -300,7 +301,8 @@ class Operator(Summable):
         store : str
             What is kept at the points: "cheap", the fewest numbers such that the kernel computes no power, exponential,
             logarithm, sine, cosine or tanh; "fewest", the fewest numbers; "matrix", the entries of the pointwise
-            matrix, equal ones once. Fields of the user are read beside them. `explain` tells how much it is.
+            matrix, equal ones once; "fused", nothing: kernels evaluate `u` and its derivatives beside v. Fields of the
+            user are read beside them. `explain` tells how much it is.
 
         Returns
         -------
@@ -385,9 +387,10 @@ class Operator(Summable):
         fields = {
             key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
+            if not isinstance(field, FunctionValues)
         }
         return BlockProblem(
-            self.form,
+            self._of_kernels,
             tabulation,
             points.geometry,
             self.space.dtype,
@@ -427,10 +430,16 @@ class Operator(Summable):
             If there is no room on the device.
         """
         choices, ways = [], self._ways()
+        self._of_kernels, functions = with_functions(self.form, self.fields)
         try:
             for number, block in enumerate(self.space.blocks):
                 asked = *ways[block.shape.name], self.backend
-                choices.append(choose_else_auto(self.problem(number), *asked, known[number] if known else None))
+                choice = choose_else_auto(self.problem(number), *asked, known[number] if known else None)
+                if functions:
+                    own = [u.data[number] for u in functions]
+                    choice = copy(choice)
+                    choice.kernel = WithFunctions(choice.kernel, self.form.components, own, self.device)
+                choices.append(choice)
         except OutOfMemory as error:
             raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
         self.choices = tuple(choices)

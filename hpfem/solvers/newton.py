@@ -342,7 +342,11 @@ class Tangents:
             if self.multigrid != "kept":
                 raise
             d, info = solved(True)
-        self.method, self._last = info.method, info.iterations / digits
+        # From the largest residual on: conjugate gradients first raise the norm.
+        norms = np.asarray(info.residuals)
+        largest = int(norms.argmax())
+        fallen = math.log10(norms[largest] / norms[-1]) if 0 < norms[-1] < norms[largest] else digits
+        self.method, self._last = info.method, (info.iterations - largest) / fallen
         if self.multigrid != "kept":
             self._rate = self._last
         return d, info.iterations
@@ -489,8 +493,7 @@ class Iterations:
                     break
                 if abs(ahead) <= (1 - _SLOPE * length) * slope:
                     break
-                # Where the slope would be zero if it were linear.
-                length *= min(0.5, max(0.1, slope / (slope - ahead))) if ahead < 0 else 0.5
+                length *= 0.5  # where a slope that grows like a cubic would be zero is much too short
                 if length < _SHORTEST:
                     if self._at_rounding(norm, scale):
                         return

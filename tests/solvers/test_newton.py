@@ -157,6 +157,25 @@ def test_multigrid_is_refreshed_where_it_pays():
     assert energy.parameters["p"] == 6 and max(step.iterations for step in info.steps) <= 25
 
 
+@pytest.mark.parametrize(("order", "cells"), [pytest.param(2, (8, 4, 4), marks=pytest.mark.long), (4, (4, 2, 2))])
+def test_a_beam_sinks_by_a_fifth(order, cells):
+    """Rigid motions are in the near-null space, and the first step is not cut too short."""
+
+    def density(du):
+        F = [[du[i][j] + float(i == j) for j in range(3)] for i in range(3)]
+        minors = [F[1][j - 2] * F[2][j - 1] - F[1][j - 1] * F[2][j - 2] for j in range(3)]
+        log = np.log(sum(F[0][j] * minors[j] for j in range(3)))
+        return 0.5 * sum(f * f for row in F for f in row) - log + 0.75 * log**2
+
+    space = hp.Space(box("hex", cells, upper=(4.0, 1.0, 1.0)), order)
+    c0 = hp.C0Space(space)
+    bc = hp.BoundaryConditions(c0, {"xmin": (0.0, 0.0, 0.0)}, components=3)
+    energy = hp.Energy(space, density, components=3)
+    u, info = hp.newton(energy, c0, bc, f=lambda x, y, z: [0 * x, 0 * x, 0 * x - 5e-3], preconditioner="multigrid")
+    assert len(info.steps) <= 8 and max(step.iterations for step in info.steps) <= 18, info
+    assert "refreshed" in {step.multigrid for step in info.steps} and -0.76 < u(4.0, 0.5, 0.5)[2] < -0.74
+
+
 def neo_hooke(du):
     F = [[du[i][j] + (i == j) for j in range(2)] for i in range(2)]
     volume = F[0][0] * F[1][1] - F[0][1] * F[1][0]

@@ -27,7 +27,7 @@ from ...operators import Operator
 from ...space import Space
 from ...space.arguments import checked_dtype
 from ...space.block import Block
-from ...space.transforms import resampled
+from ...space.transforms import Evaluated, resampled
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue
@@ -326,7 +326,11 @@ class Multigrid:
         last, vectors, A = self.levels[-1], self.vectors, self._wide
         n, c0 = _together(A), A.c0
         single = A if A.components == n else A.of_parts(A.operator, c0, A.bc, A.boundary_terms, n)
-        found = ignores_rotations(A.operator.form.trace) if self._near == "auto" else self._near == "rigid"
+        found = self._near == "rigid"
+        if self._near == "auto":
+            # A linearisation of an energy that ignores rotations does so only near the state of no stress.
+            stored = any(isinstance(field, Evaluated) for field in A.operator.fields.values())
+            found = ignores_rotations(A.operator.form.trace, stored and not self._of_part)
         self.rigid = vectors.comm.all(found)
         free = last.free[:n]
         # By blocks, vertices with free unknowns have all, and those with given values are taken out.
