@@ -407,7 +407,6 @@ class World:
 
     def _solvers(self, folder: Any) -> list[Call]:
         space, c0 = self.space, self.c0
-        wave = solvers.AcousticWave(c0, dt=1e-2)
         helmholtz = {
             "space": space,
             "lam": 1.0,
@@ -542,11 +541,15 @@ class World:
                     "bc": None,
                     "method": "bs3",
                     "dt": 1e-3,
+                    "courant": 0.9,
                     "tol": 1e-2,
                     "mass": None,
                     "preconditioner": "auto",
                     "parameters": {"a": lambda t: 1.0 + t},
                     "dirichlet": None,
+                    "load": None,
+                    "velocity": None,
+                    "watch": None,
                     "save": [1e-3],
                     "checkpoint": None,
                     "name": "march",
@@ -568,19 +571,6 @@ class World:
             ),
             Call("l2_project", hp.l2_project, {"c0": c0, "function": lambda x, y: x, "tol": 1e-8}),
             Call("make_preconditioner", solvers.make_preconditioner, {"name": "jacobi", "A": self.A, "definite": True}),
-            Call(
-                "AcousticWave",
-                solvers.AcousticWave,
-                {"c0": c0, "speed_squared": 1.0, "free_surface": ("left",), "dt": 1e-2, "courant": 0.9, "tol": 1e-10},
-            ),
-            Call(
-                "AcousticWave courant",
-                lambda courant: solvers.AcousticWave(c0, courant=courant, tol=1e-6),
-                {"courant": 0.9},
-            ),
-            Call("AcousticWave.start", wave.start, {"pressure": self.b, "velocity": None}),
-            Call("AcousticWave.step", wave.step, {"load": None}),
-            Call("AcousticWave.listen", wave.listen, {"receiver": self.b}),
             Call("point_source", solvers.point_source, {"c0": c0, "point": [0.1, 0.2]}),
             Call("ricker", solvers.ricker, {"frequency": 1.0, "delay": None}),
             Call(

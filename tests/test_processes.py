@@ -18,7 +18,6 @@ from hpfem.operators import OPERATORS, InverseMass
 from hpfem.shapes.cached import cached_property
 from hpfem.solvers.multigrid import Multigrid
 from hpfem.solvers.preconditioners import jacobi
-from hpfem.solvers.wave import AcousticWave
 from tests.limits import forked, limit_time
 
 
@@ -133,12 +132,6 @@ def applied_to_smooth(operator):
     return operator([pair.read() for pair in given.data])
 
 
-def stepped(wave):
-    wave.start(vector())
-    wave.step()
-    return wave.vector
-
-
 # Coefficients of operators that take some.
 GIVEN = {"AdvectionDiffusionReaction": ((1, 2, 3),), "Helmholtz": (1.0,)}
 # How an object is made, and numbers that come out of it.
@@ -159,7 +152,6 @@ OBJECTS = {
     "global operator": (global_operator, lambda A: [A @ vector(), A.diagonal()]),
     "jacobi": (lambda: jacobi(global_operator()), lambda M: M(vector())),
     "multigrid": (lambda: Multigrid(global_operator()), lambda M: M(vector())),
-    "wave": (lambda: AcousticWave(c0_space(), dt=0.01), stepped),
     "pointwise": (lambda: hp.Pointwise(long_form, ("value", "grad")), lambda form: [form.name, form.test]),
     "weak form of a lambda": (
         lambda: hp.WeakForm(c0_space().space, lambda u, du, k: (k * u, du), fields={"k": smooth}),

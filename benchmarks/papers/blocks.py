@@ -13,6 +13,7 @@ import numpy as np
 
 from hpfem.assembly import BoundaryConditions, C0Space, GlobalOperator
 from hpfem.backends.base import BACKENDS, Backend
+from hpfem.backends.passes import LEAPFROG
 from hpfem.backends.strategy import Strategy, options_of_source
 from hpfem.backends.timer import Timing
 from hpfem.benchmarks.bake_off import unknowns
@@ -26,9 +27,9 @@ from hpfem.forms.form import BlockKernel, BlockProblem
 from hpfem.geometry import FactorSource
 from hpfem.memory import HOST
 from hpfem.mesh import Mesh, box
-from hpfem.operators import Operator
+from hpfem.operators import Helmholtz, Mass, Operator
 from hpfem.shapes import SHAPES
-from hpfem.solvers import AcousticWave, cg
+from hpfem.solvers import cg
 from hpfem.space import Space
 from hpfem.tuning.select import Choice, choose
 from hpfem.tuning.store import Config
@@ -392,37 +393,48 @@ class Wave(OneMesh):
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
         """Make the wave, whose stiffness has the kernel that "auto" chooses; see `GlobalElements.build`."""
-        wave = AcousticWave(C0Space(Space(self._mesh(), **self._options)), dt=1e-6)
-        if strategy == SEPARATE:
-            wave.advance = _separately
-        return _WaveSteps(wave, strategy)
-
-
-def _separately(weights: Any, force: Any, now: Any, before: Any) -> None:
-    before[...] = 2 * now - before + weights * force
+        return _WaveSteps(C0Space(Space(self._mesh(), **self._options)), strategy)
 
 
 class _WaveSteps(BuiltOperator):
-    def __init__(self, wave: AcousticWave, name: str) -> None:
-        self.wave, self._stiffness = wave, MeasuredOperator(wave.K)
+    """Steps of "leapfrog", with their update in one pass or by vector operations; start at random."""
+
+    def __init__(self, c0: C0Space, name: str) -> None:
+        self.K, self._fused = GlobalOperator(Helmholtz(c0.space, 0.0, 1.0), c0), name == FUSED
+        self.vectors, self._stiffness = self.K.vectors, MeasuredOperator(self.K)
+        weights = -1e-12 / GlobalOperator(Mass(c0.space), c0).diagonal()
+        self._weights = self.vectors.from_host(weights, c0.space.dtype)
         kernel = self._stiffness.choice
         self.choice = replace(kernel, config=Config(name, kernel.algorithm, kernel.strategy))
+        self._now, self._before = self._weights * 0, self._weights * 0
+
+    def _advance(self, force: Any, weights: Any, now: Any, before: Any) -> None:
+        if self._fused:
+            self.vectors.run(LEAPFROG, (force, weights, now, before), (2.0, 1.0))
+        else:
+            force[...] = 2 * now - before + weights * force
+
+    def _step(self) -> None:
+        force = self.K.apply(self._now, self.K.device)
+        self._advance(force, self._weights, self._now, self._before)
+        self._before, self._now = self._now, force
 
     def error(self) -> float:
         """That of the stiffness, or of a step on random vectors beside NumPy's."""
-        vectors, given = self.wave.vectors, np.random.default_rng(0).standard_normal((4, self.wave.c0.size))
-        weights, force, now, before = given
-        arrays = [vectors.from_host(row) * 1 for row in given]  # on a host the first are the given ones
-        self.wave.advance(*arrays)
+        force, weights, now, before = given = np.random.default_rng(0).standard_normal((4, self.K.c0.size))
         wanted = 2 * now - before + weights * force
-        of_step = np.abs(vectors.to_host(arrays[-1]) - wanted).max() / np.abs(wanted).max()
-        return max(difference(self.wave.K.operator), float(of_step))
+        arrays = [self.vectors.from_host(row) * 1 for row in given]  # on a host the first are the given ones
+        self._advance(*arrays)
+        of_step = np.abs(self.vectors.to_host(arrays[0]) - wanted).max() / np.abs(wanted).max()
+        return max(difference(self.K.operator), float(of_step))
 
     def on(self, n_elements: int) -> Application:
         """Steps: beside the stiffness a vector is written, and four are read; see `BuiltOperator.on`."""
-        size, stiffness = self.wave.c0.size, self._stiffness
-        self.wave.start(np.random.default_rng(0).standard_normal(size))
-        return Application(self.wave.step, stiffness.nbytes + 40.0 * size, stiffness.flops + 4.0 * size, size)
+        size, stiffness = self.K.c0.size, self._stiffness
+        start = np.random.default_rng(0).standard_normal(size)
+        self._now = self.vectors.from_host(start, self.K.dtype) * 1
+        self._before = self._now * 1
+        return Application(self._step, stiffness.nbytes + 40.0 * size, stiffness.flops + 4.0 * size, size)
 
 
 def difference(operator: Operator) -> float:

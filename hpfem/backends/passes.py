@@ -77,4 +77,6 @@ ADVANCE = (
     Pass("x p r q", "alpha beta", *_STEP, "p = r + beta p"),
     Pass("x p r q inverse", "alpha beta", *_STEP, "p = r inverse + beta p"),
 )
-LEAPFROG = Pass("before now force weights", "two", "before = two now - before + force weights")
+# Explicit time steps; weights are those of a diagonal mass.
+LEAPFROG = Pass("force weights now before", "two square", "force = two now - before + square force weights")
+LOW_STORAGE = Pass("u q force weights", "A h B", "q = A q + h force weights", "u = u + B q")

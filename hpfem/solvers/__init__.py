@@ -11,10 +11,9 @@ from .norms import h1_error, l2_error
 from .preconditioners import make_preconditioner
 from .problem import Problem, Solution
 from .solve import solve
-from .wave import AcousticWave, point_source, ricker
+from .wave import point_source, ricker
 
 __all__ = [
-    "AcousticWave",
     "March",
     "Multigrid",
     "NewtonInfo",

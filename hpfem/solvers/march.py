@@ -1,4 +1,4 @@
-"""Time integration of M u' + r(t, u) = 0 with Dirichlet data g(t): one loop for all methods of `tableaus`.
+"""Time integration of M u' + r(t, u) = 0, or M u'', with Dirichlet data g(t): one loop for all methods of `tableaus`.
 
 Explicit stages move what is left of u without the lifting of g, the function with these values that is M-orthogonal to
 all free functions: no derivative of g is needed, and the order is that of the method. Implicit stages solve
@@ -23,6 +23,7 @@ import numpy as np
 from hpfem.shapes.arguments import flag, instance, name_of, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..backends.passes import LEAPFROG, LOW_STORAGE
 from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
 from ..operators import WeakForm
 from ..support.files import atomic_path, output_path
@@ -36,8 +37,10 @@ from .problem import Solution
 from .solve import solve
 from .tableaus import METHODS, Method
 
-# Of the largest stable step, and of the step that the error allows; and how much a step changes at once.
+# Of the step that the error allows; and how much a step changes at once.
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0
+# Steps after which the host waits to see that u is finite.
+_UNSEEN = 20
 # Part of the whole time.
 _SHORTEST = 1e-10
 # Residual at which a stage is solved, over tol.
@@ -81,17 +84,25 @@ def march(
     *,
     method: str = "ssp3",
     dt: float | None = None,
+    courant: float = 0.9,
     tol: float | None = None,
     mass: Any | None = None,
     preconditioner: str | Callable[[Any], Any] = "auto",
     parameters: Mapping[str, Callable[[float], float]] | None = None,
     dirichlet: Callable[[float], Any] | None = None,
+    load: Callable[[float], Any] | None = None,
+    velocity: Any | None = None,
+    watch: Callable[[float, Any], None] | None = None,
     save: Sequence[float] = (),
     checkpoint: str | os.PathLike[str] | None = None,
     name: str = "march",
     bar: bool = True,
 ) -> March:
-    """Solve M u' + r(t, u) = 0 in time.
+    """Solve M u' + r(t, u) = 0 in time, or M u'' + r(t, u) = 0.
+
+    Where M is diagonal, as on points of quads and hexes that are the nodes (`quadrature="collocated"` of a `Space` with
+    the basis "lagrange"), an explicit step is one application of the residual and a pass over vectors a stage, without
+    waiting for a GPU. Elsewhere M is inverted by conjugate gradients.
 
     Parameters
     ----------
@@ -106,12 +117,14 @@ def march(
         Dirichlet, Neumann and Robin data.
     method : str
         Explicit: "low3" and "low4", with two vectors of storage, "ssp3" and "ssp43", which preserve strong stability,
-        "bs3" and "dp5". Implicit: "sdirk2", "esdirk3", "esdirk4", "bdf2", "bdf3", by Newton's method. The last figure
-        of a name is the order; of what decays much faster than a step the small errors fall with dt^2 only, with
-        "bdf3" with dt^3.
+        "bs3" and "dp5", and "leapfrog" of second order for M u''. Implicit: "sdirk2", "esdirk3", "esdirk4", "bdf2" and
+        "bdf3", by Newton's method. The last figure of a name is the order; of what decays much faster than a step the
+        small errors fall with dt^2 only, with "bdf3" with dt^3.
     dt : float, optional
         Largest step, or the first one with `tol`; steps are equal between times of `save`, but for `tol`. Explicit
         methods estimate a stable one when it is left out.
+    courant : float
+        The step that is taken over the largest stable one, where dt is left out.
     tol : float, optional
         Error of a step over the norm of u; dt is changed to meet it, by the embedded method of "ssp3", "ssp43",
         "bs3", "dp5", "esdirk3" or "esdirk4".
@@ -123,6 +136,13 @@ def march(
         Numbers of the residual's `parameters` as functions of t.
     dirichlet : callable, optional
         t -> data as for `BoundaryConditions`, on the boundaries that have Dirichlet values there.
+    load : callable, optional
+        t -> a functional that is added to -r, such as `point_source`, an array [n] where the residual computes or on
+        the host, or None for zero.
+    velocity : as u0, optional
+        u' at the first time, for "leapfrog"; zero when left out.
+    watch : callable, optional
+        Called after each step with t and the vector of u where the residual computes, which is not to be written.
     save : sequence of float
         Times at which u is kept, in ascending order; a step ends at each.
     checkpoint : path, optional
@@ -157,7 +177,7 @@ def march(
     stops = reals(save, "save").reshape(-1)
     if not ((np.diff(stops) > 0).all() and (span[0] < stops).all() and (stops <= span[1]).all()):
         raise ArgumentError(f"save has ascending times after {span[0]:g} up to {span[1]:g}, got {shown(save)}")
-    dt = None if dt is None else real(dt, "dt", above=0)
+    dt, courant = None if dt is None else real(dt, "dt", above=0), real(courant, "courant", above=0)
     tol = None if tol is None else real(tol, "tol", above=0)
     if tol is not None and not scheme.embedded:
         known = ", ".join(own for own, row in METHODS.items() if row.embedded)
@@ -169,9 +189,14 @@ def march(
     if not callable(preconditioner):
         preconditioner = checked_preconditioner(preconditioner)
     asked = ("measured" if preconditioner == "auto" else preconditioner) if scheme.implicit else None
-    system = _System(residual, c0, bc, mass, parameters, dirichlet, asked, tol, name)
-    run = _Run(system, scheme, tol, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()))
-    run.begin(u0, dt, None if checkpoint is None else output_path(checkpoint), method)
+    if not scheme.second and velocity is not None:
+        raise ArgumentError(f"{method!r} is for M u' + r = 0, where no velocity is given; take 'leapfrog'")
+    for given, what in ((dirichlet, "dirichlet"), (load, "load"), (watch, "watch")):
+        if not (given is None or callable(given)):
+            raise ArgumentError(f"{what} is a function of t, got {shown(given)}")
+    system = _System(residual, c0, bc, mass, parameters, dirichlet, load, asked, tol, name)
+    run = _Run(system, scheme, tol, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()), watch)
+    run.begin(u0, velocity, dt, courant, None if checkpoint is None else output_path(checkpoint), method)
     with memory_kept(), nullcontext() if bar else silent(), progress(name) as advance:
         try:
             while run.todo:
@@ -179,6 +204,7 @@ def march(
                 advance(description=f"{name}: t = {run.t:.4g}")
         except BaseException as error:  # also an interrupt: nothing that was computed is lost
             with suppress(HpfemError):
+                run.finite()
                 error.__dict__["march"] = run.result()
             raise
     return run.result()
@@ -195,18 +221,17 @@ class _System:
         mass: Any,
         parameters: Any,
         dirichlet: Any,
+        load: Any,
         asked: Any,
         tol: Any,
         name: str,
     ) -> None:
-        self.name, self.tol = name, tol
+        self.name, self.tol, self.asked = name, tol, asked
         self.own = own = Equation(residual, c0, bc, None)
         self.vectors, self.xp = own.vectors, own.vectors.xp
-        self.parameters, self.dirichlet = {} if parameters is None else parameters, dirichlet
+        self.parameters, self.dirichlet, self.load = {} if parameters is None else parameters, dirichlet, load
         if not isinstance(self.parameters, Mapping) or not all(map(callable, self.parameters.values())):
             raise ArgumentError(f"parameters has a function of t for each name, got {shown(parameters)}")
-        if not (dirichlet is None or callable(dirichlet)):
-            raise ArgumentError(f"dirichlet is a function of t, got {shown(dirichlet)}")
         own.present(dict.fromkeys(self.parameters, 0.0))
         if mass is None:
             mass = WeakForm(own.c0.space, lambda u: u, components=own.n, test="value")
@@ -215,15 +240,29 @@ class _System:
         data = copy(own.bc)
         data.matrix = None
         self.M, self.all = GlobalOperator(mass, own.c0, data, own.n), GlobalOperator(mass, own.c0, None, own.n)
+        self.still = not self.vectors.max_norm(own.data)
         if asked is not None:
             known = mass + own.form
             self.kept = len(getattr(mass, "summands", (mass,)))
             self.factors = tuple(known.factors)
             self.stage = Equation(known, own.c0, copy(own.bc), None)
-            self.asked = asked
             self.forget()
-        else:
-            self.jacobi = jacobi(self.M)
+            return
+        self.jacobi = jacobi(self.M)
+        # A matrix is diagonal if it only scales the entries of a random vector.
+        probe = self.random(0.5)
+        wrong = self.vectors.max_norm(own.free(self.mass(probe)) * self.jacobi.inverse - probe)
+        self.diagonal = wrong < 1e4 * np.finfo(own.dtype).eps
+        self.weights = -own.free(self.jacobi.inverse if self.diagonal else self.xp.ones_like(probe))
+        self.product = None  # faster, of forms in the volume
+        if own.form.on is None and not getattr(own.form, "boundary_forms", ()):
+            self.product = GlobalOperator(own.form, own.c0, own.bc.natural, own.n).product_on(own.device)
+
+    def random(self, least: float) -> Any:
+        """Random numbers up to 1 for free functions, the same on all processes."""
+        first = np.random.default_rng(0).uniform(least, 1, self.own.c0.size)
+        host = np.tile(self.own.c0.vectors_on().agreed(first), self.own.n)
+        return self.own.free(self.vectors.from_host(host, self.own.dtype))
 
     def forget(self) -> None:
         """Keep nothing of the systems solved before."""
@@ -249,17 +288,40 @@ class _System:
 
     def inverse(self, functional: Any) -> Any:
         """M^-1 for free functions."""
-        x, _ = cg(self.M, functional, self.jacobi, name=f"{self.name}: mass", bar=False)
+        if self.diagonal:
+            return -self.weights * functional
+        x, _ = cg(self.M, self.own.free(functional), self.jacobi, name=f"{self.name}: mass", bar=False)
         return self.own.free(x)
+
+    def data(self, t: float) -> list[Any]:
+        """Functionals of boundary data and of the load."""
+        found = [] if self.still else [self.own.data]
+        given = None if self.load is None else _called(self.load, t, "load")
+        if given is not None:
+            array = self.vectors.checked(given, "load").reshape(-1)
+            if array.size != self.own.data.size:
+                raise ArgumentError(f"a load has {self.own.data.size} entries, got {shown(given)}")
+            found.append(array if self.vectors.has(array) else self.vectors.from_host(array, self.own.dtype))
+        return found
+
+    def pull(self, t: float, x: Any) -> Any:
+        """An array whose product with `weights` is M^-1 of minus the residual; new memory."""
+        self.set(t)
+        out = self.own.gathered(self.own.form, x) if self.product is None else self.product(x)
+        for part in self.data(t):
+            out -= part
+        return out if self.diagonal else self.xp.asarray(self.inverse(out), out.dtype)
 
     def force(self, t: float, x: Any) -> Any:
         """Minus the residual for the free test functions."""
         self.set(t)
-        return self.own.free(self.own.data - self.own.gathered(self.own.form, x))
+        return self.own.free(sum(self.data(t)) - self.own.gathered(self.own.form, x))
 
-    def rate(self, t: float, x: Any) -> Any:
-        """M^-1 of minus the residual."""
-        return self.inverse(self.force(t, x))
+    def summed(self, numbers: Any, arrays: Sequence[Any]) -> Any:
+        """The sum of arrays times numbers, those that are not zero."""
+        some, out = [k for k, number in enumerate(numbers) if number], self.xp.empty_like(arrays[0])
+        self.vectors.combine([float(numbers[k]) for k in some], [arrays[k] for k in some], out)
+        return out
 
     def lifted(self, change: Any) -> Any:
         """The function with these Dirichlet values that is M-orthogonal to all free ones."""
@@ -274,7 +336,7 @@ class _System:
         if own.bc.matrix is not None:
             stage.bc.matrix = c * own.bc.matrix
             stage.robin = self.vectors.sparse(stage.bc.matrix.astype(own.dtype))
-        stage.values, stage.data = self.values(t), (known + c * own.data).astype(own.dtype)
+        stage.values, stage.data = self.values(t), (known + c * own.free(sum(self.data(t)))).astype(own.dtype)
         run = Iterations(stage, self.tangents, None, 25, 0.01, self.name)
         if self.tol is not None:
             run.tol = max(run.tol, _SYSTEMS * self.tol)
@@ -282,45 +344,51 @@ class _System:
         run.through([{}], False)
         return run.x
 
-    def stable(self, t: float, x: Any, reach: float) -> float:
+    def stable(self, t: float, x: Any, courant: float, scheme: Method) -> float:
         """A stable step: the spectral radius of M^-1 r'(x) by power iteration."""
         self.set(t)
         own = self.own
         with self.vectors.comm.together():
             J = own.form.linearised(own.field(x))
-        first = np.random.default_rng(0).uniform(-1, 1, own.c0.size)
-        host = np.tile(own.c0.vectors_on().agreed(first), own.n)
-        y, size = own.free(self.vectors.from_host(host, own.dtype)), 0.0
+        y, size = self.random(-1), 0.0
         for _ in range(40):
-            y = self.inverse(own.free(own.gathered(J, y)))
+            y = self.inverse(own.gathered(J, y))
             size = self.vectors.norm(y)
             if not 0 < size < math.inf:
                 raise ArgumentError(f"{self.name} finds no stable step, the linearisation is {size:g}; give dt")
             y = y / size
-        return _SAFETY * reach / size
+        return courant * scheme.reach() / (size**0.5 if scheme.second else size)
 
 
-def _called(function: Callable[[float], Any], t: float, what: str) -> Any:
-    """A function's value at a time."""
+def _called(function: Callable[..., Any], t: float, what: str, *more: Any) -> Any:
+    """What a function of the user returns."""
     try:
-        return function(t)
+        return function(t, *more)
     except TypeError as error:
-        raise ArgumentError(f"{what} is a function of t alone; it raised: {error}") from error
+        raise ArgumentError(f"{what} is a function of t {'and u' if more else 'alone'}; it raised: {error}") from error
 
 
 class _Run:
     """The state: time, step and the last vectors, newest first; and what was saved."""
 
     def __init__(
-        self, system: _System, scheme: Method, tol: float | None, span: Any, stops: list[Any], keep: set[float]
+        self,
+        system: _System,
+        scheme: Method,
+        tol: float | None,
+        span: Any,
+        stops: list[Any],
+        keep: set[float],
+        watch: Any,
     ) -> None:
+        self.watch, self.seen, self.careful = watch, -math.inf, tol is not None or scheme.implicit
         self.system, self.scheme, self.tol, self.span, self.keep = system, scheme, tol, span, keep
         self.todo = [float(stop) for stop in stops]
         self.t, self.dt, self.steps, self.rejected = float(span[0]), 0.0, 0, 0
         self.last: list[Any] = []
         self.saved: list[tuple[float, Any]] = []
 
-    def begin(self, u0: Any, dt: float | None, path: Path | None, method: str) -> None:
+    def begin(self, u0: Any, velocity: Any, dt: float | None, courant: float, path: Path | None, method: str) -> None:
         """Take the first state, or that of the checkpoint."""
         own, comm = self.system.own, self.system.vectors.comm
         self.path = path
@@ -335,7 +403,17 @@ class _Run:
             return
         values = self.system.values(self.t)
         self.last = [self.system.xp.where(own.fixed, values, own.vector(u0))]
-        self.dt = self.system.stable(self.t, self.last[0], self.scheme.reach()) if dt is None else dt
+        if self.scheme.second:
+            rate = own.vector(velocity)
+            self.velocity = own.free(rate)
+            if self.system.dirichlet is not None:
+                self.velocity = self.velocity + self.system.inverse(self.system.mass(rate - self.velocity))
+        self.good = self.t, self.steps, self.last
+        if dt is None:
+            dt = self.system.stable(self.t, self.last[0], courant, self.scheme)
+            if self.scheme.second:  # steps are equal
+                dt = (self.todo[0] - self.t) / math.ceil((self.todo[0] - self.t) / dt)
+        self.dt = dt
 
     def _read(self) -> None:
         """Continue from the checkpoint."""
@@ -357,6 +435,7 @@ class _Run:
         self.last = [vectors.from_host(row, own.dtype) for row in last]
         self.saved = [(t, vectors.from_host(row, own.dtype)) for t, row in zip(times, saved, strict=True)]
         self.todo = [stop for stop in self.todo if stop > self.t]
+        self.good = self.t, self.steps, self.last
 
     def _write(self) -> None:
         if self.path is None:
@@ -385,6 +464,12 @@ class _Run:
         times = [t for t, _ in self.saved]
         return March(self._solution(self.last[0]), self.t, self.dt, self.steps, self.rejected, times, saved)
 
+    def finite(self) -> None:
+        """Go back to what is known to be finite, where u may not be."""
+        system = self.system  # one process alone may be here
+        if system.vectors.comm.size > 1 or not bool(system.xp.isfinite(self.last[0]).all()):
+            self.t, self.steps, self.last = self.good
+
     def _failed(self, why: object) -> SolverError:
         return SolverError(f"{self.system.name}: at t = {self.t:.6g}, step {self.steps + 1}: {why}")
 
@@ -398,20 +483,20 @@ class _Run:
             count = max(1, math.ceil(left / self.dt * (1 - 1e-10)))
             h = left / count
             if self.scheme.alpha and abs(h - self.dt) > 1e-8 * self.dt:
-                raise self._failed(
-                    f"backward differences have equal steps; {left:g} to t = {stop:g} is no multiple of dt"
-                )
-            why: object = "u is not finite; take a smaller dt"
+                raise self._failed(f"the method has equal steps; {left:g} to t = {stop:g} is no multiple of dt")
             try:
                 new, error = self._tried(h)
-                size = vectors.norm(new)
+                size = vectors.norm(new) if self.careful or count == 1 or self.steps % _UNSEEN == 0 else 0.0
             except (NotFinite, SolverError) as found:
-                if self.tol is None:
+                if self.careful and self.tol is None:
                     raise self._failed(found) from found
                 size = math.inf
             if not math.isfinite(size):
+                if not self.careful:  # again from where it was finite, one by one
+                    self.careful, (self.t, self.steps, self.last) = True, self.good
+                    return
                 if self.tol is None:
-                    raise self._failed(why)
+                    raise self._failed("u is not finite; take a smaller dt")
                 self.dt, self.rejected = h * _LEAST, self.rejected + 1
                 continue
             if self.tol is not None:
@@ -426,6 +511,11 @@ class _Run:
         self.last = [new, *self.last][: max(1, len(self.scheme.alpha) - 1)]
         self.steps += 1
         self.t = stop if count == 1 else self.t + h
+        if size:
+            self.good = self.t, self.steps, self.last
+        if self.watch is not None and self.t > self.seen:
+            self.seen = self.t
+            _called(self.watch, self.t, "watch", new)
         if count == 1:
             self.todo.pop(0)
             if stop in self.keep:
@@ -435,48 +525,58 @@ class _Run:
     def _tried(self, h: float) -> tuple[Any, Any]:
         """The next vector, and an estimate of its error where there is an embedded method."""
         system, scheme = self.system, self.scheme
+        t, x, fixed = self.t, self.last[0], system.dirichlet is not None
+        if scheme.second:
+            old, new = len(self.last) > 1, system.pull(t, x)
+            before = self.last[1] if old else x - h * self.velocity
+            system.vectors.run(LEAPFROG, (new, system.weights, x, before), (2.0, h**2 if old else h**2 / 2))
+            if fixed:
+                change = system.values(t + h) - system.values(t)
+                if old:
+                    change = change - system.values(t) + system.values(t - h)
+                new = new + system.lifted(change)
+            return new, None
         if scheme.alpha and len(self.last) == len(scheme.alpha) - 1:
             first, *others = scheme.alpha
             known = system.mass(sum(-a / first * x for a, x in zip(others, self.last, strict=True)))
-            return system.solved(self.t + h, h / first, known, self.last[0]), None
+            return system.solved(t + h, h / first, known, x), None
         if scheme.first:
             scheme = METHODS[scheme.first]
         a, b = scheme.matrices()
-        nodes = self.t + h * a.sum(axis=1)
-        x = self.last[0]
+        nodes = (t + h * a.sum(axis=1)).tolist()
         if scheme.implicit:
             start, u, rates = system.mass(x), x, list[Any]()
-            for i, t in enumerate(nodes):
+            for i, then in enumerate(nodes):
                 if not a[i, i]:
-                    rates.append(h * system.force(t, u))
+                    rates.append(h * system.force(then, u))
                     continue
                 known = start + sum(a[i, j] * rates[j] for j in range(i))
-                u = system.solved(t, h * a[i, i], known, u)
+                u = system.solved(then, h * a[i, i], known, u)
                 rates.append((system.mass(u) - known) / a[i, i])
             # The last stage is the new vector. Of the error the operator leaves out what decays within the step.
-            wrong = (
-                None
-                if self.tol is None
-                else sum((p - q) * k for p, q, k in zip(b, scheme.embedded, rates, strict=True))
-            )
-            return u, None if wrong is None else system.tangents.solve(u, wrong, 0.1, "the error of a step")[0]
-        fixed, now = system.dirichlet is not None, system.values(self.t)
+            if self.tol is None:
+                return u, None
+            wrong = sum(number * k for number, k in zip(b - scheme.embedded, rates, strict=True))
+            return u, system.tangents.solve(u, wrong, 0.1, "the error of a step")[0]
+        now = system.values(t)
 
-        def lift(t: float) -> Any:
-            return system.lifted(system.values(t) - now) if fixed else 0
+        def lift(then: float) -> list[Any]:
+            return [system.lifted(system.values(then) - now)] if fixed else []
 
         if scheme.low:
-            q, v, u = 0 * x, x, x
-            for i, (A, B) in enumerate(zip(*scheme.low, strict=True)):
-                q = A * q + h * system.rate(nodes[i], u)
-                v = v + B * q
-                u = v + lift(nodes[i + 1] if i + 1 < len(nodes) else self.t + h)
+            q, v, u = 0 * x, x * 1, x  # in place
+            for then, ahead, A, B in zip(nodes, [*nodes[1:], t + h], *scheme.low, strict=True):
+                system.vectors.run(LOW_STORAGE, (v, q, system.pull(then, u), system.weights), (A, h, B))
+                u = sum(lift(ahead), v)
             return u, None
-        rates = []
-        for i, t in enumerate(nodes):
-            u = x + sum(h * a[i, j] * rates[j] for j in range(i) if a[i, j]) + (lift(t) if i else 0)
-            rates.append(system.rate(t, u))
-        new = x + sum(h * own * k for own, k in zip(b, rates, strict=True) if own) + lift(self.t + h)
-        if self.tol is None:
-            return new, None
-        return new, sum(h * (p - q) * k for p, q, k in zip(b, scheme.embedded, rates, strict=True))
+        rates = list[Any]()
+
+        def after(numbers: Any, then: float) -> Any:
+            added = lift(then)
+            return system.summed([1.0, *h * numbers, *[1.0 for _ in added]], [x, *rates, *added])
+
+        for row, then in zip(a, nodes, strict=True):
+            u = after(row[: len(rates)], then) if rates else x
+            rates.append(system.weights * system.pull(then, u))
+        wrong = None if self.tol is None else system.summed(h * (b - scheme.embedded), rates)
+        return after(b, t + h), wrong

@@ -26,11 +26,12 @@ class Method:
     low: Rows = ()
     alpha: tuple[float, ...] = ()
     first: str = ""  # the method of the first steps
+    second: bool = False  # for M u'' + r(t, u) = 0
 
     @property
     def implicit(self) -> bool:
         """Whether a step solves systems."""
-        return bool(self.alpha) or any(len(row) > i for i, row in enumerate(self.a))
+        return not self.second and (bool(self.alpha) or any(len(row) > i for i, row in enumerate(self.a)))
 
     def matrices(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Runge-Kutta's a, [stages, stages], and b."""
@@ -48,6 +49,8 @@ class Method:
 
     def reach(self) -> float:
         """Radius of the largest half disc left of 0, less 10 degrees at both sides, where the method is stable."""
+        if self.second:
+            return 2.0
         a, b = self.matrices()
         z = np.outer(np.linspace(0.02, 12, 600), np.exp(1j * np.linspace(5 / 9 * np.pi, np.pi, 17)))
         powers, growth = np.ones(len(b)), np.ones_like(z)
@@ -161,4 +164,6 @@ METHODS = {
     # C. F. Curtiss, J. O. Hirschfelder: Integration of stiff equations, Proc. Natl. Acad. Sci. 38 (1952) 235-243.
     "bdf2": Method(2, alpha=(3 / 2, -2, 1 / 2), first="sdirk2"),
     "bdf3": Method(3, alpha=(11 / 6, -3, 3 / 2, -1 / 3), first="esdirk3"),
+    # L. Verlet: Computer experiments on classical fluids, Phys. Rev. 159 (1967) 98-103.
+    "leapfrog": Method(2, alpha=(1, -2, 1), second=True),
 }

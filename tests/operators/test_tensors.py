@@ -227,12 +227,3 @@ def test_what_is_refused():
             hp.Problem(space, lam=1.0, diffusivity=wrong)
     for fine in ((1.0, 1e-12), [[1.0, 1 - 1e-9], [1 - 1e-9, 1.0]], space.evaluate(lambda x, y: [2, x, x, 1])):
         hp.Problem(space, lam=1.0, diffusivity=fine)
-
-
-def test_waves_may_stand_still_in_a_direction():
-    from hpfem.solvers import AcousticWave
-
-    c0 = hp.C0Space(hp.Space(box("quad", (2, 1)), 2))
-    AcousticWave(c0, speed_squared=(1.0, 0.0), dt=1e-3)
-    with pytest.raises(hp.ArgumentError, match="semidefinite"):
-        AcousticWave(c0, speed_squared=(1.0, -1.0), dt=1e-3)

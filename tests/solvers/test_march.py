@@ -12,10 +12,14 @@ from hpfem.solvers.tableaus import METHODS
 
 def some(*names):
     """All methods; those without these names in the long tests."""
-    return [name if name in names else pytest.param(name, marks=pytest.mark.long) for name in METHODS]
+    return [
+        name if name in names else pytest.param(name, marks=pytest.mark.long)
+        for name, row in METHODS.items()
+        if not row.second
+    ]
 
 
-EXPLICIT = [name for name, row in METHODS.items() if not row.implicit]
+EXPLICIT = [name for name, row in METHODS.items() if not row.implicit and not row.second]
 
 
 def conditions(a, b):
@@ -44,8 +48,9 @@ def test_order_conditions(name):
     row = METHODS[name]
     if row.alpha:
         back = -np.arange(len(row.alpha))
-        for k in range(row.order + 1):  # exact for polynomials at t = 0 of degree up to the order
-            assert np.isclose(np.dot(row.alpha, back.astype(float) ** k), k == 1)
+        for k in range(row.order + 1 + row.second):  # exact for polynomials at t = 0 of degree up to the order
+            wanted = {(1, False): 1, (2, True): 2}.get((k, row.second), 0)
+            assert np.isclose(np.dot(row.alpha, (back + row.second).astype(float) ** k), wanted)
         return
     a, b = row.matrices()
     assert all(abs(found - exact) < 1e-12 for order, found, exact in conditions(a, b) if order <= row.order)
@@ -98,6 +103,28 @@ def test_orders_with_dirichlet_data_in_time(name):
     assert np.log2(errors[0] / errors[1]) > row.order - 0.35 or errors[1] < 1e-11
 
 
+def test_leapfrog_has_its_order_with_dirichlet_data_in_time():
+    """u'' + u = div grad u with u = cos(t) x + sin(t) y."""
+    c0 = hp.C0Space(hp.Space(box("quad", 2), 2))
+    form = hp.WeakForm(c0.space, lambda u, du: (u, du))
+    errors = []
+    for steps in (20, 40):
+        run = hp.march(
+            form,
+            lambda x, y: x,
+            (0, 1),
+            c0,
+            hp.BoundaryConditions(c0, 0.0),
+            method="leapfrog",
+            dt=1 / steps,
+            velocity=lambda x, y: y,
+            dirichlet=DATA["dirichlet"],
+            bar=False,
+        )
+        errors.append(hp.l2_error(run.u, lambda x, y: np.cos(1) * x + np.sin(1) * y))
+    assert np.log2(errors[0] / errors[1]) > 1.8 and errors[1] < 1e-3
+
+
 @pytest.mark.parametrize(("name", "order"), [("sdirk2", 1), ("esdirk3", 2), ("esdirk4", 2), ("bdf3", 3)])
 def test_orders_where_the_equation_decays_much_faster_than_a_step(name, order):
     errors = []
@@ -107,7 +134,7 @@ def test_orders_where_the_equation_decays_much_faster_than_a_step(name, order):
     assert np.log2(errors[0] / errors[1]) > order - 0.15 and errors[1] < 5e-5
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if not row.second])
 def test_orders_of_an_ordinary_equation(name):
     """u' = -u^2 in every point."""
     row = METHODS[name]
@@ -122,7 +149,7 @@ def test_orders_of_an_ordinary_equation(name):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@pytest.mark.parametrize("name", ["low4", "bs3", "esdirk3", "bdf3"])
+@pytest.mark.parametrize("name", ["low4", "bs3", "esdirk3", "bdf3", "leapfrog"])
 def test_a_run_that_continues_has_the_same_bits(name, backend, tmp_path, monkeypatch):
     module = import_module("hpfem.solvers.march")
     options = {"save": [0.1, 0.3]} | ({"tol": 1e-4 if name == "bs3" else 1e-7} if METHODS[name].embedded else {})
@@ -244,6 +271,10 @@ def test_what_is_kept_when_the_solution_grows_without_bound():
         ({"u0": np.ones(3)}, "start"),
         ({"mass": 1.0}, "mass is a weak form"),
         ({"preconditioner": "ilu"}, "preconditioner"),
+        ({"load": 1.0}, "a function of t"),
+        ({"load": lambda t: np.ones(3)}, "a load has"),
+        ({"velocity": 1.0}, "leapfrog"),
+        ({"courant": 0.0}, "courant"),
     ],
 )
 def test_arguments(options, message):

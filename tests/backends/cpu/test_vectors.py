@@ -97,7 +97,7 @@ def test_few_entries_are_left_to_numpy(monkeypatch, rng):
     CPU.combine((1.0, 2.0), (b, a), b)
     assert np.allclose(b, wanted, rtol=1e-15) and CPU.inner(a, b) == a @ b
     CPU.run(DIRECTION[1], (b, a, c), (0.5,))
-    CPU.run(LEAPFROG, (b.copy(), c, b, a), (2.0,))
+    CPU.run(LEAPFROG, (b.copy(), c, b, a), (2.0, 0.1))
     assert not calls
     monkeypatch.setattr(vectors, "_FEW", 50)
     CPU.combine((1.0, 2.0), (b, a), b)
