@@ -116,7 +116,7 @@ class Topology:
     def cut(self, beyond: Indices) -> Topology:
         """The same topology with the second cells of some sides on other processes; see `beyond`."""
         other = copy(self)
-        other.beyond = beyond
+        other.__dict__.update(self.__dict__, beyond=beyond)  # with what is made already
         if "facets" in self.__dict__:
             cells = self.facets.cells.copy()
             cells[beyond, 1] = -2

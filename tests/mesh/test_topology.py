@@ -105,6 +105,7 @@ def test_a_cut_is_the_same_before_and_after_facets_are_found(name: str) -> None:
     one, other = (own.cut(beyond).facets for own in (whole, fresh))
     assert all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("cells", "local", "non_manifold"))
     assert (one.cells[beyond, 1] == -2).all() and len(one.boundary) == len(whole.facets.boundary) - len(beyond)
+    assert whole.edges is whole.cut(beyond).edges  # what is found is not found again
 
 
 def check_found(topology: Topology, xp: object, monkeypatch: pytest.MonkeyPatch) -> None:
