@@ -38,7 +38,7 @@ def test_loops_are_decoded_once(shape):
 
 def test_streams_are_fetched_by_the_work_beside_them():
     b = Builder(LANES, "float64")
-    prefetch = Prefetch(b, [100 * CACHE_LINE], [7 * CACHE_LINE])
+    prefetch = Prefetch(b, 2, [100 * CACHE_LINE], [7 * CACHE_LINE])
     with b.function("run", "ptr %all"):
         for trips, work in ((10, 30), (5, 60), (5, 0)):
             with b.loop(trips):
@@ -48,8 +48,14 @@ def test_streams_are_fetched_by_the_work_beside_them():
         b.lines[:0] = prefetch.finish()
     loops = re.split(r"^L\d+:", b.module(), flags=re.MULTILINE)[1:]
     fetched = [[len(re.findall(rf"prefetch.*, i32 {write}, i32 3", loop)) for loop in loops] for write in (0, 1)]
-    for lines, (first, second, third) in zip((100, 7), fetched, strict=True):
-        assert lines <= 10 * first + 5 * second + 5 * third < lines + 5
-    assert fetched[0][0] in (4, 5)
-    assert fetched[0][1] in (9, 10, 11)
-    assert fetched[0][2] <= 2
+    # What is read is fetched twice, as a processor may drop a prefetch: the second time by the work on lines before.
+    for lines, times, (first, second, third) in zip((100, 7), (2, 1), fetched, strict=True):
+        assert times * lines <= 10 * first + 5 * second + 5 * third < times * (lines + 5)
+    assert fetched[0][0] in (8, 10)
+    assert fetched[0][1] in (18, 20, 22)
+    assert fetched[0][2] <= 4
+    places = [re.findall(rf"ptr %q{call}_0, i64 (\d+)\n  call", loops[call]) for call in (0, 1)]
+    for own in places:
+        near, far = own[::2], own[1::2]
+        assert near == [str(i * CACHE_LINE) for i in range(len(near))]
+        assert [int(at) - int(other) for at, other in zip(far, near)] == [60 * CACHE_LINE] * len(near)

@@ -41,7 +41,7 @@ def factors_of_terms(
 def write_affine(
     problem: BlockProblem,
     lanes: int,
-    prefetch: bool,
+    prefetch: int,
     indexed: Indexed,
     scratch: int,
     body: Callable[[Group], None],
@@ -52,8 +52,8 @@ def write_affine(
     b, n = Builder(lanes, problem.dtype), problem.n_modes
     factors = Factors(b, problem, 0)
     streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
-    prefetched = Prefetch(b, *(streams if prefetch else ()))
-    write_both(b, "read_modes", "write_modes", n, indexed, prefetch)
+    prefetched = Prefetch(b, prefetch, *streams)
+    write_both(b, "read_modes", "write_modes", n, indexed, prefetch > 0)
     with b.function("run", ARGUMENTS, internal=False):
         b.emit("%last = sub nsw i64 %elements, 1")
         target, further = b.at("%scratch", (n, 1)), b.at("%scratch", (2 * n, 1))

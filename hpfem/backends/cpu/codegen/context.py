@@ -31,11 +31,11 @@ Array = NDArray[np.floating[Any]]
 class Context:
     """State of writing a kernel.
 
-    With `prefetch`, the next group's geometry, input and output are fetched while a group is worked on: for data out of
+    The next group's geometry, input and output are fetched `prefetch` times while a group is worked on: for data out of
     cache. With `indexed`, coefficients come from a global vector, and results are added to one, by signed indices.
     """
 
-    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool, indexed: Indexed = None) -> None:
+    def __init__(self, problem: BlockProblem, lanes: int, prefetch: int, indexed: Indexed = None) -> None:
         self.problem, self.form, self.trace = problem, problem.form, problem.form.trace
         self.from_modes, self.to_modes = problem.from_modes, problem.to_modes
         self.b = Builder(lanes, problem.dtype)
@@ -52,11 +52,10 @@ class Context:
         self.by_rows = self.form.gradients and problem.collocated
         self.direction = self.dim - 1 if self.by_rows else 0  # of the fibers along which points are visited
         self.factors = Factors(self.b, problem, self.direction)
-        self.indexed, self.ahead = indexed, prefetch
+        self.indexed, self.ahead = indexed, prefetch > 0
         inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
         outputs = [] if indexed else [problem.n_output * self.b.nbytes] * problem.given
-        streams = ([self.factors.group_bytes, *inputs], outputs) if prefetch else ()
-        self.prefetch = Prefetch(self.b, *streams)
+        self.prefetch = Prefetch(self.b, prefetch, [self.factors.group_bytes, *inputs], outputs)
         at_points = len(field_inputs(self.trace)) + self.space_dim * (self.trace is not None and self.trace.uses_point)
         # Bytes of a group that all applications of the form read.
         self.shared = self.factors.group_bytes + problem.n_points * at_points * self.b.nbytes

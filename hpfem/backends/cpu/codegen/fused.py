@@ -206,14 +206,14 @@ class _Writer:
                 multiply(self.ctx, np.concatenate(parts, axis=1), source, self.b.at(halves, (at, 1)), _SUMS)
 
 
-def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: Indexed = None) -> Program:
+def write_fused(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_sumfac`."""
     check_fused(problem)
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
     b, form, ctx.by_rows = ctx.b, problem.form, True
     writer = _Writer(ctx)
     if form.to_modes:
-        write_both(b, "read_input", "write_result", n, indexed, prefetch)
+        write_both(b, "read_input", "write_result", n, indexed, prefetch > 0)
     else:
         write_reader(b, "read_input", Layout(n))
         write_writer(b, "write_result", Layout(problem.n_points))

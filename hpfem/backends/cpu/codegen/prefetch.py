@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 from .indexed import CACHE_LINE, INDEX_BYTES, Indexed, row_count
 from .ir import Builder, Index
 
 # Bytes between what is worked on and what is fetched, where groups are small.
 _DISTANCE = 8 << 10
+# Cache lines between the places where a line is fetched once and again: processors drop prefetches when many are under
+# way.
+_AGAIN = 60
 
 
 def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list[int]:
@@ -20,11 +24,13 @@ def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list
 class Prefetch:
     """Instructions that fetch what lies ahead, a share at every call of `fetch`.
 
-    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too.
+    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too. What is read
+    is fetched so many `times`.
     """
 
-    def __init__(self, b: Builder, read: Sequence[int] = (), written: Sequence[int] = ()) -> None:
-        self._b, self._streams, self._read = b, [*read, *written], len(read)
+    def __init__(self, b: Builder, times: int, read: Sequence[int], written: Sequence[int]) -> None:
+        self._b, self._streams, self._read = b, [*read, *written] if times else [], len(read)
+        self._far = range(0, _AGAIN * times, _AGAIN)
         self._places: list[tuple[int, int]] = []  # in the builder's lines, and how often it is passed
 
     def start(self, group: Index, rows: Sequence[str]) -> None:
@@ -71,13 +77,14 @@ class Prefetch:
             for s, lines in enumerate(own[call] for own in shares):
                 if not lines:
                     continue
-                here = f"%q{call}_{s}"
+                here, to_write = f"%q{call}_{s}", int(s >= self._read)
+                again = [0] if to_write else self._far
                 text.append(f"  {here} = load ptr, ptr %ahead{s}")
-                for i in range(lines):
-                    text.append(f"  {here}_{i} = getelementptr i8, ptr {here}, i64 {CACHE_LINE * i}")
+                for i, far in product(range(lines), again):
+                    there = f"{here}_{i}_{far}"
+                    text.append(f"  {there} = getelementptr i8, ptr {here}, i64 {CACHE_LINE * (i + far)}")
                     # Into the first-level cache, from which what has no room goes to the second.
-                    to_write = int(s >= self._read)
-                    text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 {to_write}, i32 3, i32 1)")
+                    text.append(f"  call void @llvm.prefetch.p0(ptr {there}, i32 {to_write}, i32 3, i32 1)")
                 text.append(f"  {here}_n = getelementptr i8, ptr {here}, i64 {CACHE_LINE * lines}")
                 text.append(f"  store ptr {here}_n, ptr %ahead{s}")
             b.lines[place] = "\n".join(text)

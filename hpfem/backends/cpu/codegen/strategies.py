@@ -18,9 +18,9 @@ from .orthogonal import orthogonal_cost, write_orthogonal
 
 
 class Compiled(NamedTuple):
-    """A row: `write` takes a problem, lanes, and whether it prefetches, and the entities if it is indexed."""
+    """A row: `write` takes a problem, lanes, how often it fetches ahead, and the entities if it is indexed."""
 
-    write: Callable[[BlockProblem, int, bool, Indexed], Program]
+    write: Callable[[BlockProblem, int, int, Indexed], Program]
     cost: Callable[[BlockProblem], float]  # operations, relative to those of collocated sum factorisation
     check: Callable[[BlockProblem], None]  # refuses what `write` cannot
     tensor: bool = False  # needs rules of one direction

@@ -36,8 +36,9 @@ from .target import Code, Target, host
 Array = NDArray[np.floating[Any]]
 
 # Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
+# Above four times as many it is prefetched twice: memory answers so slowly that processors drop prefetches.
 PREFETCH_BYTES = 4 << 20
-_WRITERS: dict[str, Callable[[BlockProblem, int, bool, Indexed], Program]] = {
+_WRITERS: dict[str, Callable[[BlockProblem, int, int, Indexed], Program]] = {
     "sumfac": write_sumfac,
     "diagonal": write_diagonal,
     **{name: row.write for name, row in COMPILED.items()},
@@ -46,13 +47,13 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, Indexed], Program]] = {
 
 @cache
 def _specialised(
-    pickled: bytes, strategy: str, target: Target, prefetch: bool, runs: tuple[Runs, ...] | None
+    pickled: bytes, strategy: str, target: Target, prefetch: int, runs: tuple[Runs, ...] | None
 ) -> tuple[Program, Begun]:
     """The code for a problem without data, written once."""
     return begin(_write, target, pickled, strategy, target, prefetch, runs)
 
 
-def _write(pickled: bytes, strategy: str, target: Target, prefetch: bool, runs: tuple[Runs, ...] | None) -> Program:
+def _write(pickled: bytes, strategy: str, target: Target, prefetch: int, runs: tuple[Runs, ...] | None) -> Program:
     problem = pickle.loads(pickled)
     return _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, runs)
 
@@ -241,13 +242,14 @@ class CpuKernel(GroupKernel, BlockKernel):
     ) -> None:
         self.problem, self.strategy = problem, strategy
         target = target or host()
-        prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
+        nbytes = operator_bytes(problem) * problem.n_elements
+        prefetch = (nbytes > PREFETCH_BYTES) + (nbytes > 4 * PREFETCH_BYTES)
         key = pickle.dumps(problem.without_data())
         program, code = _specialised(key, strategy, target, prefetch, runs)
         super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
         # Rows of memory are read in long pieces then.
-        self._one_by_one = program.one_by_one and prefetch
+        self._one_by_one = program.one_by_one and prefetch > 0
         trace, kind = problem.form.trace, problem.read_factors
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
