@@ -11,7 +11,7 @@ Processes that share an entity agree on its order (`Numbering.common`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -344,17 +344,18 @@ class Numbering:
             here[...] = -1
             for dim, those in enumerate(seen):
                 all_ids, all_codes = (array[part] for array in those.on(xp))
-                for number, entity in enumerate(basis.shape.entities[dim]):
-                    ids, orientations = all_ids[:, number], all_codes[:, number]
-                    modes = entity_modes(basis, dim, number)
-                    for chosen, order in self._alike(dim, those.ids[part, number]):
-                        local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                        place, negative, _ = self._signed(entity.shape, order, dim)
+                for numbers, entity in self._alike_entities(basis.shape, dim):
+                    ids, orientations = (array.take(xp.asarray(numbers), axis=1) for array in (all_ids, all_codes))
+                    modes = np.array([entity_modes(basis, dim, number) for number in numbers])
+                    for chosen, order in self._alike(dim, those.ids[part, numbers[0]]):
+                        local = modes[:, _kept(self.name, entity, basis.order, order)]
+                        if not local.size:
+                            continue
+                        place, negative, _ = self._signed(entity, order, dim)
                         table = xp.asarray((2 * place + negative).astype(kind))
                         some = chosen if isinstance(chosen, slice) else xp.asarray(chosen)
-                        here[_places(some, xp.asarray(local))] = (
-                            firsts[dim][ids[some]][:, None] + table[orientations[some]]
-                        )
+                        found = firsts[dim][ids[some]][:, :, None] + table[orientations[some]]
+                        here[_places(some, xp.asarray(local.ravel()))] = found.reshape(len(found), local.size)
         codes.reshape(-1)[xp.asarray(rows)] = -2 - xp.arange(len(rows), dtype=kind)
         return codes
 
@@ -365,6 +366,13 @@ class Numbering:
     def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
         """Positions of entities of equal orders, all where they are all equal; with the order."""
         return [(slice(None), self._same)] if self._same else _alike(self.orders[dim][ids])
+
+    def _alike_entities(self, shape: Shape, dim: int) -> Iterator[tuple[list[int], Shape]]:
+        """Numbers of a cell's entities of one shape, and this; one by one where the mesh has several orders."""
+        shapes = [entity.shape for entity in shape.entities[dim]]
+        for first, own in enumerate(shapes):
+            if not self._same or own not in shapes[:first]:
+                yield [k for k, other in enumerate(shapes) if other is own] if self._same else [first], own
 
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices

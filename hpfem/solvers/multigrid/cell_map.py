@@ -78,11 +78,12 @@ class CellMap:
         """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process; local
         [E, n_modes] -> [size].
         """
-        total = self._product.restriction.gather_squares([own[None] for own in local])[0]
-        squares = self._Q.rows.power(2)
-        for codes, own in zip(self._Q.codes, local, strict=True) if squares.nnz else ():
-            element, mode = np.nonzero(codes < 0)
-            total += self._vectors.from_host(squares[-1 - codes[element, mode]].T @ as_numpy(own)[element, mode])
+        total, rows = self._product.restriction.gather_squares([own[None] for own in local])[0], self._Q.rows
+        if rows.nnz:
+            codes, values = self._Q.on(np), np.zeros(rows.shape[0])
+            places, flat = np.flatnonzero(codes < 0), self._vectors.xp.concatenate([own.ravel() for own in local])
+            values[-1 - codes[places]] = as_numpy(flat[self._vectors.from_host(places)])
+            total += self._vectors.from_host(rows.power(2).T @ values)
         return total
 
     def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:

@@ -248,11 +248,11 @@ class IndexedRestriction(ElementRestriction):
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
         import cupy
 
-        signed = []
-        for codes, own in zip(self._codes, local, strict=True):
-            sign = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
-            signed.append((own.reshape(len(own), -1) * sign).astype(self._dtype).reshape(-1))
-        return self.gather(cupy.concatenate(signed)).astype(np.float64)
+        codes = self._tables.codes
+        signs = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
+        parts = zip(local, pairwise(self._Q.starts), strict=True)
+        signed = [(own.reshape(len(own), -1) * signs[a:b]).reshape(-1) for own, (a, b) in parts]
+        return self.gather(cupy.concatenate(signed).astype(self._dtype, copy=False)).astype(np.float64)
 
     def by_entity(self, tiles: Sequence[int]) -> IndexedRestriction:
         """Make what gathers local numbers that stand entity by entity in tiles of elements, or find it made."""
