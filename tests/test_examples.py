@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import hpfem as hp
 from hpfem.memory import count_transfers
@@ -121,6 +122,16 @@ def test_minimal_surface(backend):
     assert coarse["error"] < 0.1 and fine["error"] < coarse["error"] / 20
     # The least area is below any other: it falls with the order, and converges faster.
     assert 0 < coarse["area"] - fine["area"] < coarse["error"] and max(coarse["steps"], fine["steps"]) <= 5
+
+
+@on_both
+def test_insulation(backend):
+    found = load("insulation").main(order=4, geometry=5, waves=4, start=0.85, backend=backend)
+    # The ring about the middle of the pipe with R log(R / r) = 1.
+    R = brentq(lambda R: R * np.log(R / 0.4) - 1, 0.5, 2)
+    assert found["cost"][1] == pytest.approx(2 * np.pi / np.log(R / 0.4) + np.pi * (R**2 - 0.16), abs=5e-6)
+    assert found["numbers"][[1, 5]] == pytest.approx([0.15, 0.1], abs=1e-5)
+    assert found["flux"][0][1] > 0.5 and found["flux"][1] == pytest.approx((1.0, 0.0), abs=2e-3)
 
 
 @on_both
