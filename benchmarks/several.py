@@ -39,7 +39,7 @@ ROWS = {
     "largest": ("--shapes hex --orders 3", 3e8),
 }
 # Of the mesh in the file: its order, unknowns of each of its cells, roughly, and how much smaller small problems are.
-ORDER, EACH, SMALL = 3, 13.0, 1e-4
+ORDER, EACH, SMALL = 3, 9.5, 1e-4
 
 
 def solved_from_file(folder: Path, backend: str, cells: float) -> Content:
