@@ -12,6 +12,8 @@ if not Path(__file__).with_name("shapes").exists() and (_shapes / "polynomials.p
     shapes = sys.modules["hpfem.shapes"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(shapes)
 
+from . import jax as jax
+from . import torch as torch
 from .assembly import BoundaryConditions, C0Space, GlobalOperator
 from .backends import BACKENDS, Backend, choose_backend
 from .checkpoint import load, save
@@ -35,6 +37,7 @@ from .operators.table import *  # noqa: F403
 from .solvers import (
     Multigrid,
     Problem,
+    SolutionMap,
     SolveInfo,
     cg,
     h1_error,
@@ -80,6 +83,7 @@ __all__ = [
     "Picture",
     "Pointwise",
     "Problem",
+    "SolutionMap",
     "SolveInfo",
     "SolverError",
     "Space",

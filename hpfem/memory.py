@@ -115,6 +115,10 @@ class Device(Protocol):
     def overlap(self, first: Any, second: Any) -> bool:
         """Tell whether two of the device's arrays may share memory; see `empty`."""
 
+    def wait(self, context: Any) -> None:
+        """Wait for the `stream` of another library's call, or without one for the device's own; see `empty`."""
+        return None
+
 
 def dlpack_device(array: Any) -> tuple[int, int] | None:
     """Type and number of the device where DLPack says that an array is; None for an object without DLPack."""

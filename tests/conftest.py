@@ -173,6 +173,8 @@ def fail_unless_shared(report, reason):
             "h5py is absent",
             "mpi4py or mpiexec is absent",
             "ngsolve is absent",
+            "jax is absent",
+            "torch is absent",
             "network namespaces are absent",
             "LLVM for",
             "NVRTC of the reference",

@@ -425,6 +425,7 @@ class World:
         }
         solve, solved = hp.solve_helmholtz, hp.Problem(space, lam=1.0, dirichlet={"left": 0.0}, c0=c0)
         A, M = self.A, hp.Multigrid(self.A)
+        mapped = hp.SolutionMap(solved, {"lam": "number"}, f=1.0)
         return [
             Call("solve_helmholtz", solve, helmholtz),
             Call(
@@ -530,6 +531,31 @@ class World:
                     "bar": False,
                 },
             ),
+            Call(
+                "SolutionMap",
+                hp.SolutionMap,
+                {
+                    "problem": hp.WeakForm(space, lambda u, du, a: (u + a * u**3, du), fields={"a": 1.0}),
+                    "inputs": {"a": "number"},
+                    "c0": c0,
+                    "bc": None,
+                    "f": 1.0,
+                    "start": None,
+                    "tol": 1e-8,
+                    "max_steps": 9,
+                    "preconditioner": "jacobi",
+                    "symmetric": None,
+                    "definite": None,
+                    "max_iterations": None,
+                },
+            ),
+            Call("SolutionMap()", mapped, {"data": {"lam": 1.0}}),
+            Call(
+                "SolutionMap.forward",
+                mapped.forward,
+                {"data": {"lam": 1.0}, "change": {"lam": 1.0}, "u": solved.solve().vector},
+            ),
+            Call("SolutionMap.pullback", mapped.pullback, {"data": {"lam": 1.0}, "w": self.b, "u": None}),
             Call(
                 "march",
                 hp.march,

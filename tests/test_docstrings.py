@@ -17,8 +17,10 @@ EXTENSION_MODULES = {
     "hpfem.backends.strategy",
     "hpfem.errors",
     "hpfem.forms.form",
+    "hpfem.jax",
     "hpfem.operators.operator",
     "hpfem.shapes.shape",
+    "hpfem.torch",
 }
 EXTENSIONS = {"Device", "Elements", "Format", "GeometryKind", "MeshFile", "PairArray", "VectorSpace", "canonical"}
 

@@ -26,7 +26,7 @@ FLOORS = [
     {"space"},
     {"vtu", "checkpoint", "view"},
     {"operators"},
-    {"assembly", "solvers"},
+    {"assembly", "solvers", "jax", "torch"},
     {"benchmarks", "plots"},
     {"cli"},
 ]

@@ -23,6 +23,7 @@ from ..forms.linear import coefficients
 from ..forms.trace import Trace
 from ..memory import as_numpy
 from ..operators import BoundaryForm
+from ..operators.sums import Summable
 from ..space.sides import Side, facet_sides
 from .c0 import C0Space
 from .entries import block_diagonal, given_at, is_positive
@@ -63,7 +64,7 @@ def trace_mass(matrix: csr_array, modes: Array, scale: Array) -> csr_array:
     return csr_array(matrix.T @ block_diagonal(mass) @ matrix)
 
 
-def _is_linear(form: BoundaryForm) -> bool:
+def is_linear_form(form: Summable) -> bool:
     """Whether a form has a matrix at each point."""
     try:
         return form.form.trace is not None and bool(coefficients(form.form.trace))
@@ -81,7 +82,7 @@ class BoundaryTerm:
     ) -> None:
         self.form, self.c0, self._factors, self._number = form, c0, factors, number
         self._made: tuple[Any, Any] = None, None
-        self.linear = c0.space.comm.all(_is_linear(form)) if linear is None else linear
+        self.linear = c0.space.comm.all(is_linear_form(form)) if linear is None else linear
         self.assembled = self.linear and not form.form.gradients
 
     @property

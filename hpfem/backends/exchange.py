@@ -57,10 +57,11 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
         raise ArgumentError(f"expected an array of {libraries} or the like, got {type(array).__name__}")
     if getattr(array, "requires_grad", False):
         raise ArgumentError(
-            f"this {where_is(array)} records gradients, and hpfem does not differentiate: give array.detach(), which"
-            " makes the result a constant to autograd. To differentiate through a linear operator, write a"
-            " torch.autograd.Function: forward applies it to the detached array, backward applies its transpose to the"
-            " gradient, which for symmetric forms such as Mass and Helmholtz is the operator itself"
+            f"this {where_is(array)} records gradients, and this does not differentiate: give array.detach(), which"
+            " makes the result a constant to autograd. hp.torch.wrap differentiates through a whole solve. To do so"
+            " through a linear operator, write a torch.autograd.Function: forward applies it to the detached array,"
+            " backward applies its transpose to the gradient, which for symmetric forms such as Mass and Helmholtz is"
+            " the operator itself"
         )
     # Devices first: they recognise their own arrays, and DLPack's device of an array takes time.
     for backend in () if isinstance(array, np.ndarray) else [BACKENDS[name] for name in BACKENDS]:

@@ -107,12 +107,12 @@ class Weak:
         """The value (i = 0) or derivative of a component of a function."""
         return self.graph.node("input", (), ("fn", name, c, i))
 
-    def forward(self, name: str, new: str) -> Weak:
-        """The derivative by a function in the direction of a new one, in which it is linear."""
+    def forward(self, name: str, new: str, kind: str = "fn") -> Weak:
+        """The derivative by a function, or another kind of input, in the direction of a new one: linear in that."""
         terms, tangents = _Terms(self.graph, new), dict[int, Expression]()
         for node in self.nodes:
-            if node.op == "input" and node.payload[:2] == ("fn", name):
-                tangents[node.index] = self.function(new, *node.payload[2:])
+            if node.op == "input" and node.payload[:2] == (kind, name):
+                tangents[node.index] = self.graph.node("input", (), (kind, new, *node.payload[2:]))
             for a, partial in _partials(node, tangents):
                 term = terms.times(tangents[a.index], partial)
                 known = tangents.get(node.index)

@@ -24,6 +24,8 @@ from ..space.transforms import Evaluated, resampled
 
 # Operators are of a type that is made of these.
 Operator = Any
+# Name of a change among the coefficients, which no argument of a function has.
+_CHANGE = ".change"
 
 
 def side_by_side(fields: Sequence[Field], operator: Any) -> Field:
@@ -223,11 +225,8 @@ def pulled_back(form: Operator, u: Field, w: Field, name: str | None = None, tes
     if name is None:
         made = lowered(weak.pullback("u", "w", n), trial, f"transposed derivative of {form.name}")
         return made_operator(form, made)(side_by_side(both, form))
-    if name not in form.parameters and name not in form.fields:
-        known = ", ".join([*form.parameters, *form.fields]) or "none"
-        raise ArgumentError(f"{form.name} has no coefficient {shown(name)}; it has: {known}")
-    number = name in form.parameters
-    found = weak.adjoints(("param" if number else "field", name), "w")
+    number = _kind(form, name) == "param"
+    found = weak.adjoints((_kind(form, name), name), "w")
     keys = [("param", name)] if number else [("field", name, c) for c in range(form.fields[name].components)]
     results = [found.get(key, weak.graph.constant(0.0)) for key in keys]
     what = f"derivative of {form.name} by {name}"
@@ -237,3 +236,19 @@ def pulled_back(form: Operator, u: Field, w: Field, name: str | None = None, tes
     made = lowered(weak, trial, what, results)
     values = made_operator(form, made)(side_by_side(both, form))
     return form.space.integrate(values) if number else values
+
+
+def pushed_forward(form: Operator, u: Field, name: str, change: Any) -> Field:
+    """The derivative of a form at u by a coefficient, in the direction of a number or field: a functional."""
+    what, n = f"derivative of {form.name} by {name}", form.form.components
+    checked_function(form, u, n, "'u'")
+    made = lowered(weak_of(form).forward(name, _CHANGE, _kind(form, name)), (("u", n),), what)
+    return made_operator(form, made, {_CHANGE: change})(u)
+
+
+def _kind(form: Operator, name: str) -> str:
+    """Whether a coefficient is a number or a field."""
+    if name not in form.parameters and name not in form.fields:
+        known = ", ".join([*form.parameters, *form.fields]) or "none"
+        raise ArgumentError(f"{form.name} has no coefficient {shown(name)}; it has: {known}")
+    return "param" if name in form.parameters else "field"

@@ -18,7 +18,7 @@ from ..space.field import check_state
 from ..space.sides import Side, check_outer, no_side, sides_of
 from ..space.transforms import resampled
 from ..tuning import Tuning
-from .linearised import pulled_back
+from .linearised import pulled_back, pushed_forward
 from .operator import Coefficient, Operator
 from .parameters import Parameters
 from .sums import Summable
@@ -149,8 +149,14 @@ class BoundaryForm(Summable):
     def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
         """Apply the transposed derivative; see `Operator.pullback`. By a field it is a functional on its space."""
         found = pulled_back(self.inner, self.on_sides(u), self.on_sides(w), name, tested=True)
-        if not isinstance(found, Field):
-            return found
+        return self._functional(u, found) if isinstance(found, Field) else found
+
+    def pushforward(self, u: Field, name: str, change: float) -> Field:
+        """Apply the derivative by a number; see `Operator.pushforward`."""
+        return self._functional(u, pushed_forward(self.inner, self.on_sides(u), name, change))
+
+    def _functional(self, u: Field, found: Field) -> Field:
+        """A functional on the space from one on the sides."""
         out = self.result(u, found.components, None)
         for pair in out.data:
             pair.write(self.device)[...] = 0

@@ -38,7 +38,15 @@ from ..tuning import Tuning
 from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
-from .linearised import FunctionValues, Linearisation, WithFunctions, linearised, pulled_back, with_functions
+from .linearised import (
+    FunctionValues,
+    Linearisation,
+    WithFunctions,
+    linearised,
+    pulled_back,
+    pushed_forward,
+    with_functions,
+)
 from .parameters import Parameters, in_range
 from .sums import Summable
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
@@ -351,6 +359,12 @@ class Operator(Summable):
             If `u` or `w` does not fit.
         """
         return pulled_back(self, u, w, name)
+
+    def pushforward(self, u: Field, name: str, change: float | Field) -> Field:
+        """Apply the derivative by a coefficient in the direction of a change, a number or "phys" field; -> a functional
+        ("dual"), whose product with w is that of the change with `pullback`'s result; see `pullback`.
+        """
+        return pushed_forward(self, u, name, change)
 
     def elliptic_part(self) -> Operator:
         """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""

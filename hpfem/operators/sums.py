@@ -214,18 +214,26 @@ class OperatorSum(Summable):
 
     def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
         """Apply the transposed derivative by u, or by a coefficient of one summand; see `Operator.pullback`."""
+        if name is not None:
+            factor, form = self.with_coefficient(name)
+            return factor * form.pullback(u, w, name)
         parts = list(zip(self.factors, self.summands, strict=True))
-        if name is None:
-            chosen = [own for own in parts if own[1].form.trial] or parts[:1]
-        else:
-            chosen = [
-                own for own in parts if name in own[1].parameters or name in getattr(own[1], "inner", own[1]).fields
-            ]
-            if len(chosen) != 1:
-                said = f"{len(chosen)} forms of {self.name} have a coefficient {shown(name)}"
-                raise ArgumentError(f"{said}; ask the form that is meant")
-        found = [factor * own.pullback(u, w, name) for factor, own in chosen]
-        return sum(found[1:], found[0])
+        found = [factor * own.pullback(u, w) for factor, own in parts if own.form.trial]
+        return sum(found[1:], found[0]) if found else parts[0][1].pullback(u, w)
+
+    def pushforward(self, u: Field, name: str, change: float | Field) -> Field:
+        """Apply the derivative by a coefficient of one summand; see `Operator.pushforward`."""
+        factor, form = self.with_coefficient(name)
+        return factor * form.pushforward(u, name, change)
+
+    def with_coefficient(self, name: str) -> tuple[float, Any]:
+        """The one summand that has a coefficient, with its factor; see `pullback`."""
+        parts = zip(self.factors, self.summands, strict=True)
+        found = [own for own in parts if name in own[1].parameters or name in getattr(own[1], "inner", own[1]).fields]
+        if len(found) != 1:
+            said = f"{len(found)} forms of {self.name} have a coefficient {shown(name)}"
+            raise ArgumentError(f"{said}; ask the form that is meant")
+        return found[0]
 
     def explain(self) -> str:
         """Describe what was chosen and why, in the volume and on boundaries; see `Operator.explain`."""

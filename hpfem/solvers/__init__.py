@@ -10,6 +10,7 @@ from .newton import NewtonInfo, newton
 from .norms import h1_error, l2_error
 from .preconditioners import make_preconditioner
 from .problem import Problem, Solution
+from .solution_map import SolutionMap
 from .solve import solve
 from .wave import point_source, ricker
 
@@ -19,6 +20,7 @@ __all__ = [
     "NewtonInfo",
     "Problem",
     "Solution",
+    "SolutionMap",
     "SolveInfo",
     "cg",
     "h1_error",

@@ -193,15 +193,7 @@ def newton(
     run = Iterations(
         equation, Tangents(equation, solver, preconditioner, symmetric, definite), tol, max_steps, forcing, name
     )
-    run.x = equation.vector(start)
-    try:
-        with memory_kept(), nullcontext() if bar else silent(), progress(name) as run.advance:
-            run.through(stages, len(stages[0]) > 0)
-            return run.solution(), run.info()
-    except BaseException as error:  # also an interrupt: nothing that was computed is lost
-        with suppress(HpfemError):
-            error.__dict__.update(u=run.solution(), info=run.info())
-        raise
+    return run.solve(equation.vector(start), stages, bar)
 
 
 class Equation:
@@ -296,6 +288,8 @@ class Tangents:
     """Linear systems with the linearisation J, step by step, and their preconditioner."""
 
     J: Any = None
+    applied: Any = None  # in the last solve: J or its transpose
+    _JT: Any = None
     _M: Any = None
 
     def __init__(
@@ -307,8 +301,10 @@ class Tangents:
         # Whether multigrid is for definite operators; iterations by digit when its coefficients were new, and at last.
         self._of_definite, self._rate, self._last = False, 0.0, 0.0
 
-    def solve(self, x: Any, minus: Any, tol: float, name: str) -> tuple[Any, int]:
-        """Linearise at x, and solve for the right-hand side, or for what the function `minus` makes of J."""
+    def solve(self, x: Any, minus: Any, tol: float | None, name: str, transposed: bool = False) -> tuple[Any, int]:
+        """Linearise at x, and solve for the right-hand side, or for what the function `minus` makes of J; with J or its
+        transpose, and the same preconditioner.
+        """
         own = self.equation
         with own.vectors.comm.together():
             self.J = own.form.linearised(own.field(x)) if self.J is None else self.J.at(own.field(x))
@@ -316,7 +312,11 @@ class Tangents:
         self.A = GlobalOperator(self.J, own.c0, own.bc, own.n)
         symmetric = self._definite or self.A.symmetric if self._symmetric is None else self._symmetric
         self.positive = symmetric and self._definite is not False
-        rhs = minus(self.J) if callable(minus) else minus
+        rhs, self.applied, B = minus(self.J) if callable(minus) else minus, self.J, self.A
+        if transposed and not symmetric:
+            with own.vectors.comm.together():
+                self._JT = self.J.transposed() if self._JT is None else self._JT.at(own.field(x))
+            self.applied, B = self._JT, GlobalOperator(self._JT, own.c0, own.bc, own.n)
 
         def solved(refresh: bool) -> Any:
             M = [self._preconditioner(refresh)]
@@ -326,7 +326,7 @@ class Tangents:
                 if self.multigrid == "kept":  # no longer than what new coefficients cost
                     most = self.solver.keywords["max_iterations"]
                     known["max_iterations"] = min(int(self._rate * digits) + _MOST, math.inf if most is None else most)
-                return self.solver(self.A, rhs, M[0], **known)
+                return self.solver(B, rhs, M[0], **known)
 
             def again(name: str) -> None:
                 self.asked = name  # in the next steps, too
@@ -335,7 +335,7 @@ class Tangents:
             used = "kept" if self.multigrid == "kept" else self.used
             return instead_of_multigrid(run, used, again, own.vectors.comm)
 
-        digits = -math.log10(tol)
+        digits = -math.log10(tol or default_tolerance(own.dtype))
         try:
             d, info = solved((self._last - self._rate) * digits > _WORTH)
         except SolverError:
@@ -410,6 +410,18 @@ class Iterations:
         self.equation, self.tangents, self.most, self.forcing, self.name = equation, tangents, most, forcing, name
         self.asked, self.tol, self.began = tol, tol or (1e-10 if equation.dtype == np.float64 else 1e-5), perf_counter()
         self.residuals, self.steps, self.iterations, self.stage = list[float](), list[NewtonStep](), 0, Stage()
+
+    def solve(self, x: Any, stages: Sequence[Stage], bar: bool) -> tuple[Solution, NewtonInfo]:
+        """Solve stage by stage, from x on; see `newton`."""
+        self.x = x
+        try:
+            with memory_kept(), nullcontext() if bar else silent(), progress(self.name) as self.advance:
+                self.through(stages, len(stages[0]) > 0)
+                return self.solution(), self.info()
+        except BaseException as error:  # also an interrupt: nothing that was computed is lost
+            with suppress(HpfemError):
+                error.__dict__.update(u=self.solution(), info=self.info())
+            raise
 
     def info(self) -> NewtonInfo:
         """The history."""

@@ -464,6 +464,34 @@ def marching(comm):
         marched(part, "ssp43", save=[2e-3], checkpoint=path)
 
 
+def maps(comm):
+    """Derivatives of solutions by their data are those of one process; one process has no cells."""
+    mesh = whole("mixed")
+
+    def found(own):
+        c0 = hp.C0Space(hp.Space(own, 2, backend="numpy"))
+        k, cells = c0.space.evaluate(lambda *x: 1 + x[0]), np.arange(mesh.n_cells) if own is mesh else own.part.cells
+        form = hp.WeakForm(c0.space, lambda u, du, k, a: (a * u**3 + du[0], k * du), fields={"k": k, "a": 0.5})
+        inputs = {"k": "cells", "a": "number", "f": "points", "dirichlet": "function"}
+        solution = hp.SolutionMap(form, inputs, c0, hp.BoundaryConditions(c0, {"xmin": 0.0}), tol=1e-12)
+        data = {"k": 1 + 1.0 * cells / mesh.n_cells, "a": 0.5}
+        data["f"] = np.concatenate([array.ravel() for array in k.arrays])
+        data["dirichlet"] = c0.project(lambda *x: x[1])
+        slopes = solution.pullback(data, c0.one * c0.owned)
+        change = {"k": data["k"], "a": 1.0, "f": -data["f"], "dirichlet": 2 * data["dirichlet"]}
+        du = solution.forward(data, change)
+        by_data = np.sum(slopes["k"] * change["k"]), np.sum(slopes["f"] * change["f"])
+        every = comm if own is not mesh else hp.ALONE
+        total = every.sum(np.array(by_data)).sum() + float(slopes["a"])
+        total += every.sum(np.array([np.sum((slopes["dirichlet"] * change["dirichlet"])[c0.owned])]))[0]
+        assert abs(total - every.sum(np.array([np.sum((c0.one * du)[c0.owned])]))[0]) < 1e-9
+        return by_cell(c0.scatter(du), every), total, float(slopes["a"])
+
+    wanted = by_first(comm, lambda: found(mesh))
+    got = found(hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 2, range(comm.size - 1))))
+    assert difference(wanted[0], got[0]) < 1e-8 and np.allclose(wanted[1:], got[1:], rtol=1e-8)
+
+
 def failing(comm):
     """An error on one process, where others go on, is one on all."""
     mesh = hp.box("hex", 3)

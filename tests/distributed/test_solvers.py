@@ -23,6 +23,7 @@ CASES = [
     ("lower_sets", 3),
     ("named_sets", 2),
     ("newtons_method", 4),
+    ("maps", 3),
     ("marching", 4),
 ]
 

@@ -181,6 +181,13 @@ class CudaDevice(Device):
                 raise ArgumentError(f"{type(array).__name__} gives no CuPy array of its memory: {error}") from error
         return array if int(array.device.id) == self.number else None
 
+    def wait(self, context: Any) -> None:
+        """Wait for a stream; see `Device.wait`."""
+        import cupy
+
+        own = cupy.cuda.get_current_stream()
+        (own if context is None else cupy.cuda.ExternalStream(context.stream)).synchronize()
+
     def overlap(self, first: Any, second: Any) -> bool:
         """Whether two arrays may share memory; see `Device.overlap`."""
         a, b = int(first.data.ptr), int(second.data.ptr)

@@ -1,0 +1,234 @@
+"""The solution of a problem as a function of its data, with derivatives forward and transposed.
+
+For r(u, p) = b(p) with u = g at Dirichlet values, and J the derivative of r by u, a change of the data changes u by du:
+J du = db - dr/dp dp for the free unknowns, and du = dg at the others. So a transposed derivative takes one linear solve
+with the transpose of J, however many data there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.arguments import integer, is_real, real, shown
+
+from ..assembly import BoundaryConditions, C0Space
+from ..assembly.boundary_terms import is_linear_form
+from ..backends.exchange import is_array, wrap
+from ..errors import ArgumentError
+from ..operators.parameters import in_range
+from .inputs import made_input
+from .krylov import checked_limits
+from .newton import Equation, Iterations, Tangents
+from .norms import Source
+from .preconditioners import checked_preconditioner
+from .problem import Problem, Solution
+from .solve import check_known, solve
+
+
+class SolutionMap:
+    """The solution of a problem as a function of arrays: coefficients, loads and boundary values.
+
+    Solves share kernels, preconditioner and memory. A linear problem takes one linear solve.
+
+    - `solution(data)` solves; data are {name: array}, of the space's type, of any library and device.
+    - `solution.forward(data, change)` is the change of the solution's global coefficients in the direction of a change
+      of the data: one linear solve.
+    - `solution.pullback(data, w)` is {name: array}: the derivatives by the data of the sum of w times the coefficients,
+      by one linear solve. Where processes share the mesh, each gives its part of w: they are added up.
+
+    The last two give arrays on the device of the operators, and take the solution there as `u`, if it is known.
+
+    Parameters
+    ----------
+    problem : Problem, weak form, OperatorSum, Energy or GlobalOperator
+        A `Problem` of one component has its conditions and options; what else `newton` takes has `c0` and `bc`.
+    inputs : {str: str or list of str}
+        Name of a coefficient of the weak form, or "f", "dirichlet" or "flux" -> what its array has. A coefficient is a
+        "number", or a field in state "phys" by its values at "points", block after block, by "cells", by a list of
+        names of regions, or by a continuous "function" (global coefficients). "f" is one of the latter, or a
+        "functional". "dirichlet" is a "function", of which the values count where `bc` has some. "flux" is the name of
+        a boundary, for a function that is added to its Neumann or Robin data.
+    c0 : C0Space, optional
+    bc : BoundaryConditions, optional
+    f : optional
+        The right-hand side, if it is no input; as for `newton`.
+    start : optional
+        First guess of every solve, as for `newton`.
+    tol, max_steps, preconditioner, symmetric, definite, max_iterations : optional
+        As for `newton`, for a linear problem as for `solve`.
+
+    Attributes
+    ----------
+    c0 : C0Space
+    shape : tuple of int
+        Of global coefficients, [size] or [components, size].
+    shapes : {str: tuple of int}
+        Of the arrays of the inputs, [n] or [components, n].
+
+    Raises
+    ------
+    ArgumentError
+        For inputs that do not fit, or a `Problem` of several components or with an undetermined constant.
+
+    Examples
+    --------
+    >>> solution = SolutionMap(Problem(space, dirichlet=0.0, diffusivity=k), {"diffusivity": "cells"})  # doctest: +SKIP
+    >>> u = solution({"diffusivity": numbers})  # doctest: +SKIP
+    >>> slopes = solution.pullback({"diffusivity": numbers}, u.vector - wanted)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        problem: Any,
+        inputs: Mapping[str, Any],
+        c0: C0Space | None = None,
+        bc: BoundaryConditions | None = None,
+        f: Source | None = None,
+        start: Any | None = None,
+        *,
+        tol: float | None = None,
+        max_steps: int = 25,
+        preconditioner: str | Callable[[Any], Any] | None = "auto",
+        symmetric: bool | None = None,
+        definite: bool | None = None,
+        max_iterations: int | None = None,
+    ) -> None:
+        values = None
+        if isinstance(problem, Problem):
+            if c0 is not None or bc is not None or problem.components > 1 or any(problem._constants):
+                raise ArgumentError(
+                    "a SolutionMap takes a Problem of one component without an undetermined constant, which has c0 and"
+                    " bc; give the weak form instead"
+                )
+            tol, max_iterations = tol or problem._tol, max_iterations or problem._most
+            preconditioner = problem._asked if preconditioner == "auto" else preconditioner
+            values, problem, c0, bc = problem._values, problem._local, problem.c0, problem.conditions
+        tol, max_iterations = checked_limits(tol, max_iterations, "SolutionMap")
+        if not callable(preconditioner):
+            preconditioner = checked_preconditioner("none" if preconditioner is None else preconditioner)
+        check_known(symmetric, definite)
+        self._own = own = Equation(problem, c0, bc, f)
+        own.values = own.values if values is None else values.astype(own.dtype).reshape(-1)
+        solver = partial(solve, max_iterations=max_iterations, bar=False)
+        self._tangents = Tangents(own, solver, preconditioner, symmetric, definite)
+        if not isinstance(inputs, Mapping) or not inputs:
+            raise ArgumentError(f"inputs are a mapping from names to what their arrays have, got {shown(inputs)}")
+        self._inputs = {name: made_input(own, name, kind) for name, kind in inputs.items()}
+        self.c0, self.shape = own.c0, (own.c0.size,) if own.n == 1 else (own.n, own.c0.size)
+        self.shapes = {name: one.shape for name, one in self._inputs.items()}
+        linear = map(is_linear_form, getattr(own.form, "summands", (own.form,)))
+        self._linear = own.vectors.comm.all(all(linear))
+        self._tol = tol if self._linear else None
+        self._iterations = partial(Iterations, own, self._tangents, tol, integer(max_steps, 1, "max_steps"), 0.1)
+        self._start, self._data = own.vector(start), own.data
+        self._taken: dict[str, Any] = {}
+        self._x: Any = None
+
+    def __call__(self, data: Mapping[str, Any]) -> Solution:
+        """Solve; see `SolutionMap`. It raises a SolverError where `solve` or `newton` does."""
+        self._take(data)
+        own, run, self._x = self._own, self._iterations("SolutionMap"), None
+        if not self._linear:
+            run.solve(self._start, [{}], False)
+        else:
+            start = own.vectors.xp.where(own.fixed, own.values, self._start)
+            r, before = own.residual(start)
+            d, run.iterations = self._tangents.solve(start, r, self._tol, "SolutionMap")
+            run.x = start - own.free(d)
+            run.residuals = [own.residual(run.x)[1] / (before or 1.0)]
+        self._x = run.x
+        return run.solution()
+
+    def forward(self, data: Mapping[str, Any], change: Mapping[str, Any], u: Any | None = None) -> Any:
+        """Change of the solution; see `SolutionMap`."""
+        own, x, given = self._own, self._at(data, u), self._arrays(change, "the change of ")
+        held = right = 0 * x
+        for name, one in self._inputs.items():
+            part = one.pushed(x, given[name])
+            held, right = (held + part, right) if one.held else (held, right + part)
+        d = self._solved(x, lambda J: -own.free(right + own.gathered(J, held)), False)
+        return (held + d).reshape(self.shape)
+
+    def pullback(self, data: Mapping[str, Any], w: Any, u: Any | None = None) -> dict[str, Any]:
+        """Derivatives by the data; see `SolutionMap`."""
+        own, x = self._own, self._at(data, u)
+        w = own.vectors.summed(self._array(w, self.shape, "w").reshape(-1))
+        z = self._solved(x, own.free(w), True)
+        rest = w - own.gathered(self._tangents.applied, z)
+        found = {name: one.pulled(x, rest if one.held else -z) for name, one in self._inputs.items()}
+        return {name: own.vectors.xp.asarray(slopes, own.dtype) for name, slopes in found.items()}
+
+    def _solved(self, x: Any, right: Any, transposed: bool) -> Any:
+        d, _ = self._tangents.solve(x, right, self._tol, "SolutionMap: derivative", transposed)
+        return self._own.free(d)
+
+    def _at(self, data: Mapping[str, Any], u: Any | None) -> Any:
+        """The solution for data, which are taken."""
+        new = self._take(data)
+        if u is not None:
+            self._x = self._array(u, self.shape, "u").reshape(-1)
+        elif new or self._x is None:
+            self(data)
+        return self._x
+
+    def _take(self, data: Mapping[str, Any]) -> bool:
+        """Take data; whether they are new."""
+        given, own, old = self._arrays(data, ""), self._own, self._taken
+        same = all(name in old and bool((given[name] == old[name]).all()) for name in given)
+        if own.vectors.comm.all(same):
+            return False
+        self._taken, self._x = {}, None
+        added = sum([one.take(given[name]) for name, one in self._inputs.items()], 0 * self._data)
+        own.data, self._taken = self._data + own.free(added).astype(own.dtype, copy=False), given
+        return True
+
+    def _arrays(self, data: Any, what: str) -> dict[str, Any]:
+        """Copies of the arrays of all inputs, on the device."""
+        with self._own.vectors.comm.together():
+            pairs = zip(self.shapes.items(), self.ordered(data), strict=True)
+            return {name: self._array(given, shape, f"{what}{name!r}") for (name, shape), given in pairs}
+
+    def _array(self, given: Any, shape: tuple[int, ...], what: str) -> Any:
+        own = self._own
+        if is_real(given) and not is_array(given):
+            given = np.array(in_range(real(given, what), what, own.dtype), own.dtype)
+        if not is_array(given):
+            raise ArgumentError(f"{what} is an array of {own.dtype} {shape}, got {shown(given)}")
+        array = wrap(given, copy=True).read(own.device)
+        if array.shape != shape or array.dtype != own.dtype:
+            raise ArgumentError(f"{what} is an array of {own.dtype} {shape}, got one of {array.dtype} {array.shape}")
+        return own.vectors.xp.array(array)
+
+    def ordered(self, data: Any) -> list[Any]:
+        """The arrays of data in the order of `shapes`; see `SolutionMap`."""
+        if not isinstance(data, Mapping) or set(data) != set(self.shapes):
+            given = ", ".join(map(str, data)) if isinstance(data, Mapping) else shown(data)
+            raise ArgumentError(f"the inputs are {', '.join(self.shapes)}, each with an array; got {given}")
+        return [data[name] for name in self.shapes]
+
+    def named(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        """Arrays in the order of `shapes` as data; see `SolutionMap`."""
+        return dict(zip(self.shapes, arrays, strict=True))
+
+    def vector(self, arrays: Sequence[Any]) -> Any:
+        """Global coefficients of a solution on the device of the operators; for the arrays see `named`."""
+        return self(self.named(arrays)).pair.read(self._own.device).reshape(self.shape)
+
+
+def copied(array: Any, out: Any) -> None:
+    """Copy an array to one of any library and device."""
+    source, target = wrap(array), wrap(out)
+    target.write(target.home)[...] = source.read(target.home)
+
+
+def as_map(problem: Any, inputs: Any, options: Mapping[str, Any]) -> SolutionMap:
+    """A `SolutionMap`, or what it is made of, as one."""
+    if not isinstance(problem, SolutionMap):
+        return SolutionMap(problem, inputs, **options)
+    if inputs is not None or options:
+        raise ArgumentError("a SolutionMap has inputs and options; leave them out")
+    return problem
