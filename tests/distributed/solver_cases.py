@@ -427,41 +427,33 @@ def newtons_method(comm):
 
 
 def marching(comm):
-    """Explicit and implicit steps are those of one process; a checkpoint of two processes is continued to the bit."""
+    """Steps of every kind are those of one process; a run that continues from the checkpoints has the same bits."""
     mesh = hp.box("tri", 2, comm=hp.ALONE)
-    ways = {
-        "ssp43": {"dt": 1e-3, "tol": 1e-3},
-        "low3": {},
-        "bdf2": {"dt": 1e-3},
-        "esdirk3": {"dt": 1e-3, "tol": 1e-3, "preconditioner": "multigrid"},
-    }
+    part, folder = hp.distribute(mesh, comm), Path(comm.bcast(tempfile.mkdtemp()))
+    ways = {"ssp43": {"dt": None, "tol": 1e-3}, "low3": {"dt": 5e-4}, "bdf2": {}, "leapfrog": {"dt": 5e-4}}
+    ways["esdirk3"] = {"tol": 1e-3, "preconditioner": "multigrid"}
 
     def marched(own, method, **options):
         c0 = hp.C0Space(hp.Space(own, 2))
         form = hp.WeakForm(c0.space, lambda u, du, s: (u**3 - s, du), fields={"s": 0.0})
         bc = hp.BoundaryConditions(c0, {"xmin": 0.0}, robin={"xmax": (1.0, 2.0)})
         data = {"parameters": {"s": np.cos}, "dirichlet": lambda t: {"xmin": t}, "method": method, "bar": False}
-        return hp.march(form, lambda x, y: x, (0, 4e-3), c0, bc, **data, **{**ways[method], **options})
+        options |= {"save": [2e-3], "dt": 1e-3, **ways[method]}
+        return hp.march(form, lambda x, y: x, (0, 4e-3), c0, bc, **data, **options)
 
-    part = hp.distribute(mesh, comm)
     for method in ways:
-
-        def compared(own, method=method):
-            run = marched(own, method)
-            return run.steps, by_cell(run.u, hp.ALONE if own is mesh else comm)
-
-        (steps, wanted), (found, cells) = by_first(comm, lambda compared=compared: compared(mesh)), compared(part)
-        assert found == steps and difference(wanted, cells) < 1e-8
-    path = Path(comm.bcast(tempfile.mkdtemp())) / "run.npz"
-    for method in ("ssp43", "esdirk3"):
-        own = path.with_stem(method)
-        kept = [marched(part, method, save=[2e-3], checkpoint=own) for _ in range(2)]
-        assert np.array_equal(kept[0].u.vector, kept[1].u.vector) and kept[1].times == [2e-3]
-    path = path.with_stem("ssp43")
+        path = folder / f"{method}.npz"
+        alone = by_first(comm, lambda own=method: [(run := marched(mesh, own)).steps, by_cell(run.u, hp.ALONE)])
+        run = marched(part, method, checkpoint=path)
+        assert run.steps == alone[0] and difference(alone[1], by_cell(run.u, comm)) < 1e-2 * ways[method].get(
+            "tol", 1e-6
+        ), method
+        again = marched(part, method, checkpoint=path)
+        assert np.array_equal(run.u.vector, again.u.vector) and again.times == [2e-3], method
     if comm.rank == 1:
         path.with_suffix(f".1of{comm.size}.npz").unlink()
     with pytest.raises(hp.ArgumentError, match="no checkpoint"):
-        marched(part, "ssp43", save=[2e-3], checkpoint=path)
+        marched(part, method, checkpoint=path)
 
 
 def maps(comm):

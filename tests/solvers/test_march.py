@@ -8,6 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.mesh import box
 from hpfem.solvers.tableaus import METHODS
+from tests.support.test_reporting import on_terminal
 
 
 def some(*names):
@@ -282,6 +283,15 @@ def test_arguments(options, message):
     given = {"residual": form, "u0": 0.0, "times": (0, 1), "c0": c0, "bc": bc, "dt": 0.1, "bar": False, **options}
     with pytest.raises(hp.ArgumentError, match=message):
         hp.march(**given)
+
+
+def test_progress_is_shown(monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    marched("low3", 40, end=0.2, name="quiet")
+    assert not terminal.text
+    form, c0, bc = heat()
+    hp.march(form, 1.0, (0, 0.2), c0, bc, method="low3", dt=5e-3, name="heat", **DATA)
+    assert "heat: t = 0.2" in terminal.text
 
 
 def test_backward_differences_have_equal_steps():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import point_source, ricker
 from tests.assembly.meshes import ours
@@ -140,3 +141,25 @@ def test_ricker():
     assert abs(values[0]) < 1e-4 and abs(np.trapezoid(values, t)) < 1e-5
     with pytest.raises(hp.ArgumentError, match="frequency"):
         ricker(0)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("method", ["leapfrog", "low4", "ssp3"])
+def test_nothing_leaves_the_device_in_a_step(method):
+    c0 = hp.C0Space(hp.Space(box("hex", 2), 3, "lagrange", "collocated", backend="cuda"))
+    form, moves = hp.Laplacian(c0.space), []
+    source = c0.vectors_on(form.device).from_host(point_source(c0, [0.4] * 3))
+    with count_transfers() as moved:
+        hp.march(
+            form,
+            0.0,
+            (0, 1e-2),
+            c0,
+            hp.BoundaryConditions(c0, {"xmin": 0.0}),
+            method=method,
+            dt=1e-3,
+            load=lambda t: np.cos(t) * source,
+            watch=lambda t, u: moves.append(moved.total),
+            bar=False,
+        )
+    assert len(moves) == 10 and len(set(moves)) == 1
