@@ -14,7 +14,7 @@ from ..forms import Pointwise
 from ..forms.derivative import Weak
 from ..forms.lowered import lowered
 from ..space import Field, Space
-from .linearised import made_operator
+from .linearised import checked_function, made_operator
 from .on_boundary import BoundaryForm
 from .operator import Coefficient, Operator, OperatorOptions
 from .sums import OperatorSum, Summable
@@ -119,6 +119,7 @@ class Energy:
     def __call__(self, u: Field) -> float:
         """The energy of a function; collective where processes share the mesh."""
         own = self.integrand
+        u = checked_function(self, u, own.form.components, "the argument")
         inner, here = (own.inner, own.on_sides(u)) if isinstance(own, BoundaryForm) else (own, u)
         return float(np.atleast_1d(inner.space.integrate(inner(here)))[0])
 

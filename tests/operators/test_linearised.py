@@ -281,6 +281,8 @@ def test_what_has_no_derivative_is_named():
         mass.linearised(space.zeros("phys"))
     with pytest.raises(ArgumentError, match="must return one number, it returns 2"):
         hp.Energy(space, lambda u: [u, u])
+    with pytest.raises(StateError, match=r"has 2 component\(s\), the form couples 1"):
+        hp.Energy(space, lambda u: u)(space.zeros("coeff", 2))
     with pytest.raises(ArgumentError, match="on a boundary"):
         hp.Energy(space, lambda u: u, on="left" if "left" in space.mesh.boundaries else "xmin").density(u)
 

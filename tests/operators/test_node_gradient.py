@@ -138,6 +138,34 @@ def test_motions_and_scaling(name, kind, backend, rng):
         assert abs(np.trace(moment) - power * own(u)) <= 1e-13 * terms.sum()
 
 
+def test_of_a_solution(rng):
+    """With one transposed solve, the derivative of a functional of the solution of a nonlinear problem."""
+    mesh = curved("tri")
+
+    def solved(points):
+        space = hp.Space(mesh.transformed(lambda _: points), 4)
+        c0 = hp.C0Space(space)
+        bc = hp.BoundaryConditions(c0, {"xmin": 0.0, "ymax": 0.0})
+        inside = hp.WeakForm(space, lambda u, du, k: (np.exp(u) - k, k * du + [u, 0.0]), fields={"k": growing})
+        form = inside - hp.WeakForm(space, lambda u, x: x[0] - u, test="value", on="xmax")
+        u, _ = hp.newton(form, c0, bc, tol=1e-13, bar=False)
+        return form, bc, u, hp.Energy(space, lambda u, x: u**2 * x[1]) + hp.Energy(space, lambda u: u**3, on="xmax")
+
+    form, bc, u, goal = solved(mesh.points)
+    adjoint = hp.GlobalOperator(form.linearised(u).transposed(), bc.c0, bc)
+    right = np.where(bc.constrained, 0.0, bc.c0.gather(goal.residual(u)))
+    w = bc.c0.scatter(hp.solve(adjoint, right, tol=1e-13, bar=False)[0])
+    found = hp.node_gradient(goal, u) - hp.node_gradient(form, u, w)
+    V, h = rng.uniform(-1, 1, mesh.points.shape), 1e-4
+
+    def at(t):
+        *_, u, goal = solved(mesh.points + t * V)
+        return goal(u)
+
+    difference = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+    assert abs(np.sum(found * V) - difference) < 1e-8 * np.abs(found).sum()
+
+
 def test_in_float32(backend, rng):
     mesh = curved("prism", 2)
     wide, narrow = (hp.Space(mesh, 2, backend=backend, dtype=dtype) for dtype in ("float64", "float32"))
