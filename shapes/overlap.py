@@ -14,15 +14,16 @@ from .shape import Shape
 
 Array = NDArray[np.float64]
 
-# Ratio of energies from which on a direction is strong, and so strong that low energy means constant along it.
+# Ratio of energies from which on a direction is strong, so strong that pyramids lack functions, and so strong that low
+# energy means constant along it.
 # Distances in the regular cell, whose edges are 2: of vertices that stand above each other, and of what only touches.
-_STRONG, _TALL, _ABOVE, _TOUCHES = 12.0, 100.0, 0.5, 0.1
+_STRONG, _LACKS, _TALL, _ABOVE, _TOUCHES = 12.0, 30.0, 100.0, 0.5, 0.1
 
 
-def thin(shape: Shape, S: Array) -> bool:
+def thin(shape: Shape, S: Array, ratio: float = _TALL) -> bool:
     """Whether low energy means constant along some direction; S [dim, dim]."""
     values = np.linalg.eigvalsh(regular_jacobian(shape) @ S @ regular_jacobian(shape).T)
-    return bool(values[-1] > _TALL * values[0])
+    return bool(values[-1] > ratio * values[0])
 
 
 def _seen_along(shape: Shape, S: Array, strong: float) -> tuple[Array, NDArray[np.bool_]]:
@@ -79,3 +80,16 @@ def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     behind = behind.any(axis=2)
     group = connected_components(csr_array(~(behind | behind.T)), directed=False)[1]
     return dict(zip(places, group.tolist(), strict=True))
+
+
+def cut_off(shape: Shape, S: Array) -> bool:
+    """Whether a stretched cell has fewer functions that are constant along that direction than the products beside it;
+    S [dim, dim].
+    """
+    return (
+        shape.dim > 2
+        and shape.collapsed
+        and shape.base is not None
+        and not shape.base.collapsed
+        and thin(shape, S, _LACKS)
+    )

@@ -5,7 +5,7 @@ import pytest
 
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import regular_jacobian
-from hpfem.shapes.overlap import short_edges, stacked
+from hpfem.shapes.overlap import cut_off, short_edges, stacked
 
 
 def found(name, Q):
@@ -76,3 +76,12 @@ def test_edges_are_short_where_cells_are_thin(name, count):
     for more in (15.0, 255.0):
         found.append(sum(short_edges(shape, back @ (np.eye(3) + more * np.outer(axis, axis)) @ back.T)))
     assert found == [0, count]
+
+
+def test_pyramids_alone_are_cut_off():
+    def asked(name, strong):
+        shape, back = SHAPES[name], np.linalg.inv(regular_jacobian(SHAPES[name]))
+        return cut_off(shape, back @ np.diag([1.0] * (shape.dim - 1) + [strong]) @ back.T)
+
+    names = ["segment", "quad", "tri", "hex", "prism", "pyramid", "tet"]
+    assert [name for name in names if asked(name, 256.0)] == ["pyramid"] and not asked("pyramid", 9.0)

@@ -106,22 +106,24 @@ def inverse_of_groups(
     return members, _rescaled(inverse, scale, scale)
 
 
-def pieces(coupled: csr_array, diagonal: Array, most: int) -> Indices:
-    """Number the groups, cut to a size; coupled [n, n], diagonal [n] -> [n]."""
-    members, N, _ = _scaled(coupled, diagonal)
+def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
+    """Number the groups, cut to a size of pairs above `least`; coupled [n, n], diagonal [n] -> [n]."""
+    members, N, _ = _scaled(coupled, diagonal, least, nearly=0.0)
     found = len(members) + np.arange(len(diagonal))
-    found[members] = _cut(N, most)
+    found[members] = _cut(N, most, width)
     return found
 
 
-def _scaled(coupled: csr_array, diagonal: Array, least: float = 0.0) -> tuple[Indices, csr_array, Array]:
+def _scaled(
+    coupled: csr_array, diagonal: Array, least: float = 0.0, nearly: float = _NEARLY
+) -> tuple[Indices, csr_array, Array]:
     """Functions that are coupled to others, their matrix with ones on the diagonal, and the scale; -> [k]."""
     scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
     i, j = entries.row, entries.col
     values = np.where(i < j, entries.data * scale[i] * scale[j], 0.0)
     members, N, group = _groups(i, j, values, np.abs(values) > least, len(scale))
-    if least:
-        limits = np.where(_smallest(N, group) < _NEARLY, least, max(least, _STRONGER))
+    if least and nearly:
+        limits = np.where(_smallest(N, group) < nearly, least, max(least, _STRONGER))
         pairs = triu(N, 1)
         strong = np.abs(pairs.data) > limits[group[pairs.row]]
         some, N, _ = _groups(pairs.row, pairs.col, pairs.data, strong, len(members))

@@ -27,31 +27,35 @@ from ...backends.sharing import Sharing
 from ...backends.vectors import VectorSpace
 from ...mesh.sorting import marked, unique
 from .groups import Eliminated, eliminated, inverse_of_groups, most_of, pieces
+from .sweep import Beside, swept
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.
 _WEAK = 0.3, 0.1
+# An entry between functions of different groups that is none: energies that are left beside groups need small ones.
+_BESIDE = 1e-4
 # The same of the mean over the cells around: in unstructured meshes most pairs of one cell are weak in the others.
 _WEAK_MEAN = 0.12
 # A group on several processes is that much larger than others at most.
 _SHARED = 4
 
 
-def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array) -> tuple[Indices, Indices]:
-    """Find pairs of functions of a cell that are in one group, each once; S [dim, dim], A, T [n, n] -> [pairs]."""
+def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array, beside: bool) -> list[tuple[Any, ...]]:
+    """Find pairs of functions of a cell in one group, and if wanted all others, once; S [dim, dim], A, T [n, n]."""
     groups = stacked(shape, S)
-    if not groups:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if not groups and not beside:
+        return [(np.zeros(0, np.int64),) * 2] * 2
     own = np.array([groups.get(mode.entity, -1) for mode in make_basis("modified", shape, order).modes])
     energy = T.T @ (A @ T)
     size = np.sqrt(np.maximum(energy.diagonal(), 0))
     scale = np.outer(size, size)
     same = (own[:, None] == own) & (own >= 0) & (scale > 0)
     _, part = connected_components(csr_array(same & (np.abs(energy) > _WEAK[thin(shape, S)] * scale)))
-    i, j = np.nonzero(np.triu((part[:, None] == part) & same, 1))
-    return i, j
+    within = (part[:, None] == part) & same
+    others = beside & ~within & (np.abs(energy) > _BESIDE * scale)
+    return [np.nonzero(np.triu(own, 1)) for own in (within, others)]
 
 
 class Lines:
@@ -131,7 +135,7 @@ class Layers:
 
 
 def lines_of(
-    coupled: csr_array, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
+    coupled: csr_array, beside: Beside | None, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
 ) -> list[Lines | Layers]:
     """Make what multiplies by the inverses of groups; collective; coupled [size, size] above its diagonal, diagonal
     [size].
@@ -149,10 +153,15 @@ def lines_of(
         part = comm.scatter(None if found is None else _parts(found, _SHARED * most_of(order)))
         if part is not None and len(part.members):
             made.append(SharedLines(part, sent, c0, vectors, dtype))
+        shared[sharing.shared if beside else []] = True
         diagonal = np.where(shared, np.inf, diagonal)
-    steps, members, inverse = eliminated(coupled, diagonal, order, _WEAK_MEAN)
+    first, least = list[Eliminated](), _WEAK_MEAN
+    if beside:
+        first, coupled, diagonal = swept(coupled, beside, diagonal, order, least)
+        least = 0.0
+    steps, members, inverse = eliminated(coupled, diagonal, order, least)
     if len(members):
-        made.append(Layers(steps, Lines(members, inverse, vectors, dtype), vectors, dtype))
+        made.append(Layers([*first, *steps], Lines(members, inverse, vectors, dtype), vectors, dtype))
     return made
 
 

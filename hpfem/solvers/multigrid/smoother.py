@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, triu
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
-from hpfem.shapes.overlap import short_edges, thin, walls
+from hpfem.shapes.overlap import cut_off, short_edges, thin, walls
 
 from ...assembly import C0Space
 from ...backends.base import Backend
@@ -30,16 +30,15 @@ from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
 from .lines import Layers, Lines, lines_of, strong_pairs
+from .sweep import Beside
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-_Orders = tuple[tuple[int, ...], ...]
-_Beside = tuple[tuple[bool, ...], ...]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000
 # Marks of entities.
-_CONE, _SHORT = 1, 2
+_CONE, _SHORT, _PYRAMID = 1, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +47,8 @@ class _Functions:
 
     T: FactorisedMatrix
     energies: Array  # in each mean, [dim^2 + 1, n_modes]
-    pairs: tuple[Indices, Indices]  # of strongly coupled ones
-    coupling: Array  # their energies in each mean, [dim^2 + 1, pairs]
+    pairs: list[tuple[Any, ...]]  # of strongly coupled ones; of others at thin pyramids
+    coupling: list[Array]  # their energies in each mean, [dim^2 + 1, pairs]
 
 
 class _Group(NamedTuple):
@@ -61,23 +60,22 @@ class _Group(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _functions(
-    shape: Shape, order: int, given: bytes, m: float, around: _Orders, beside: _Beside, standing: tuple[int, ...]
-) -> _Functions:
-    """Functions of low energy by the arguments of `low_energy_factors`, `given` are the bytes of S."""
+def _functions(shape: Shape, order: int, given: bytes, m: float, near: bool, *around: Any) -> _Functions:
+    """Functions of low energy by the arguments of `low_energy_factors`, given the bytes of S; `near` a thin pyramid."""
     K, M = reference_energies(shape, order)
     S = np.frombuffer(given).reshape(K.shape[:2])
-    factors = FactorisedMatrix(low_energy_factors(shape, order, S, m, around, beside, standing))
+    factors = FactorisedMatrix(low_energy_factors(shape, order, S, m, *around))
     T, means = factors.dense, [*K.reshape(-1, *M.shape), M]
     energies = [mean @ T for mean in means]
-    i, j = strong_pairs(shape, order, S, np.einsum("ij,ijmn->mn", S, K) + m * M, T)
-    coupling = np.array([(T.T @ own)[i, j] for own in energies]) if len(i) else np.zeros((len(means), 0))
-    return _Functions(factors, np.array([np.einsum("mk,mk->k", T, own) for own in energies]), (i, j), coupling)
+    pairs = strong_pairs(shape, order, S, np.einsum("ij,ijmn->mn", S, K) + m * M, T, near)
+    found = [T.T @ own for own in energies] if any(len(i) for i, _ in pairs) else []
+    coupling = [np.array([own[places] for own in found]).reshape(len(means), -1) for places in pairs]
+    return _Functions(factors, np.array([np.einsum("mk,mk->k", T, own) for own in energies]), pairs, coupling)
 
 
 def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]:
-    """Marks of vertices, edges, faces and cells: of thin cones and short edges on any process; collective; ->
-    [n_entities].
+    """Marks of vertices, edges, faces and cells: of thin cones and pyramids, and short edges, on any process;
+    collective; -> [n_entities].
     """
     numbering = c0.numbering
     found = [np.zeros(len(sizes), dtype=np.uint8) for sizes in numbering.sizes]
@@ -86,6 +84,7 @@ def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]
         for marks, part in zip(found[:-1] if shape.collapsed else (), seen, strict=False):
             marks[part.ids[own.told(thin)]] |= _CONE
         found[1][seen[1].ids[own.told(short_edges)]] |= _SHORT
+        found[0][seen[0].ids[own.told(cut_off)]] |= _PYRAMID
     if numbering.sharing is not None and c0.space.comm.any(any(own.any() for own in found)):
         everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.bitwise_or)
         for marks, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
@@ -124,12 +123,14 @@ def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray
     seen, orders = c0.seen(number), c0.numbering.orders
     groups, beside = [], _beside(c0, number, energies, marks)
     standing = walls(shape, marks[1][seen[1].ids] & _SHORT > 0)
-    for cells in _groups(c0, number, energies, [*beside, standing] if standing.any() else beside):
+    near = np.asarray((marks[0][seen[0].ids] & _PYRAMID > 0).any(axis=1))
+    for cells in _groups(c0, number, energies, [*beside, *(own for own in (standing, near[:, None]) if own.any())]):
         first = 0 if isinstance(cells, slice) else int(cells[0])
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
         regular = tuple(tuple(bool(own) for own in of_dim[first]) for of_dim in beside)
         S, m = energies.classes[int(energies.class_of[first])]
-        found = _functions(shape, block.order, S.tobytes(), m, around, regular, tuple(standing[first].tolist()))
+        along = tuple(standing[first].tolist())
+        found = _functions(shape, block.order, S.tobytes(), m, bool(near[first]), around, regular, along)
         groups.append(_Group(number, cells, found))
     return groups
 
@@ -137,8 +138,9 @@ def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray
 class LowEnergySmoother:
     """r -> B r on global vectors of one component, in the modified basis; B is zero where `free` [size] is not true.
 
-    `energies` are of each block, `robin` [size, size] is the operator's matrix from Robin conditions; with `lines`,
-    strongly coupled functions are solved for together. Classes of cells stay those that it was made with.
+    `energies` are of each block, `robin` [size, size] is the operator's matrix from Robin conditions; with `lines` 1
+    strongly coupled functions are solved for together, with 2 large groups of them beside thin pyramids are eliminated
+    first; `has` tells which of that there is. Classes of cells stay those that it was made with.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class LowEnergySmoother:
         free: NDArray[np.bool_],
         robin: csr_array | None,
         backend: Backend,
-        lines: bool = True,
+        lines: int = 2,
     ) -> None:
         self._c0, self._free, self._groups = c0, free, list[_Group]()
         self._vectors, self._T = c0.vectors_on(backend.device()), None
@@ -160,7 +162,8 @@ class LowEnergySmoother:
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
             T = [own.functions.T for own in self._groups]
             self._T = CellMap(Q, back, T, c0, backend, c0.space.dtype, rough=True)
-        self._coupled = [own for own in self._groups if own.functions.coupling.size] if lines else []
+        some = [any(own.functions.coupling[which].size for own in self._groups) for which in (0, 1)]
+        self.has = min(lines, some[0] and 1 + some[1])
         self.refresh(energies, robin)
 
     def refresh(self, energies: Sequence[Energies], robin: csr_array | None) -> None:
@@ -184,9 +187,14 @@ class LowEnergySmoother:
                     " that fixes the solution?"
                 )
         self._inverse, self.lines = (1 / D).astype(dtype), list[Lines | Layers]()
-        if c0.space.comm.any(bool(self._coupled)):
-            coupled = _energies_of_pairs(self._coupled, energies, c0.low_energy_matrix)
-            self.lines = lines_of(coupled, as_numpy(D), c0, vectors, dtype)
+        if c0.space.comm.any(self.has > 0):
+            Q, beside = c0.low_energy_matrix, None
+            if self.has > 1:
+                far = [own for own in groups if not own.functions.coupling[1].size]
+                partly = _of_groups(far, Q).matrix.indices if far else np.zeros(0, dtype=np.int64)
+                beside = Beside(_energies_of_pairs(groups, 1, energies, Q), partly)
+            coupled = _energies_of_pairs(groups, 0, energies, Q)
+            self.lines = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -207,19 +215,20 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
     return BlockMatrix([Q.blocks[own.block].part(own.cells) for own in groups], Q.rows)
 
 
-def _energies_of_pairs(groups: Sequence[_Group], energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
-    """Mean energies of strongly coupled functions in the cells of this process, above the diagonal, [size, size]."""
+def _energies_of_pairs(groups: Sequence[_Group], which: int, energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
+    """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size]."""
+    groups = [own for own in groups if own.functions.coupling[which].size]
     coupled, values, Q = list[Any](), list[Any](), _of_groups(groups, Q)
     found, held = csr_array((Q.size, Q.size)), 0
     means = {number: as_numpy(energies[number].means) for number in dict.fromkeys(group.block for group in groups)}
     for group, codes in zip(groups, Q.codes, strict=True):
         here = means[group.block][group.cells]
-        for some in chunks(len(codes), group.functions.coupling.shape[1], most=_AT_ONCE):
+        for some in chunks(len(codes), group.functions.coupling[which].shape[1], most=_AT_ONCE):
             if held > _AT_ONCE:
                 found = csr_array(found + _summed(coupled, values, Q))
                 coupled, values, held = list[Any](), list[Any](), 0
-            coupled.append([codes[some].take(places, axis=1).ravel() for places in group.functions.pairs])
-            values.append((here[some] @ group.functions.coupling).ravel())
+            coupled.append([codes[some].take(places, axis=1).ravel() for places in group.functions.pairs[which]])
+            values.append((here[some] @ group.functions.coupling[which]).ravel())
             held += len(values[-1])
     return csr_array(found + _summed(coupled, values, Q)) if values else found
 

@@ -1,0 +1,80 @@
+"""Large groups are eliminated from the functions beside them."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from hpfem.solvers.multigrid import sweep
+from hpfem.solvers.multigrid.groups import eliminated
+
+
+def above(coupled, beside, partly=()):
+    """The arguments of `swept`."""
+    return csr_array(np.triu(coupled, 1)), sweep.Beside(csr_array(np.triu(beside, 1)), np.array(partly, dtype=int))
+
+
+def applied(coupled, beside, diagonal, r):
+    """The inverse that the step and the groups make, times a vector; and the step."""
+    first, coupled, left = sweep.swept(*above(coupled, beside), diagonal, 4, 0.0)
+    steps, members, inverse = eliminated(coupled, left, 4)
+    z = r / diagonal
+    for step in (*first, *steps):
+        z[step.others] += step.there @ z
+    z[members] = inverse @ z
+    for step in reversed((*first, *steps)):
+        z[step.own] = step.back @ z
+    return z, first
+
+
+def parts(rng, close=0.3):
+    """A positive definite matrix of two groups, one beside both, and one with a single function beside it."""
+    label = np.repeat([0, 1, 2, 3, 4], [30, 25, 10, 20, 1])
+    near = np.eye(5, dtype=bool)
+    near[[2, 2, 4], [0, 1, 3]] = near[[0, 1, 3], [2, 2, 4]] = True
+    A = np.where(near[label[:, None], label], rng.standard_normal((len(label),) * 2), 0)
+    A = A + A.T
+    A += (close - np.linalg.eigvalsh(A)[0]) * np.eye(len(A))
+    order = rng.permutation(len(A))
+    A, label = A[np.ix_(order, order)], label[order]
+    return A, np.where(label[:, None] == label, A, 0), np.where(label[:, None] == label, 0, A)
+
+
+def test_if_nothing_is_left_out_it_is_the_inverse(rng, monkeypatch):
+    monkeypatch.setattr(sweep, "_SMALL", 0.0)
+    monkeypatch.setattr(sweep, "_SMALLER", 0.0)
+    A, coupled, beside = parts(rng)
+    diagonal, r = A.diagonal().copy(), rng.standard_normal(len(A))
+    fixed = rng.choice(len(A), 5, replace=False)
+    diagonal[fixed], r[fixed] = np.inf, 0
+    free = np.setdiff1d(np.arange(len(A)), fixed)
+    found, first = applied(coupled, beside, diagonal, r)
+    assert len(first) == 1 and not found[fixed].any()
+    assert np.abs(found[free] - np.linalg.solve(A[np.ix_(free, free)], r[free])).max() < 1e-10
+
+
+@pytest.mark.parametrize("close", [0.3, 1e-6])
+def test_it_is_positive_definite_and_better_than_groups_alone(close, rng):
+    A, coupled, beside = parts(rng, close)
+    B = np.array([applied(coupled, beside, A.diagonal(), e)[0] for e in np.eye(len(A))])
+    assert np.abs(B - B.T).max() < 1e-6 * np.abs(B).max()
+
+    def condition(B):
+        values = np.linalg.eigvals(B @ A).real
+        assert values.min() > 0
+        return values.max() / values.min()
+
+    assert condition((B + B.T) / 2) < 0.1 * condition(np.linalg.inv(coupled + 1e-9 * np.eye(len(A))))
+
+
+def test_no_step_where_hardly_anything_is_beside_a_group(rng):
+    A, coupled, beside = parts(rng)
+    first, groups, diagonal = sweep.swept(*above(coupled, 1e-3 * beside), A.diagonal(), 4, 0.0)
+    assert not first and np.abs(groups.toarray() + np.diag(diagonal) - coupled).max() < 1e-12
+
+
+def test_groups_with_unknown_couplings_stay(rng):
+    A, coupled, beside = parts(rng)
+    own = [np.flatnonzero(coupled[k])[0] for k in range(len(A))]
+    largest = np.bincount(own).argmax()
+    first, _, _ = sweep.swept(*above(coupled, beside, [largest]), A.diagonal(), 4, 0.0)
+    assert len(first) == 1 and not np.isin(np.flatnonzero(coupled[largest]), first[0].own).any()
