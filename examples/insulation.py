@@ -30,7 +30,7 @@ class Insulation:
     """Cells between a pipe and an outside with a radius; `pipe` is a function from angles to points, [2, n]."""
 
     def __init__(self, pipe, price=1.0, order=4, geometry=4, cells=(12, 2), backend="auto"):
-        box = hp.box("quad", cells, periodic=("x",), comm=hp.ALONE).elevated(geometry)
+        box = hp.box("quad", cells, periodic=("x",)).elevated(geometry)
         self.box, self.pipe, self.price, self.order, self.backend = box, pipe, price, order, backend
         self.theta, self.part = -2 * np.pi * box.points[:, 0], box.points[:, 1]
         self.out = np.stack([np.cos(self.theta), np.sin(self.theta)])
@@ -47,7 +47,7 @@ class Insulation:
     def cost(self, numbers):
         """The cost of a shape and its derivatives by the numbers."""
         cost, u, changes = self.solve(numbers)
-        return cost(u), np.tensordot(changes, hp.node_gradient(cost, u), 2)
+        return cost(u), hp.node_gradient(cost, u, along=changes)
 
     def flux(self, numbers):
         """Mean and standard deviation of the flux through the outside."""
@@ -89,8 +89,8 @@ def main(pipe=round_pipe, waves=6, start=0.8, **options):
     found = minimize(shape.cost, first, jac=True, method="BFGS", options=how)
     costs, fluxes = (shape.cost(first)[0], float(found.fun)), (shape.flux(first), shape.flux(found.x))
     for name, cost, (mean, deviation) in zip(("first", "best"), costs, fluxes, strict=True):
-        print(f"{name} shape: cost {cost:.6f}, flux {mean:.4f} with deviation {deviation:.1e}")
-    print(f"{found.nfev} solves")
+        shape.box.comm.print(f"{name} shape: cost {cost:.6f}, flux {mean:.4f} with deviation {deviation:.1e}")
+    shape.box.comm.print(f"{found.nfev} solves")
     return {"numbers": found.x, "cost": costs, "flux": fluxes, "solves": found.nfev}
 
 

@@ -377,7 +377,11 @@ class World:
             Call("integrate region", lambda r: space.integrate(u, r), {"r": "all"}),
             Call("Energy", lambda k, n: hp.Energy(space, lambda u, k: k, {"k": k}, n), {"k": 1.0, "n": 1}),
             Call("Energy()", hp.Energy(space, lambda u: u * u), {"u": u}),
-            Call("node_gradient", hp.node_gradient, {"form": hp.Mass(space), "u": u, "w": u}),
+            Call(
+                "node_gradient",
+                hp.node_gradient,
+                {"form": hp.Mass(space), "u": u, "w": u, "along": space.mesh.points},
+            ),
             Call("linearised", lambda u, store: self.mass.linearised(u, store), {"u": u, "store": "cheap"}),
             Call("linearised at", lambda u: self.mass.linearised(self.u).at(u), {"u": u}),
             Call("pullback", lambda u, w: self.mass.pullback(u, w), {"u": u, "w": u}),

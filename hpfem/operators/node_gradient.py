@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from hpfem.shapes.arguments import shown
+from hpfem.shapes.arguments import reals, shown
 
 from ..backends.base import vectors_on
 from ..errors import ArgumentError
@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 _NORMAL, _SLOPE = ".normal", ".gradient_of_"
 
 
-def node_gradient(form: Any, u: Field, w: Field | None = None) -> Array:
+def node_gradient(form: Any, u: Field, w: Field | None = None, along: ArrayLike | None = None) -> Array:
     """Differentiate (r(u), w) of a weak form r, or the value of an energy, by the coordinates of the mesh's nodes.
 
     Coefficients of the basis keep their values, so functions move with the cells. So do fields and numbers by region
@@ -55,18 +55,20 @@ def node_gradient(form: Any, u: Field, w: Field | None = None) -> Array:
         In state "coeff".
     w : Field, optional
         In state "coeff", for a weak form.
+    along : array_like, [..., n, D], optional
+        Changes of ``mesh.points`` by the parameters of a shape; by default the derivative is by each coordinate.
 
     Returns
     -------
-    ndarray, [n, D]
-        By ``mesh.points``, also those inside of curved cells. Where processes share a node, each has the whole
-        derivative.
+    ndarray, [n, D] or [...]
+        By ``mesh.points``, also those inside of curved cells: where processes share a node, each has the whole
+        derivative. Or by the parameters, the same on all processes.
 
     Raises
     ------
     ArgumentError
-        For other objects, a linearisation, a form on the edge of a surface in space, or a function as a coefficient
-        that cannot be differentiated.
+        For other objects or shapes, a linearisation, a form on the edge of a surface in space, or a function as a
+        coefficient that cannot be differentiated.
     StateError
         If `u` or `w` does not fit.
 
@@ -84,6 +86,11 @@ def node_gradient(form: Any, u: Field, w: Field | None = None) -> Array:
     with mesh.comm.together():
         for factor, own in _parts(form):
             _add(total, factor, own, u, w)
+        changes = total if along is None else reals(along, "along")
+        if changes.shape[-2:] != total.shape:
+            raise ArgumentError(f"along is an array [..., {len(total)}, {total.shape[1]}], got one of {changes.shape}")
+    if along is not None:
+        return mesh.comm.sum(np.tensordot(changes, total, 2))
     return total if mesh.part is None else mesh.part.summed(total, mesh.points, mesh.topology)
 
 

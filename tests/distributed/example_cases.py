@@ -52,3 +52,8 @@ def flow(comm):
 def nekbone(comm):
     """Iterations, and the work of all processes."""
     alike(comm, "nekbone", "main", ["iterations"], 0.03, counts=(3, 2, 2), order=4, lams=(0.1,), components=(2,))
+
+
+def insulation(comm):
+    """Shapes and costs: an optimiser on all processes, which takes the same steps."""
+    alike(comm, "insulation", "main", ["cost", "solves", "flux"], 1e-6, waves=2, order=3, geometry=3, cells=(8, 1))

@@ -95,10 +95,14 @@ def linearised(comm):
 def by_nodes(comm):
     """Derivatives by nodes, the same to the bit where processes share a node; an error on one process is one on all."""
 
-    def derivative(mesh):
+    def derivative(mesh, along=None):
         space = hp.Space(mesh, 2)
         energy = hp.Energy(space, lambda u, du, x: u**2 * x[0] + du.dot(du))
-        return hp.node_gradient(energy + hp.Energy(space, lambda u, n: u**2 * n[0], on="xmax"), space.project(exact))
+        energy = energy + hp.Energy(space, lambda u, n: u**2 * n[0], on="xmax")
+        return hp.node_gradient(energy, space.project(exact), along=along)
+
+    def along(mesh):
+        return np.stack([np.sin(mesh.points), mesh.points**2])
 
     for name in ("mixed", "tri", "quad"):
         closed = {"periodic": ("y",)} if name == "quad" else {}
@@ -112,6 +116,9 @@ def by_nodes(comm):
         for numbers, given in comm.allgather((own, found)):
             for number, row in zip(numbers, given, strict=True):
                 assert np.array_equal(values.setdefault(number, row), row)
+        # Each process counts its cells alone.
+        expected = by_first(comm, lambda mesh=mesh: derivative(mesh, along(mesh)))
+        assert np.abs(derivative(part, along(part)) / expected - 1).max() < 1e-10
     space = hp.Space(part, 2)
     u = space.project(exact)
     form = hp.WeakForm(space, lambda u: np.log(u + 5.0), test="value")

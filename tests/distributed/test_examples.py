@@ -6,7 +6,7 @@ from tests.distributed.launch import needs_mpi, run, start
 
 
 @needs_mpi
-@pytest.mark.parametrize("case", ["eigenvalues", "wave", "flow", "nekbone"])
+@pytest.mark.parametrize("case", ["eigenvalues", "wave", "flow", "nekbone", "insulation"])
 def test_examples(case):
     run(2, "tests.distributed.example_cases", case)
 

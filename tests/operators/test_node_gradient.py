@@ -66,6 +66,8 @@ def check(mesh, make, rng, order=2, components=1, velocity=None, energy=False, *
     h, found = 2e-5, hp.node_gradient(make(space), u, w)
     difference = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
     assert abs(np.sum(found * V) - difference) < 1e-9 * np.abs(found).sum()
+    along = hp.node_gradient(make(space), u, w, [V, 2 * V])
+    assert np.abs(along / np.sum(found * V) - [1, 2]).max() < 1e-12
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -184,6 +186,8 @@ def test_errors(rng):
     for own, w, text in ((form, None, "fields u and w"), (energy, u, "fields u and w"), (u, None, "or an Energy")):
         with pytest.raises(ArgumentError, match=text):
             hp.node_gradient(own, u, w)
+    with pytest.raises(ArgumentError, match=r"along is an array \[\.\.\., 15, 2\], got one of \(2, 15\)"):
+        hp.node_gradient(energy, u, along=space.mesh.points.T)
     with pytest.raises(ArgumentError, match="no weak form"):
         hp.node_gradient(hp.BwdTrans(space), u, u)
     with pytest.raises(ArgumentError, match="is a linearisation"):
