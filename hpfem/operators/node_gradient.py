@@ -82,7 +82,7 @@ def node_gradient(form: Any, u: Field, w: Field | None = None, along: ArrayLike 
     if not isinstance(u, Field) or isinstance(form, Energy) != (w is None):
         raise ArgumentError("node_gradient takes a weak form with fields u and w, or an Energy with a field u")
     mesh: Mesh = form.space.mesh
-    total = np.zeros(mesh.points.shape)
+    total: Array = np.zeros(mesh.points.shape)
     with mesh.comm.together():
         for factor, own in _parts(form):
             _add(total, factor, own, u, w)
