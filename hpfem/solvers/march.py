@@ -194,8 +194,9 @@ def march(
     for given, what in ((dirichlet, "dirichlet"), (load, "load"), (watch, "watch")):
         if not (given is None or callable(given)):
             raise ArgumentError(f"{what} is a function of t, got {shown(given)}")
-    system = _System(residual, c0, bc, mass, parameters, dirichlet, load, asked, tol, name)
-    run = _Run(system, scheme, tol, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()), watch)
+    system = _System(Equation(residual, c0, bc, None), mass, parameters, dirichlet, load, asked, tol, name)
+    run = _Run(system, scheme, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()))
+    run.watch = watch
     run.begin(u0, velocity, dt, courant, None if checkpoint is None else output_path(checkpoint), method)
     with memory_kept(), nullcontext() if bar else silent(), progress(name) as advance:
         try:
@@ -214,21 +215,10 @@ class _System:
     """The equation with its data at a time, on the device of the residual."""
 
     def __init__(
-        self,
-        residual: Any,
-        c0: Any,
-        bc: Any,
-        mass: Any,
-        parameters: Any,
-        dirichlet: Any,
-        load: Any,
-        asked: Any,
-        tol: Any,
-        name: str,
+        self, own: Equation, mass: Any, parameters: Any, dirichlet: Any, load: Any, asked: Any, tol: Any, name: str
     ) -> None:
         self.name, self.tol, self.asked = name, tol, asked
-        self.own = own = Equation(residual, c0, bc, None)
-        self.vectors, self.xp = own.vectors, own.vectors.xp
+        self.own, self.vectors, self.xp = own, own.vectors, own.vectors.xp
         self.parameters, self.dirichlet, self.load = {} if parameters is None else parameters, dirichlet, load
         if not isinstance(self.parameters, Mapping) or not all(map(callable, self.parameters.values())):
             raise ArgumentError(f"parameters has a function of t for each name, got {shown(parameters)}")
@@ -277,10 +267,8 @@ class _System:
         """Dirichlet values, zero elsewhere."""
         if self.dirichlet is None:
             return self.own.values
-        host = np.broadcast_to(
-            self.own.bc.values_of(_called(self.dirichlet, t, "dirichlet")), (self.own.n, self.own.c0.size)
-        )
-        return self.vectors.from_host(host, self.own.dtype).reshape(-1)
+        found, own = self.own.bc.values_of(_called(self.dirichlet, t, "dirichlet")), self.own
+        return self.vectors.from_host(np.broadcast_to(found, (own.n, own.c0.size)), own.dtype).reshape(-1)
 
     def mass(self, x: Any) -> Any:
         """M x for the free test functions."""
@@ -371,18 +359,12 @@ def _called(function: Callable[..., Any], t: float, what: str, *more: Any) -> An
 class _Run:
     """The state: time, step and the last vectors, newest first; and what was saved."""
 
-    def __init__(
-        self,
-        system: _System,
-        scheme: Method,
-        tol: float | None,
-        span: Any,
-        stops: list[Any],
-        keep: set[float],
-        watch: Any,
-    ) -> None:
-        self.watch, self.seen, self.careful = watch, -math.inf, tol is not None or scheme.implicit
-        self.system, self.scheme, self.tol, self.span, self.keep = system, scheme, tol, span, keep
+    watch: Callable[[float, Any], None] | None
+    seen = -math.inf  # the last time watched
+
+    def __init__(self, system: _System, scheme: Method, span: Any, stops: list[Any], keep: set[float]) -> None:
+        self.careful = system.tol is not None or scheme.implicit  # else the host waits now and then only
+        self.system, self.scheme, self.tol, self.span, self.keep = system, scheme, system.tol, span, keep
         self.todo = [float(stop) for stop in stops]
         self.t, self.dt, self.steps, self.rejected = float(span[0]), 0.0, 0, 0
         self.last: list[Any] = []
