@@ -109,7 +109,7 @@ def test_leapfrog_has_its_order_with_dirichlet_data_in_time():
     c0 = hp.C0Space(hp.Space(box("quad", 2), 2))
     form = hp.WeakForm(c0.space, lambda u, du: (u, du))
     errors = []
-    for steps in (20, 40):
+    for steps in (10, 20):
         run = hp.march(
             form,
             lambda x, y: x,
@@ -123,7 +123,7 @@ def test_leapfrog_has_its_order_with_dirichlet_data_in_time():
             bar=False,
         )
         errors.append(hp.l2_error(run.u, lambda x, y: np.cos(1) * x + np.sin(1) * y))
-    assert np.log2(errors[0] / errors[1]) > 1.8 and errors[1] < 1e-3
+    assert np.log2(errors[0] / errors[1]) > 1.8 and errors[1] < 4e-3
 
 
 @pytest.mark.parametrize(("name", "order"), [("sdirk2", 1), ("esdirk3", 2), ("esdirk4", 2), ("bdf3", 3)])
@@ -194,9 +194,15 @@ def test_steps_meet_a_tolerance(name):
     assert counts[0] < counts[1] and run.rejected > 0
 
 
-@pytest.mark.parametrize(("name", "shape"), [*[(name, "tri") for name in EXPLICIT], ("low4", "hex")])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        *[pytest.param(name, "tri", marks=[] if name == "ssp3" else pytest.mark.long) for name in EXPLICIT],
+        ("low4", "hex"),
+    ],
+)
 def test_the_estimated_step_is_stable_and_near_the_limit(name, shape):
-    space = hp.Space(box(shape, 1), 3)
+    space = hp.Space(box(shape, 1), 3 if shape == "tri" else 2)
     c0 = hp.C0Space(space)
     form, bc = hp.Laplacian(space), hp.BoundaryConditions(c0, {"xmin": 0.0})
     start = np.random.default_rng(1).uniform(-1, 1, c0.size)
@@ -306,8 +312,8 @@ def test_robin_conditions_and_components():
     form = hp.WeakForm(space, lambda u, du: (0 * u, du), components=2)
     bc = hp.BoundaryConditions(c0, robin=(2.0, 1.0), components=2)
     runs = [
-        hp.march(form, 1.0, (0, 0.25), c0, bc, method=name, dt=0.25 / n, bar=False).u.vector
-        for name, n in (("low4", 400), ("esdirk3", 32))
+        hp.march(form, 1.0, (0, 0.12), c0, bc, method=name, dt=0.12 / n, bar=False).u.vector
+        for name, n in (("low4", 200), ("esdirk3", 16))
     ]
     assert runs[0].shape == (2, c0.size) and np.abs(runs[0] - runs[1]).max() < 1e-5
     still = hp.march(form, 0.5, (0, 1), c0, bc, method="sdirk2", dt=0.5, bar=False)
