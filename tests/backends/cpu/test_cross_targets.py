@@ -66,8 +66,9 @@ def test_vectors_are_as_long_as_the_processors(name, shape):
         problem = FORMS["Helmholtz"](make_space(shape, 3, True, dtype), strategy="sumfac").choices[0].kernel.problem
         lanes = Target(cpu, "", vector_bytes).lanes(dtype)
         assert lanes * np.dtype(dtype).itemsize == vector_bytes
-        code = assembly(write_sumfac(problem, lanes, False).text, triple, cpu)
+        code = assembly(write_sumfac(problem, lanes, prefetch=2).text, triple, cpu)
         assert len(re.findall(multiply_add, code)) > 20
+        assert len(re.findall(r"\sprefetcht0|\sprfm", code)) > 2
         assert not re.search(longer, code)
         assert not library_functions(code)
 
@@ -77,5 +78,5 @@ def test_functions_of_the_c_library_are_those_of_every_system(name):
     triple, cpu, vector_bytes, *_ = PROCESSORS[name]
     space = make_space(BY_NAME["quad"], 2, True)
     problem = FORMS["library"](space, strategy="sumfac").choices[0].kernel.problem
-    code = assembly(write_sumfac(problem, vector_bytes // 8, False).text, triple, cpu)
+    code = assembly(write_sumfac(problem, vector_bytes // 8).text, triple, cpu)
     assert library_functions(code) <= {"cos", "exp", "log", "pow", "sin", "tanh"}

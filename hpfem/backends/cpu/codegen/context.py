@@ -31,8 +31,9 @@ Array = NDArray[np.floating[Any]]
 class Context:
     """State of writing a kernel.
 
-    The next group's geometry, input and output are fetched `prefetch` times while a group is worked on: for data out of
-    cache. With `indexed`, coefficients come from a global vector, and results are added to one, by signed indices.
+    With `prefetch`, the next group's geometry, input and output are fetched while a group is worked on: for data out of
+    cache; see `Prefetch`. With `indexed`, coefficients come from a global vector, and results are added to one, by
+    signed indices.
     """
 
     def __init__(self, problem: BlockProblem, lanes: int, prefetch: int, indexed: Indexed = None) -> None:

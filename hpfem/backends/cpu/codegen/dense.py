@@ -58,7 +58,7 @@ def _reference_matrices(problem: BlockProblem) -> Array:
     return matrices
 
 
-def write_dense(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
+def write_dense(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_affine`."""
     check_linear(problem)
     matrices = _reference_matrices(problem)

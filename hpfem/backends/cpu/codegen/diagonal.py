@@ -59,7 +59,7 @@ def chains(problem: BlockProblem) -> list[str]:
     return found if trace.general else [chain for chain in found if (chain[0] == "v") == (chain[1] == "v")]
 
 
-def write_diagonal(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
+def write_diagonal(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: Indexed = None) -> Program:
     """Write the kernel that makes the diagonals of a form's element matrices, all components."""
     ctx = SquareContext(problem, lanes)
     b, wanted = ctx.b, chains(problem)

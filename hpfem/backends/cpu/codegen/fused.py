@@ -206,7 +206,7 @@ class _Writer:
                 multiply(self.ctx, np.concatenate(parts, axis=1), source, self.b.at(halves, (at, 1)), _SUMS)
 
 
-def write_fused(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
+def write_fused(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_sumfac`."""
     check_fused(problem)
     ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes

@@ -27,7 +27,7 @@ def kronecker_cost(problem: BlockProblem) -> float:
     return kronecker_flops(problem) + _HANDED_ON * handed_on
 
 
-def write_kronecker(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
+def write_kronecker(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_affine`."""
     check_kronecker(problem)
     S = matrices_of_directions(problem.tabulation, problem.form.test_gradient)

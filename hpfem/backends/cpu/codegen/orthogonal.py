@@ -32,7 +32,7 @@ def orthogonal_cost(problem: BlockProblem) -> float:
     return _COST * orthogonal_flops(problem)
 
 
-def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
+def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem; see `write_affine`."""
     check_orthogonal(problem)
     B, D = orthogonal_matrices(problem.tabulation.basis)

@@ -11,9 +11,9 @@ from .ir import Builder, Index
 
 # Bytes between what is worked on and what is fetched, where groups are small.
 _DISTANCE = 8 << 10
-# Cache lines between the places where a line is fetched once and again: processors drop prefetches when many are under
-# way.
-_AGAIN = 60
+# A processor drops prefetches when many are under way. From memory, lines are fetched again, so many lines further on:
+# twice, or four times where a group has more bytes; once in small groups, where the instructions cost more.
+_AGAIN = {6 << 10: (0,), 32 << 10: (0, 60), math.inf: (0, 30, 60, 90)}
 
 
 def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list[int]:
@@ -24,13 +24,14 @@ def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list
 class Prefetch:
     """Instructions that fetch what lies ahead, a share at every call of `fetch`.
 
-    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too. What is read
-    is fetched so many `times`.
+    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too. `level` is 0
+    for nothing, 1 for what a cache beyond the core's own holds, 2 for memory.
     """
 
-    def __init__(self, b: Builder, times: int, read: Sequence[int], written: Sequence[int]) -> None:
-        self._b, self._streams, self._read = b, [*read, *written] if times else [], len(read)
-        self._far = range(0, _AGAIN * times, _AGAIN)
+    def __init__(self, b: Builder, level: int, read: Sequence[int], written: Sequence[int]) -> None:
+        self._b, self._streams, self._read = b, [*read, *written] if level else [], len(read)
+        nbytes = sum(self._streams) if level > 1 else 0
+        self._far = next(far for limit, far in _AGAIN.items() if nbytes <= limit)
         self._places: list[tuple[int, int]] = []  # in the builder's lines, and how often it is passed
 
     def start(self, group: Index, rows: Sequence[str]) -> None:
@@ -78,7 +79,7 @@ class Prefetch:
                 if not lines:
                     continue
                 here, to_write = f"%q{call}_{s}", int(s >= self._read)
-                again = [0] if to_write else self._far
+                again = (0,) if to_write else self._far
                 text.append(f"  {here} = load ptr, ptr %ahead{s}")
                 for i, far in product(range(lines), again):
                     there = f"{here}_{i}_{far}"

@@ -58,7 +58,7 @@ def column_pass(ctx: Context) -> None:
             b.store_fiber(result or [], b.at(ctx.level(1, "v", c), (across, 1)), plane)
 
 
-def write_sumfac(problem: BlockProblem, lanes: int, prefetch: int = False, indexed: Indexed = None) -> Program:
+def write_sumfac(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: Indexed = None) -> Program:
     """Write the kernel of a problem."""
     ctx = Context(problem, lanes, prefetch, indexed)
     write_transposes(ctx)

@@ -36,7 +36,7 @@ from .target import Code, Target, host
 Array = NDArray[np.floating[Any]]
 
 # Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
-# Above four times as many it is prefetched twice: memory answers so slowly that processors drop prefetches.
+# Above eight times as many no cache holds them.
 PREFETCH_BYTES = 4 << 20
 _WRITERS: dict[str, Callable[[BlockProblem, int, int, Indexed], Program]] = {
     "sumfac": write_sumfac,
@@ -243,7 +243,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         self.problem, self.strategy = problem, strategy
         target = target or host()
         nbytes = operator_bytes(problem) * problem.n_elements
-        prefetch = (nbytes > PREFETCH_BYTES) + (nbytes > 4 * PREFETCH_BYTES)
+        prefetch = (nbytes > PREFETCH_BYTES) + (nbytes > 8 * PREFETCH_BYTES)
         key = pickle.dumps(problem.without_data())
         program, code = _specialised(key, strategy, target, prefetch, runs)
         super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
