@@ -26,8 +26,9 @@ from ...support.communicator import Communicator
 
 Array = NDArray[np.float64]
 
-# Ratio of lengths within a class, the largest ratio that is distinguished, and the maximum of classes of a shape.
-SPREAD, CAP, MOST_CLASSES = 2.0, 64.0, 32
+# Ratio of lengths within a class of solid cells until one is stretched so that lengths differ by TALL, and else; the
+# largest ratio that is distinguished, and the maximum of classes of a shape.
+WIDE, SPREAD, TALL, CAP, MOST_CLASSES = 3.0, 2.0, 10.0, 64.0, 32
 # Of the values of each process, for the median of all.
 _QUANTILES = 101
 # Reaction over diffusion beyond which diffusion is neglected in the energy.
@@ -115,12 +116,16 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
     # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
     pairs = symmetric_pairs(d)
     twice = np.array([1.0 if i == j else 2.0 for i, j in pairs])
-    far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
+    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
+    ratios = WIDE if d > 2 else SPREAD, SPREAD
+    far, narrow = (4 * (ratio + 1 / ratio - 2) if d > 1 else 2 * (ratio**2 + ratio**-2 - 2) for ratio in ratios)
     r, regular = _median(given[-2], comm, xp), twice == 1
     centres = [np.concatenate([regular, regular, [r, 1 / r]])]
     nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
     while True:
         C, inverse_of_C, rest = np.split(centres[-1], [len(pairs), 2 * len(pairs)])
+        values = np.linalg.eigvalsh(C[full])
+        far = narrow if values[-1] > TALL**2 * values[0] else far
         distance = xp.asarray(np.concatenate([inverse_of_C * twice, C * twice, rest[::-1]])) @ given
         distance -= 2 * (d + 1)
         own[distance < nearest] = len(centres) - 1
@@ -132,7 +137,6 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
             break
         centres.append(centre)
     back = np.linalg.inv(regular_jacobian(shape))
-    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
     classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
     split = np.split(as_numpy(own), np.cumsum(counts)[:-1])[: len(parts)]
     return [Energies(shape, part, some, classes) for part, some in zip(parts, split, strict=True)]
