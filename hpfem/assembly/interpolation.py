@@ -5,7 +5,7 @@ interpolation with L2 throughout). Boundary values are computed in the same way,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -75,6 +75,8 @@ def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, nu
     return Patch(entity.shape, cells.order, nodes), vertices
 
 
+# Entities that are prepared at a time, and those of another number with them.
+_AT_ONCE = 100_000
 # Additional points by dimension: enough that values of a smooth function do not depend on an entity's rotation.
 _MORE = {1: 10, 2: 8, 3: 4}
 
@@ -110,51 +112,64 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece], components: int =
         for piece in pieces:
             if piece.masks is not None and dim >= len(piece.masks):
                 continue
-            for group, cells in enumerate(numbering.cells):
-                ids = numbering.of_group(group, dim).ids
-                for number in range(len(cells.shape.entities[dim])):
-                    fresh = ~done if piece.masks is None else piece.masks[dim] & ~done
-                    rows = np.flatnonzero(fresh[ids[:, number]])
-                    if len(rows) == 0:
-                        continue
-                    own = ids[rows, number]
-                    first, _ = distinct(own.copy(), len(done))
-                    own, rows = own[first], rows[first]
-                    done[own] = True
-                    for columns, values in _fitted(numbering, piece.function, group, rows, dim, number, own, result):
-                        if result is None:
-                            result = np.zeros((len(values), numbering.size))
-                        if len(values) != len(result):
-                            raise ArgumentError(
-                                f"functions of {len(result)} and of {len(values)} components on one field"
-                            )
-                        result[:, columns] = values
+            for places in _together(numbering, dim, None if piece.masks is None else piece.masks[dim], done):
+                for columns, values in _fitted(numbering, piece.function, dim, places, result):
+                    if result is None:
+                        result = np.zeros((len(values), numbering.size))
+                    if len(values) != len(result):
+                        raise ArgumentError(f"functions of {len(result)} and of {len(values)} components on one field")
+                    result[:, columns] = values
     return np.zeros((components, numbering.size)) if result is None else result
 
 
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Entities with one number in some cells of a group."""
+
+    group: int
+    number: int
+    rows: Indices  # of the cells, [n]
+    ids: Indices  # of the entities, [n]
+
+
+def _together(numbering: Numbering, dim: int, mask: Mask | None, done: Mask) -> Iterator[list[_Place]]:
+    """Entities that are not done, which are done then: those of one shape and order of maps, so many at a time."""
+    found: dict[tuple[Shape, int], list[_Place]] = {}
+    for group, cells in enumerate(numbering.cells):
+        ids = numbering.of_group(group, dim).ids
+        for number, entity in enumerate(cells.shape.entities[dim]):
+            rows = np.flatnonzero((~done if mask is None else mask & ~done)[ids[:, number]])
+            own = ids[rows, number]
+            first, _ = distinct(own.copy(), len(done))
+            done[own] = True
+            some = found.setdefault((entity.shape, cells.order), [])
+            for part in chunks(len(first), 1, most=_AT_ONCE):
+                some.append(_Place(group, number, rows[first[part]], own[first[part]]))
+                if sum(len(place.ids) for place in some) > _AT_ONCE:
+                    yield some[:]
+                    some.clear()
+    yield from (some for some in found.values() if some)
+
+
 def _fitted(
-    numbering: Numbering,
-    function: Function,
-    group: int,
-    rows: Indices,
-    dim: int,
-    number: int,
-    ids: Indices,
-    below: Array | None,
+    numbering: Numbering, function: Function, dim: int, places: Sequence[_Place], below: Array | None
 ) -> list[tuple[Indices, Array]]:
     """Columns [n, n_inside] and values [components, n, n_inside] of entities whose boundary values are known."""
-    mesh = numbering.mesh
+    mesh, ids = numbering.mesh, np.concatenate([place.ids for place in places])
     offsets, orders = numbering.offsets[dim][ids], numbering.orders[dim][ids]
     if dim == 0:
-        cells = numbering.cells[group]
-        nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
+        cells = [(numbering.cells[place.group], place) for place in places]
+        corner = [entity_nodes(own.shape, own.order, 0, place.number)[0] for own, place in cells]
+        nodes = np.concatenate([own.nodes[p.rows, node] for (own, p), node in zip(cells, corner, strict=True)])
         return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
     from scipy.linalg import solve_triangular
 
-    found = []
+    patches, corners = zip(*(oriented_patch(numbering, p.group, p.rows, dim, p.number) for p in places), strict=True)
+    nodes, vertices = np.concatenate([own.nodes for own in patches]), np.concatenate(corners)
+    shape, found = patches[0].shape, []
     for order in np.unique(orders):
         of_order = np.flatnonzero(orders == order)
-        basis = make_basis(numbering.name, numbering.cells[group].shape.entities[dim][number].shape, int(order))
+        basis = make_basis(numbering.name, shape, int(order))
         inside = interior_modes(basis)
         if len(inside) == 0:
             continue
@@ -162,11 +177,10 @@ def _fitted(
         # Coordinates, values, and the part that is known already, of a few entities at a time.
         for part in chunks(len(of_order), (mesh.points.shape[1] + 2) * len(xi)):
             chosen = of_order[part]
-            patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)
-            elements = ElementMap.of(patch, mesh.points)
+            elements = ElementMap.of(Patch(shape, patches[0].order, nodes[chosen]), mesh.points)
             rest = values_of(function, elements.positions(_map_values(elements.basis, basis)), "a value")
             if below is not None:
-                seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
+                seen = [numbering.of_vertices(shape, vertices[chosen], d) for d in range(dim)]
                 local = numbering.local_to_global(basis, seen).matrix @ below.T
                 local = local.reshape(len(chosen), basis.n_modes, -1)
                 rest = rest - np.einsum("emc,mq->ceq", local, values, optimize=True)
