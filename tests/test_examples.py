@@ -103,6 +103,11 @@ def test_bratu(backend):
     assert max(found["iterations"]) < 40
 
 
+def test_conductivity():
+    found = load("conductivity").main(cells=6, points=36, steps=3)
+    assert found["misfit"][0] > 0.04 and found["misfit"][-1] < 0.02 and found["error"] < 0.6
+
+
 def test_bratu_has_two_solutions():
     found = load("bratu").fold(order=2, numbers=(3.0,))
     assert 3.505 < found["lam"] < 3.53

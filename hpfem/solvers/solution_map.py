@@ -59,7 +59,8 @@ class SolutionMap:
     start : optional
         First guess of every solve, as for `newton`.
     tol, max_steps, preconditioner, symmetric, definite, max_iterations : optional
-        As for `newton`, for a linear problem as for `solve`.
+        As for `newton`, for a linear problem as for `solve`; but "auto" is multigrid from when the diagonal takes many
+        iterations.
 
     Attributes
     ----------
@@ -114,7 +115,8 @@ class SolutionMap:
         self._own = own = Equation(problem, c0, bc, f)
         own.values = own.values if values is None else values.astype(own.dtype).reshape(-1)
         solver = partial(solve, max_iterations=max_iterations, bar=False)
-        self._tangents = Tangents(own, solver, preconditioner, symmetric, definite)
+        asked = "measured" if preconditioner == "auto" else preconditioner  # multigrid serves many solves
+        self._tangents = Tangents(own, solver, asked, symmetric, definite)
         if not isinstance(inputs, Mapping) or not inputs:
             raise ArgumentError(f"inputs are a mapping from names to what their arrays have, got {shown(inputs)}")
         self._inputs = {name: made_input(own, name, kind) for name, kind in inputs.items()}
