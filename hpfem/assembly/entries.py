@@ -9,9 +9,8 @@ one matrix product for all elements and all wanted pairs (m, n). Kernels make di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.vectors import HOST_VECTORS, VectorSpace
 from ..errors import NotSuitable
 from ..forms.evaluate import evaluate
-from ..forms.linear import coefficients, symmetric_entry
+from ..forms.linear import coefficients, component_matrix, symmetric_entry
 from ..forms.trace import Trace
 from ..geometry import BlockGeometry
 from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
@@ -64,58 +63,32 @@ def pointwise_matrix(
         geometry = operator.space.blocks[number].geometry
     x = geometry.coordinates(elements, xp) if trace.uses_point else None
     inverse, weight = geometry.inverse_and_weights(elements, xp)
-    d, space_dim = geometry.dim, geometry.space_dim
-
-    def column(j: int) -> dict[int, Any]:
-        """A column of K: the function's results for a value, or a derivative by x_j, of 1; row 0 is the value."""
-        found = evaluate(trace, _unit(operator, number, component, j, x, elements))
-        rows = {} if trace.value is None else {0: found[trace.value[component].index]}
-        if trace.flux is not None:
-            rows |= {1 + i: found[part.index] for i, part in enumerate(trace.flux[component])}
-        return rows
-
-    K: dict[tuple[int, int], Any] = {}
-    if not trace.general:
-        found = evaluate(trace, _unit(operator, number, component, 0, x, elements))
-        if trace.value is not None:
-            K[0, 0] = found[trace.value[component].index] * weight
-        scale = None if trace.scaled is None else trace.scaled[component].get(component)
-        if scale is not None:
-            scaled = found[scale.index] * weight
-            for a, b in symmetric_pairs(d):
-                K[1 + a, 1 + b] = scaled * sum(inverse[a, i] * inverse[b, i] for i in range(space_dim))
+    entries, S = component_matrix(trace, component)
+    found = evaluate(entries, lambda key: given_at(operator, number, key, x, elements))
+    d, axes, K = geometry.dim, range(1, 1 + geometry.space_dim), dict[tuple[int, int], Any]()
+    values = {place: found[node.index] for place, node in S.items()}
+    if (0, 0) in values:
+        K[0, 0] = values[0, 0] * weight
+    if not trace.general and (1, 1) in values:
+        scaled = values[1, 1] * weight
+        for a, b in symmetric_pairs(d):
+            K[1 + a, 1 + b] = scaled * sum(inverse[a, i] * inverse[b, i] for i in range(geometry.space_dim))
         return K
-    physical = [column(j) for j in range(1 + space_dim)]
 
-    def pulled(a: int, row: int) -> Any:
-        """The change from derivatives by x to derivatives by eta; the value is unchanged."""
-        return inverse[a - 1, row - 1] if a and row else float(a == row)
+    def pulled(row: int, a: int) -> Any:
+        """The change of a row from derivatives by x to the derivative by eta_a."""
+        terms = ((inverse[a - 1, j - 1], values.get((min(row, j), max(row, j)))) for j in axes)
+        some = [own * value for own, value in terms if value is not None]
+        return sum(some[1:], some[0]) if some else None
 
-    for a, b in product(range(1 + d), repeat=2):
-        terms = [
-            pulled(a, i) * entry * pulled(b, j)
-            for j, rows in enumerate(physical)
-            for i, entry in rows.items()
-            if (a > 0) == (i > 0) and (b > 0) == (j > 0)
-        ]
-        if terms:
-            key = min(a, b), max(a, b)
-            K[key] = K.get(key, 0.0) + sum(terms) * weight * (1 if a == b else 0.5)
+    for b in range(1, 1 + d):
+        along = [pulled(row, b) for row in (0, *axes)]
+        for a in range(b + 1):
+            terms = [(inverse[a - 1, i - 1] if a else 1.0, along[i]) for i in (axes if a else (0,))]
+            some = [own * value for own, value in terms if value is not None]
+            if some:
+                K[a, b] = sum(some[1:], some[0]) * weight
     return K
-
-
-def _unit(
-    operator: Operator, number: int, component: int, column: int, x: Any, elements: Elements
-) -> Callable[[tuple[Any, ...]], Any]:
-    """Inputs of the pointwise function: one of the value and the D derivatives is 1, the others are 0."""
-
-    def source(key: tuple[Any, ...]) -> Any:
-        if key[0] not in ("u", "du"):
-            return given_at(operator, number, key, x, elements)
-        place = 0 if key[0] == "u" else 1 + key[2]
-        return float(key[1] == component and place == column)
-
-    return source
 
 
 def given_at(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elements: Elements) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -106,26 +107,50 @@ def check_noncollocated(problem: BlockProblem) -> None:
 
 
 def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]]:
-    """The matrix K of a linear form: the results of its function for values and derivatives.
+    """The matrix K of a linear form: the results of its function for values and derivatives."""
+    scales = [scale for terms in trace.scaled or () for scale in terms.values()]
+    linear = all(is_linear(node, "u", "du") or is_zero(node) for node in _rows(trace).values())
+    if not linear or any(is_linear(scale, "u", "du") is not None for scale in scales):
+        raise NotSuitable("the form is not linear")
+    return _matrix(trace, range(trace.components * (1 + trace.dim)))
 
-    Each column is the function of a unit vector: with 1 for one of them and 0 for the others.
-    """
-    graph, n = Graph(), 1 + trace.dim
+
+def _rows(trace: Trace) -> dict[int, Expression]:
+    n = 1 + trace.dim
     rows = {} if trace.value is None else {c * n: node for c, node in enumerate(trace.value)}
     for c, flux in enumerate(trace.flux or ()):
         rows |= {c * n + 1 + i: node for i, node in enumerate(flux)}
-    scales = [scale for terms in trace.scaled or () for scale in terms.values()]
-    linear = all(is_linear(node, "u", "du") or is_zero(node) for node in rows.values())
-    if not linear or any(is_linear(scale, "u", "du") is not None for scale in scales):
-        raise NotSuitable("the form is not linear")
+    return rows
+
+
+def _matrix(trace: Trace, columns: range) -> tuple[Graph, dict[tuple[int, int], Expression]]:
+    """Columns of K, each the function of a unit vector: with 1 for one value or derivative and 0 for the others."""
+    graph, n, rows = Graph(), 1 + trace.dim, _rows(trace)
     found: dict[tuple[int, int], Expression] = {}
-    for column in range(trace.components * n):
+    for column in columns:
         new = copied(trace.live, graph, _unit(graph, trace.dim, column))
         found |= {(row, column): new[node.index] for row, node in rows.items()}
     for c, terms in enumerate(trace.scaled or ()):
         for other, scale in terms.items():
             found |= {(c * n + i, other * n + i): new[scale.index] for i in range(1, n)}
     return graph, {place: node for place, node in found.items() if not is_zero(node)}
+
+
+# What `component_matrix` made, for as long as a trace lives.
+_MADE: WeakKeyDictionary[Trace, dict[int, tuple[Trace, dict[tuple[int, int], Expression]]]] = WeakKeyDictionary()
+
+
+def component_matrix(trace: Trace, component: int) -> tuple[Trace, dict[tuple[int, int], Expression]]:
+    """The symmetric part of K of a component by itself, as the results of a trace: those at i <= j that are not 0."""
+    made, n = _MADE.setdefault(trace, {}), 1 + trace.dim
+    if component not in made:
+        first = component * n
+        graph, K = _matrix(trace, range(first, first + n))
+        own = {(i, j): (first + i, first + j) for i in range(n) for j in range(i, n)}
+        S = {place: symmetric_entry(K, graph, *there) for place, there in own.items()}
+        S = {place: node for place, node in S.items() if not is_zero(node)}
+        made[component] = Trace(graph, trace.dim, max(1, len(S)), tuple(S.values())), S
+    return made[component]
 
 
 def _unit(graph: Graph, dim: int, column: int) -> Replaced:

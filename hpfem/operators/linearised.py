@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hpfem.shapes.arguments import name_of, shown
 
@@ -66,6 +67,10 @@ def made_operator(form: Operator, made: Form, fields: Mapping[str, Any] | None =
     return operator
 
 
+# The operators that make the same values at the points of other spaces.
+_ELSEWHERE: WeakKeyDictionary[Any, WeakKeyDictionary[Any, Operator]] = WeakKeyDictionary()
+
+
 class StoredValues(Evaluated):
     """Values at the points of expressions of a function u, which is a copy. At points of another space they are made of
     u: products of values between the points may lose their sign.
@@ -89,9 +94,14 @@ class StoredValues(Evaluated):
     def _again(self, space: Any) -> Field:
         """The values at the points of another space."""
         form, xp = self._form, vectors_on(self._points.device).xp
-        there = form.space.on_blocks(space.blocks)  # of this type of numbers
-        fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
-        made = made_operator(form, self._made, fields, target=there)(self.u)
+        known = _ELSEWHERE.setdefault(self, WeakKeyDictionary())
+        operator = None if form.fields else known.get(space)
+        if operator is None:
+            there = form.space.on_blocks(space.blocks)  # of this type of numbers
+            fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
+            operator = known[space] = made_operator(form, self._made, fields, target=there)
+        operator.parameters.update({name: form.parameters[name] for name in operator.parameters})
+        made = operator(self.u)
         device = self._points.device
         arrays = [xp.array(pair.read(device), space.dtype) for pair in made.data]  # multigrid writes into them
         return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)

@@ -7,6 +7,7 @@ matrices, on the vectors' own device.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ _DEGREE = 2
 _OPPOSED, _RATIO = 0.2, 2.0
 # An eigenvalue that counts as zero, as for constants, of a matrix with a unit diagonal.
 _ZERO = 1e-14
+# The smallest one with which Cholesky's factors are as good as these, and steps of the power method that finds it.
+_SAFE, _POWER = 1e-6, 10
 
 
 class _Level:
@@ -148,7 +151,15 @@ def _root_of_inverse(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
     """`root` and `least` of a `Hierarchy`; A [n, n] -> [n, n]."""
     diagonal = A.diagonal()
     scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
-    values, V = np.linalg.eigh(scale[:, None] * A * scale)
+    scaled = scale[:, None] * A * scale + np.diag(np.float64(scale == 0))
+    with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
+        root, vector = np.linalg.inv(np.linalg.cholesky(scaled)).T, np.cos(np.arange(len(A)))
+        for _ in range(_POWER):
+            vector = root @ (root.T @ (vector / np.linalg.norm(vector)))
+        least = 1 / np.linalg.norm(vector)
+        if least > _SAFE:
+            return scale[:, None] * root, float(min(least, 1.0))
+    values, V = np.linalg.eigh(scaled)
     kept = values > _ZERO
     root = scale[:, None] * V * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
     return root, float(values[kept].min(initial=1.0))
