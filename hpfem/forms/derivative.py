@@ -143,6 +143,29 @@ class Weak:
                 new[node.index] = graph.apply("mul", lower, args[0])
         return Weak(graph, self.dim, self.functions, {row: new[e.index] for row, e in self.rows.items()}, self.test)
 
+    def on_reference(self, geometry: str) -> Weak:
+        """The form by derivatives on the reference element; the field `geometry` has the inverse Jacobian, row by row,
+        and the determinant.
+        """
+        graph, axes = Commuting(), range(1, 1 + self.dim)
+        inverse = {
+            (a, i): graph.node("input", (), ("field", geometry, (a - 1) * self.dim + i - 1)) for a in axes for i in axes
+        }
+        volume, new = graph.node("input", (), ("field", geometry, self.dim**2)), dict[int, Expression]()
+        for node in self.nodes:
+            key = node.payload
+            if node.op == "input" and key[0] == "fn" and key[3] > 0:
+                parts = [inverse[a, key[3]] * graph.node("input", (), (*key[:3], a)) for a in axes]
+                new[node.index] = sum(parts[1:], parts[0])
+            else:
+                args = [new[a.index] for a in node.args]
+                new[node.index] = graph.apply(node.op, *args) if args else graph.node(node.op, (), key)
+        rows = {row: new[e.index] * volume for row, e in self.rows.items() if row[1] == 0}
+        for c, a in {(row[0], a) for row in self.rows if row[1] > 0 for a in axes}:
+            parts = [inverse[a, i] * new[self.rows[c, i].index] for i in axes if (c, i) in self.rows]
+            rows[c, a] = sum(parts[1:], parts[0]) * volume
+        return Weak(graph, self.dim, self.functions, rows, self.test)
+
     def adjoints(self, to: tuple[Any, ...], new: str | None) -> dict[tuple[Any, ...], Expression]:
         """The derivatives by the inputs whose keys begin with `to` of the rows, tested with the function `new`."""
         seeds = [(e, 1.0 if new is None else self.function(new, *key)) for key, e in self.rows.items()]

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hpfem.shapes.arguments import name_of, shown
+from hpfem.shapes.cached import cached_property
 
 from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
@@ -21,7 +22,9 @@ from ..forms.lowered import lowered
 from ..memory import Device, PairArray
 from ..space import Field
 from ..space.field import check_state
+from ..space.reference import jacobians
 from ..space.transforms import Evaluated, resampled
+from .parameters import StoredParameters
 
 # Operators are of a type that is made of these.
 Operator = Any
@@ -57,16 +60,20 @@ def weak_of(form: Any) -> Weak:
     return Weak.of(form.form.trace)
 
 
-def made_operator(form: Operator, made: Form, fields: Mapping[str, Any] | None = None, **options: Any) -> Operator:
+def made_operator(
+    form: Operator, made: Form, fields: Mapping[str, Any] | None = None, space: Any = None, **options: Any
+) -> Operator:
     """An operator of another form, with those coefficients of an operator and those given that it reads."""
     assert made.trace is not None
     known = {**form.parameters, **form.fields, **(fields or {})}
     used = {key[1]: known[key[1]] for key in made.trace.inputs if key[0] in ("field", "param")}
-    operator = form.alike(form.space, made, made.name, used, **options)
+    operator = form.alike(form.space if space is None else space, made, made.name, used, **options)
     operator.guarded = True
     return operator
 
 
+# Name of the Jacobians among the fields of forms on reference elements.
+_GEOMETRY = ".geometry"
 # The operators that make the same values at the points of other spaces.
 _ELSEWHERE: WeakKeyDictionary[Any, WeakKeyDictionary[Any, Operator]] = WeakKeyDictionary()
 
@@ -76,70 +83,105 @@ class StoredValues(Evaluated):
     u: products of values between the points may lose their sign.
     """
 
-    def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field) -> None:
-        trial = (("u", form.form.components),)
-        self._form, self.u = form, u
-        self._made = lowered(weak, trial, f"values at points of {form.name}", stored)
-        self._points = made_operator(form, self._made)
-        self._points.guarded = False  # the derivative's results are
-        super().__init__(self._points(u), self._again)
+    def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field, **options: Any) -> None:
+        self._form, self.u, self._options, self._numbers = form, u, options, dict(form.parameters)
+        self._made = lowered(weak, (("u", form.form.components),), f"values at points of {form.name}", stored)
+        self._make()
+
+    def _make(self) -> None:
+        super().__init__(self._present(self.u), self._again)
+
+    @cached_property
+    def _points(self) -> Operator:
+        operator = made_operator(self._form, self._made, **self._options)
+        operator.guarded = False  # the derivative's results are
+        return operator
+
+    @property
+    def _present(self) -> Operator:
+        """What makes them, with the form's parameters when they were made."""
+        self._points.parameters.update({name: self._numbers[name] for name in self._points.parameters})
+        return self._points
 
     def renew(self) -> None:
         """Make them of the present u and parameters, in the same memory."""
-        for name in self._points.parameters:
-            self._points.parameters[name] = self._form.parameters[name]
-        self._points(self.u, out=Field(self.space, "phys", self.data))
+        self._numbers = dict(self._form.parameters)
+        self._present(self.u, out=Field(self.space, "phys", self.data))
         self.times += 1
 
     def _again(self, space: Any) -> Field:
         """The values at the points of another space."""
-        form, xp = self._form, vectors_on(self._points.device).xp
+        form, xp = self._form, vectors_on(self._form.device).xp
         known = _ELSEWHERE.setdefault(self, WeakKeyDictionary())
         operator = None if form.fields else known.get(space)
         if operator is None:
             there = form.space.on_blocks(space.blocks)  # of this type of numbers
             fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
             operator = known[space] = made_operator(form, self._made, fields, target=there)
-        operator.parameters.update({name: form.parameters[name] for name in operator.parameters})
+        operator.parameters.update({name: self._numbers[name] for name in operator.parameters})
         made = operator(self.u)
-        device = self._points.device
+        device = form.device
         arrays = [xp.array(pair.read(device), space.dtype) for pair in made.data]  # multigrid writes into them
         return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
 
 
-class FunctionValues(StoredValues):
-    """Values and derivatives of a function u that kernels make of its coefficients: none are kept; who reads them here
-    gets them anew.
+class AskedValues(StoredValues):
+    """Values that the kernels of a form do not read. They make them themselves, of the values and derivatives of u that
+    are `inputs`, or are those of another operator, which reads other values: `instead` of a form. They are made for who
+    reads them here, and kept until u changes.
     """
 
-    def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field) -> None:
-        self.inputs = [node.payload for node in stored]
-        super().__init__(form, weak, stored, u)
+    inputs: Sequence[tuple[Any, ...]] | None = None
+    instead: tuple[Form, Operator, StoredValues] | None = None
+    _kept: Any = None
+    _held = False
+
+    def _make(self) -> None:
+        self.space, self.state, self.again = self._form.space, "phys", self._again
+        self._register()
 
     @property
     def data(self) -> Any:
         """Of each block the values at the points."""
-        return self._points(self.u).data
-
-    @data.setter
-    def data(self, made: Any) -> None:
-        """Keep none."""
+        if self._kept is None:
+            self._kept = self._present(self.u).data
+        return self._kept
 
     @property
     def components(self) -> int:
         """Count the values."""
-        return len(self.inputs)
+        return self._made.given(self.space.dim)
+
+    def hold(self) -> None:
+        """Keep them for kernels that read them."""
+        self._held = True
 
     def renew(self) -> None:
-        """Tell that u has changed."""
-        self.times += 1
+        """Make them anew if they are held, and those that are read instead."""
+        if self.instead is not None:
+            self.instead[2].renew()
+        if self._held:
+            super().renew()
+        else:
+            self._kept, self._numbers = None, dict(self._form.parameters)
+            self.times += 1
+
+
+def operator_instead(operator: Operator) -> Operator | None:
+    """The operator whose kernels serve for another one; without one, what it reads is kept."""
+    asked = [field for field in operator.fields.values() if isinstance(field, AskedValues) and field.instead]
+    for field in asked:
+        if field.instead is not None and field.instead[0] is operator.form:
+            return field.instead[1]
+        field.hold()
+    return None
 
 
 def with_functions(form: Form, fields: Mapping[str, Field]) -> tuple[Form, list[Field]]:
-    """A form in whose kernels the `FunctionValues` are made of functions, which are more components of the trial; and
+    """A form in whose kernels `AskedValues` are made of functions, which are more components of the trial; and
     these functions.
     """
-    given = {key: field for key, field in fields.items() if isinstance(field, FunctionValues)}
+    given = {key: field for key, field in fields.items() if isinstance(field, AskedValues) and field.inputs}
     functions = list({id(field.u): field.u for field in given.values()}.values())
     if not functions:
         return form, []
@@ -195,14 +237,15 @@ class Linearisation:
         device = operator.device
         for own, other in zip(self.u.data, u.data, strict=True):
             own.write(device)[...] = other.read(device)
-        for name in operator.parameters:
-            operator.parameters[name] = self.form.parameters[name]
+        dict.update(operator.parameters, {name: self.form.parameters[name] for name in operator.parameters})
         if self.stored is not None:
             self.stored.renew()
 
     def __str__(self) -> str:
         size, kept = 0, f"{self.reads} numbers are stored at each point"
-        if self.stored is not None:
+        if isinstance(self.stored, AskedValues) and self.stored.instead is not None:
+            kept, size = f"{kept}, the geometry in them", self.stored.instead[2].nbytes
+        elif self.stored is not None:
             size = self.stored.nbytes if self.reads else self.u.nbytes
             kept = kept if self.reads else "kernels evaluate the function, of which the coefficients are kept"
         return f"  store={self.store!r}: {kept}, {size / 1e6:.3g} MB"
@@ -216,13 +259,56 @@ def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool 
     linear = weak.pullback("u", "v", n) if transposed else weak.forward("u", "v")
     linear = linear.of_fewer_powers()
     kernel, stored = cut(linear, "v", store)
-    kind = FunctionValues if store == "fused" else StoredValues
-    values = kind(form, linear, stored, u) if stored else None
-    name = f"{'transposed ' * transposed}linearisation of {form.name}"
-    operator = made_operator(form, lowered(kernel, (("v", n),), name), {STORED: values})
-    reads = 0 if store == "fused" else len(stored)
+    made = lowered(kernel, (("v", n),), f"{'transposed ' * transposed}linearisation of {form.name}")
+    instead = _on_reference(form, linear, made, len(stored), u) if store in ("cheap", "matrix") else None
+    values, reads = None, 0 if store == "fused" else len(stored)
+    if stored:
+        values = (AskedValues if instead or store == "fused" else StoredValues)(form, linear, stored, u)
+    if isinstance(values, AskedValues):
+        values.inputs = [node.payload for node in stored] if store == "fused" else None
+        if instead is not None:
+            values.instead, reads = (made, *instead), instead[1].components
+    operator = made_operator(form, made, {STORED: values})
+    if instead is not None:
+        operator.parameters = StoredParameters(made.name, form.space.dtype, dict(operator.parameters))
     operator.linearisation = Linearisation(form, u, store, transposed, values, reads)
     return operator
+
+
+def _on_reference(
+    form: Operator, linear: Weak, made: Form, stored: int, u: Field
+) -> tuple[Operator, StoredValues] | None:
+    """The operator of a linear form on reference elements, with the geometry in its coefficients, and these, if it
+    reads fewer numbers than the form `made` and nothing that may change between two linearisations.
+    """
+    space, trace = form.space, made.trace
+    assert trace is not None and made.factor_kind is not None
+    given = {key[1] for key in trace.inputs if key[0] == "field"} - {STORED}
+    changing = any(not pair.constant for name in given for pair in form.fields[name].data)
+    flat = all(block.geometry.space_dim == block.shape.dim for block in space.blocks)
+    if changing or not form._agrees or not flat or form.precision != "full" or ("x" in {k[0] for k in linear.inputs}):
+        return None
+    weak = linear.on_reference(_GEOMETRY)
+    kernel, entries = cut(weak, "v", "matrix")
+    read = stored + sum(form.fields[name].components for name in given)
+    gain = [
+        block.n_elements * block.n_points * (read - len(entries) + (not block.affine) * own)
+        for block in space.blocks
+        for own in (block.geometry.n_factors(made.factor_kind),)
+    ]
+    if sum(gain) <= 0 or not entries or any(key[0] in ("param", "field") and key[1] != STORED for key in kernel.inputs):
+        return None
+    geometry = jacobians(space, form.device)
+
+    def there(field: Field) -> Field:
+        return Field(geometry.space, field.state, field.data)
+
+    fields = {_GEOMETRY: geometry, **{name: there(field) for name, field in form.fields.items()}}
+    values = StoredValues(form, weak, entries, there(u), fields=fields, space=geometry.space)
+    inner = made_operator(
+        form, lowered(kernel, (("v", made.components),), made.name), {STORED: values}, space=geometry.space
+    )
+    return inner, values
 
 
 def pulled_back(form: Operator, u: Field, w: Field, name: str | None = None, tested: bool = False) -> Any:

@@ -39,10 +39,11 @@ from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, ch
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .linearised import (
-    FunctionValues,
+    AskedValues,
     Linearisation,
     WithFunctions,
     linearised,
+    operator_instead,
     pulled_back,
     pushed_forward,
     with_functions,
@@ -138,6 +139,8 @@ class Operator(Summable):
     tensors: tuple[str, ...] = ()
     # Of a derivative, what it is the derivative of.
     linearisation: Linearisation | None = None
+    # The operator whose kernels it uses.
+    _instead: Operator | None = None
 
     def __init__(
         self,
@@ -394,6 +397,8 @@ class Operator(Summable):
         -------
         BlockProblem
         """
+        if self._instead is not None:
+            return self._instead.problem(number)
         modes, points = self.space.blocks[number], self.target.blocks[number]
         if not self.form.from_modes:
             modes, points = points, modes
@@ -401,7 +406,7 @@ class Operator(Summable):
         fields = {
             key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
-            if not isinstance(field, FunctionValues)
+            if not (isinstance(field, AskedValues) and field.inputs)
         }
         return BlockProblem(
             self._of_kernels,
@@ -443,6 +448,12 @@ class Operator(Summable):
         DeviceError
             If there is no room on the device.
         """
+        again, self._instead = hasattr(self, "choices"), operator_instead(self)
+        if self._instead is not None:
+            if again:
+                self._instead.rebuild(known)
+            self.choices, self._kernels = self._instead.choices, self._instead._kernels
+            return
         choices, ways = [], self._ways()
         self._of_kernels, functions = with_functions(self.form, self.fields)
         try:

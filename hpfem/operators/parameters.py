@@ -59,6 +59,19 @@ class Parameters(dict[str, float]):
         return Parameters, (self.name, self.dtype, dict(self))
 
 
+class StoredParameters(Parameters):
+    """Parameters that are in numbers stored at the points, which are made of those of a form."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise ArgumentError(
+            f"parameter {shown(key)} of {self.name} is in its stored numbers: set it in the form, and take the"
+            " linearisation again by at(u)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredParameters, (self.name, self.dtype, dict(self))
+
+
 class Factors(list[float]):
     """The factors of a sum, which may change between applications."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Tabulation, equispaced_nodes
+from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import flag, instance, integer, is_real, shown
 
 from ..assembly import C0Space
@@ -23,15 +23,13 @@ from ..backends.base import Backend
 from ..backends.vectors import scaled
 from ..errors import ArgumentError, StateError
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockProblem, Form
-from ..geometry import BlockGeometry
-from ..geometry.element_map import ElementMap
-from ..geometry.kinds import AFFINE
 from ..operators import BwdTrans, PhysDeriv
 from ..space import Field, Space
 from ..space.arguments import MAX_POINTS, chosen_rule, simplex_rules
 from ..space.block import Block
 from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
+from ..space.reference import reference_geometry
 from ..space.regions import ByRegion, CellValues, regional
 from ..support.communicator import Communicator
 from ..tuning.select import choose
@@ -64,10 +62,7 @@ class _Reference:
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:
         self.block, self.xp = block, vectors_on(backend.device()).xp
         self.size = max(1, next(value_chunks(block, self.xp)).stop)
-        nodes = equispaced_nodes(block.shape, 1)
-        cell = ElementMap.of(_Cell(block, len(nodes)), nodes)
-        coefficients = np.repeat(cell.coefficients, self.size, axis=0)
-        geometry = BlockGeometry(block.shape, 1, coefficients, block.rule, AFFINE)
+        geometry = reference_geometry(block, self.size)
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
         self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
 
@@ -105,15 +100,6 @@ class _Squares:
     def root(self, comm: Communicator) -> float:
         """The root of the sum over processes."""
         return hypot(*comm.allgather(float(scaled(self._sum**0.5, self._k))))
-
-
-class _Cell:
-    """The reference element as a cell; see `hpfem.geometry.element_map.Cells`."""
-
-    order = 1
-
-    def __init__(self, block: Block, n_nodes: int) -> None:
-        self.shape, self.nodes = block.shape, np.arange(n_nodes)[None]
 
 
 def load(c0: C0Space, f: Source, components: int = 1) -> Any:

@@ -98,6 +98,40 @@ def test_exact_on_curved_cells(name, backend, rng):
         check_exact(form, *states_, size, STORES if number == 0 else ("cheap",))
 
 
+def close_diagonals(J, other, c0):
+    found, expected = (hp.GlobalOperator(own, c0).diagonal() for own in (J, other))
+    return np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["tri", "prism"])
+def test_the_geometry_is_in_stored_numbers(name, backend, rng):
+    space = hp.Space(curved(name), 2, backend=backend)
+    form, mass, c0 = hp.WeakForm(space, p_laplacian, test="grad", fields={"p": 3.5}), hp.Mass(space), hp.C0Space(space)
+    u, v, w = states(space, 1, 1.0, rng)
+    J, plain, both = form.linearised(u), form.linearised(u, "fewest"), (form + mass).linearised(u)
+    d = space.dim
+    assert f"{d * (d + 1) // 2} numbers are stored at each point, the geometry in them" in J.explain()
+    assert all(choice.kernel.problem.geometry.affine for choice in J.choices)
+    copied = pickle.loads(pickle.dumps(J))
+    assert apart(copied(copied.space.field("coeff", list(v.arrays))), plain(v)) < 1e-13
+    for at in (w, u):
+        form.parameters["p"] -= 0.5  # counts from `at` on
+        assert close_diagonals(J, plain, c0)
+        J.at(at), plain.at(at), both.at(at)
+        assert apart(J(v), plain(v)) < 1e-13 and apart(both(v), plain(v) + mass(v)) < 1e-13
+    assert close_diagonals(J, plain, c0) and close_diagonals(both, plain + mass, c0)
+    if J.parameters:
+        with pytest.raises(ArgumentError, match="'p' .* is in its stored numbers: set it in the form"):
+            J.parameters["p"] = 2.0
+    # What may change between two linearisations is no part of them.
+    k = space.evaluate(lambda *x: 1 + x[0] ** 2)
+    J = hp.WeakForm(space, bratu, fields={"lam": 1.0, "k": k}).linearised(u)
+    before = J(v)
+    for own in k.arrays:
+        own *= 2.0
+    assert "the geometry in them" not in J.explain() and apart(J(v), before) > 1e-3
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("order", range(1, 7))
 @pytest.mark.parametrize("name", NAMES)
