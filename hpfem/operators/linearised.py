@@ -140,7 +140,7 @@ class AskedValues(StoredValues):
         self.space, self.state, self.again = self._form.space, "phys", self._again
         self._register()
 
-    @property
+    @property  # type: ignore[override]
     def data(self) -> Any:
         """Of each block the values at the points."""
         if self._kept is None:
@@ -187,7 +187,7 @@ def with_functions(form: Form, fields: Mapping[str, Field]) -> tuple[Form, list[
         return form, []
     assert form.trace is not None
     names = {id(u): f"u{k}" for k, u in enumerate(functions)}
-    inside = {key: [("fn", names[id(f.u)], *own[2:]) for own in f.inputs] for key, f in given.items()}
+    inside = {key: [("fn", names[id(f.u)], *own[2:]) for own in f.inputs or ()] for key, f in given.items()}
     trial = [("v", form.components), *((names[id(u)], u.components) for u in functions)]
     return lowered(Weak.of(form.trace, "v", inside=inside), trial, form.name), functions
 
