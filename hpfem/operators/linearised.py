@@ -140,8 +140,8 @@ class AskedValues(StoredValues):
         self.space, self.state, self.again = self._form.space, "phys", self._again
         self._register()
 
-    @property  # type: ignore[override]
-    def data(self) -> Any:
+    @property
+    def data(self) -> Any:  # type: ignore[override]
         """Of each block the values at the points."""
         if self._kept is None:
             self._kept = self._present(self.u).data
