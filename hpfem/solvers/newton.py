@@ -35,8 +35,8 @@ _SLOPE, _NORM, _SHORTEST = 0.2, 1e-4, 2.0**-20
 # The tolerance of a linear solve is this times the square of the ratio of the last two residuals [EW].
 _FORCING = 0.9
 # Multigrid takes new coefficients where a solve is expected to take so many iterations more with those that it has.
-# That takes the time of 11 to 30 iterations (hexes and tets of order 3, hexes of order 6), and serves later steps, too.
-_WORTH, _MOST = 8, 30
+# That takes the time of 3 to 15 iterations (hexes of order 6, solids of tets of order 3), and serves later steps, too.
+_WORTH, _MOST = 4, 15
 # Iterations by digit with the diagonal from which on multigrid is faster where its set-up serves many systems: it takes
 # one or two, of some seven applications each.
 _DIAGONAL = 15
