@@ -35,16 +35,18 @@ def wrap(problem: Any, inputs: Mapping[str, Any] | None = None, **options: Any) 
     Raises
     ------
     ArgumentError
-        If JAX is not installed; of the function, for arrays of another shape or type: those of float64 need
-        ``jax.config.update("jax_enable_x64", True)``.
+        If JAX is not installed, or processes share the mesh; of the function, for arrays of another shape or type: for
+        float64 there is ``jax.config.update("jax_enable_x64", True)``.
 
     Examples
     --------
     >>> solve = hp.jax.wrap(hp.Problem(space, dirichlet=0.0, diffusivity=k), {"diffusivity": "cells"})  # doctest: +SKIP
     >>> slopes = jax.grad(lambda k: ((solve({"diffusivity": k}) - data) ** 2).sum())(numbers)  # doctest: +SKIP
     """
-    jax = needed("jax", "hp.jax", "hpfem[jax]")
     solution = as_map(problem, inputs, options)
+    if solution.c0.space.comm.size > 1:  # JAX may call them in another order on each
+        raise ArgumentError("hp.jax.wrap is for one process; use hp.SolutionMap, whose methods several call alike")
+    jax = needed("jax", "hp.jax", "hpfem[jax]")
     named, dtype, n = solution.named, solution.c0.space.dtype, len(solution.shapes)
     arrays = [jax.ShapeDtypeStruct(shape, dtype) for shape in solution.shapes.values()]
     vector = [jax.ShapeDtypeStruct(solution.shape, dtype)]

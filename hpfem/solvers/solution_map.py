@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ from .solve import check_known, solve
 class SolutionMap:
     """The solution of a problem as a function of arrays: coefficients, loads and boundary values.
 
-    Solves share kernels, preconditioner and memory. A linear problem takes one linear solve.
+    Solves share kernels, preconditioner and memory, and set the numbers and fields of the weak form to the data; its
+    other coefficients must not change. A linear problem takes one linear solve.
 
     - `solution(data)` solves; data are {name: array}, of the space's type, of any library and device.
     - `solution.forward(data, change)` is the change of the solution's global coefficients in the direction of a change
@@ -127,11 +129,16 @@ class SolutionMap:
         self._tol = tol if self._linear else None
         self._iterations = partial(Iterations, own, self._tangents, tol, integer(max_steps, 1, "max_steps"), 0.1)
         self._start, self._data = own.vector(start), own.data
-        self._taken: dict[str, Any] = {}
+        self._lock, self._taken = RLock(), dict[str, Any]()  # JAX may call from several threads at once
         self._x: Any = None
 
     def __call__(self, data: Mapping[str, Any]) -> Solution:
         """Solve; see `SolutionMap`. It raises a SolverError where `solve` or `newton` does."""
+        with self._lock:
+            return self._solve(data)
+
+    def _solve(self, data: Mapping[str, Any]) -> Solution:
+        """The solution for data, which are taken."""
         self._take(data)
         own, run, self._x = self._own, self._iterations("SolutionMap"), None
         if not self._linear:
@@ -147,22 +154,24 @@ class SolutionMap:
 
     def forward(self, data: Mapping[str, Any], change: Mapping[str, Any], u: Any | None = None) -> Any:
         """Change of the solution; see `SolutionMap`."""
-        own, x, given = self._own, self._at(data, u), self._arrays(change, "the change of ")
-        held = right = 0 * x
-        for name, one in self._inputs.items():
-            part = one.pushed(x, given[name])
-            held, right = (held + part, right) if one.held else (held, right + part)
-        d = self._solved(x, lambda J: -own.free(right + own.gathered(J, held)), False)
-        return (held + d).reshape(self.shape)
+        with self._lock:
+            own, x, given = self._own, self._at(data, u), self._arrays(change, "the change of ")
+            held = right = 0 * x
+            for name, one in self._inputs.items():
+                part = one.pushed(x, given[name])
+                held, right = (held + part, right) if one.held else (held, right + part)
+            d = self._solved(x, lambda J: -own.free(right + own.gathered(J, held)), False)
+            return (held + d).reshape(self.shape)
 
     def pullback(self, data: Mapping[str, Any], w: Any, u: Any | None = None) -> dict[str, Any]:
         """Derivatives by the data; see `SolutionMap`."""
-        own, x = self._own, self._at(data, u)
-        w = own.vectors.summed(self._array(w, self.shape, "w").reshape(-1))
-        z = self._solved(x, own.free(w), True)
-        rest = w - own.gathered(self._tangents.applied, z)
-        found = {name: one.pulled(x, rest if one.held else -z) for name, one in self._inputs.items()}
-        return {name: own.vectors.xp.asarray(slopes, own.dtype) for name, slopes in found.items()}
+        with self._lock:
+            own, x = self._own, self._at(data, u)
+            w = own.vectors.summed(self._array(w, self.shape, "w").reshape(-1))
+            z = self._solved(x, own.free(w), True)
+            rest = w - own.gathered(self._tangents.applied, z)
+            found = {name: one.pulled(x, rest if one.held else -z) for name, one in self._inputs.items()}
+            return {name: own.vectors.xp.asarray(slopes, own.dtype) for name, slopes in found.items()}
 
     def _solved(self, x: Any, right: Any, transposed: bool) -> Any:
         d, _ = self._tangents.solve(x, right, self._tol, "SolutionMap: derivative", transposed)
@@ -174,19 +183,17 @@ class SolutionMap:
         if u is not None:
             self._x = self._array(u, self.shape, "u").reshape(-1)
         elif new or self._x is None:
-            self(data)
+            self._solve(data)
         return self._x
 
     def _take(self, data: Mapping[str, Any]) -> bool:
-        """Take data; whether they are new."""
+        """Take data, as others may have changed the fields; whether they are not those of the last solution."""
         given, own, old = self._arrays(data, ""), self._own, self._taken
-        same = all(name in old and bool((given[name] == old[name]).all()) for name in given)
-        if own.vectors.comm.all(same):
-            return False
-        self._taken, self._x = {}, None
+        same = own.vectors.comm.all(all(name in old and bool((given[name] == old[name]).all()) for name in given))
+        self._taken = {}
         added = sum([one.take(given[name]) for name, one in self._inputs.items()], 0 * self._data)
         own.data, self._taken = self._data + own.free(added).astype(own.dtype, copy=False), given
-        return True
+        return not same
 
     def _arrays(self, data: Any, what: str) -> dict[str, Any]:
         """Copies of the arrays of all inputs, on the device."""

@@ -482,6 +482,9 @@ def maps(comm):
     wanted = by_first(comm, lambda: found(mesh))
     got = found(hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 2, range(comm.size - 1))))
     assert difference(wanted[0], got[0]) < 1e-8 and np.allclose(wanted[1:], got[1:], rtol=1e-8)
+    problem = hp.Problem(hp.Space(hp.distribute(mesh, comm), 1, backend="numpy"), 1.0, bar=False)
+    with pytest.raises(hp.ArgumentError, match=r"hp\.jax\.wrap is for one process; use hp\.SolutionMap"):
+        hp.jax.wrap(problem, {"lam": "number"})
 
 
 def failing(comm):

@@ -65,6 +65,8 @@ def test_jax_by_rows_and_what_it_refuses(jax, other):
     numbers = jax.numpy.array([0.2, 0.4])
     rows = jax.vmap(jax.grad(size))(numbers)
     assert np.allclose(rows, [jax.grad(size)(a) for a in numbers], rtol=1e-9)
+    both = jax.jit(lambda a, b: (solve({**given, "a": a}), solve({**given, "a": b})))(*numbers)  # JAX may use threads
+    assert all(np.allclose(u, solve({**given, "a": a}), rtol=1e-9) for u, a in zip(both, numbers))
     J = jax.jacfwd(lambda k: solve({**given, "k": k}))(given["k"])
     assert np.allclose(J[:, ::3], jax.jacrev(lambda k: solve({**given, "k": k})[:, ::3])(given["k"]), atol=1e-10)
     with pytest.raises(hp.ArgumentError, match="'k' is an array of float64 .* of float32 .*jax_enable_x64"):

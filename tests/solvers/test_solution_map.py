@@ -1,5 +1,6 @@
 """Solutions as functions of their data: derivatives forward and transposed, what is kept, and what is refused."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_a_known_solution_is_not_solved_for_again():
     solution(other)
     found = solution.pullback(data, w, u)
     assert all(np.allclose(found[name], wanted[name], rtol=1e-9) for name in wanted)
+
+
+def test_maps_share_a_field_and_threads_a_map():
+    solution, _, problem = linear(box("quad", 2), 2, {"diffusivity": "cells"})
+    other = hp.SolutionMap(problem, {"diffusivity": "cells"})
+    rows = [{"diffusivity": RNG.uniform(1, 2, 4)} for _ in range(6)]
+    w = RNG.standard_normal(solution.shape)
+    wanted = [solution.pullback(row, w)["diffusivity"] for row in rows]
+    solution(rows[0])
+    other(rows[1])
+    assert np.allclose(solution.pullback(rows[0], w)["diffusivity"], wanted[0], rtol=1e-9)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda row: solution.pullback(row, w)["diffusivity"], rows))
+    assert np.allclose(found, wanted, rtol=1e-9)
 
 
 def test_what_is_refused():
