@@ -17,12 +17,12 @@ def applied(coupled, beside, diagonal, r):
     """The inverse that the step and the groups make, times a vector; and the step."""
     first, coupled, left = sweep.swept(*above(coupled, beside), diagonal, 4, 0.0)
     steps, members, inverse = eliminated(coupled, left, 4)
-    z = r / diagonal
+    z = r / left
     for step in (*first, *steps):
         z[step.others] += step.there @ z
     z[members] = inverse @ z
     for step in reversed((*first, *steps)):
-        z[step.own] = step.back @ z
+        z[step.own] = step.back @ z + step.onto * z[step.own]
     return z, first
 
 

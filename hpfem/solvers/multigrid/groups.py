@@ -41,12 +41,13 @@ def widest(order: int) -> int:
 
 
 class Eliminated(NamedTuple):
-    """Functions of some layers, eliminated: z_others += there z; ..; z_own = back z; z [n]."""
+    """Functions of some layers, eliminated: z_others += there z; ..; z_own = back z, or z_own += back z; z [n]."""
 
     own: Indices  # [k]
     others: Indices  # [m]
     there: csr_array  # [m, n]
     back: csr_array  # [k, n]
+    onto: bool = False  # whether that is added
 
 
 def eliminated(

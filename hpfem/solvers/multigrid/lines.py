@@ -107,6 +107,7 @@ class Stage:
 
     def __init__(self, given: Eliminated, vectors: VectorSpace, dtype: DTypeLike) -> None:
         self._own, self._others, self._vectors = vectors.from_host(given.own), vectors.from_host(given.others), vectors
+        self._onto = given.onto
         self._there, self._back = (vectors.sparse(csr_array(M.astype(dtype))) for M in (given.there, given.back))
 
     def there(self, z: Any) -> None:
@@ -115,7 +116,10 @@ class Stage:
 
     def back(self, z: Any) -> None:
         """Find the eliminated ones from all, in place."""
-        z[self._own] = self._back @ z
+        if self._onto:
+            self._vectors.plus_product(z, 1.0, self._back, z, z, self._own)
+        else:
+            z[self._own] = self._back @ z
 
 
 class Layers:
@@ -136,11 +140,11 @@ class Layers:
 
 def lines_of(
     coupled: csr_array, beside: Beside | None, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
-) -> list[Lines | Layers]:
-    """Make what multiplies by the inverses of groups; collective; coupled [size, size] above its diagonal, diagonal
-    [size].
+) -> tuple[list[Lines | Layers], Array]:
+    """Make what multiplies by the inverses of groups, and the diagonal by which vectors are divided; collective;
+    coupled [size, size] above its diagonal, diagonal [size].
     """
-    made, sharing, order = list[Lines | Layers](), c0.numbering.sharing, max(c0.space.orders.values())
+    given, made, sharing, order = diagonal, list[Lines | Layers](), c0.numbering.sharing, max(c0.space.orders.values())
     if sharing is not None:
         strong = marked(len(diagonal), coo_array(coupled).coords) & np.isfinite(diagonal)
         strong = sharing.combined(strong, np.logical_or)
@@ -162,7 +166,7 @@ def lines_of(
     steps, members, inverse = eliminated(coupled, diagonal, order, least)
     if len(members):
         made.append(Layers([*first, *steps], Lines(members, inverse, vectors, dtype), vectors, dtype))
-    return made
+    return made, np.where(np.isinf(diagonal), given, diagonal)
 
 
 def _parts(given: Sequence[tuple[Any, ...]], most: int) -> list[_Part | None]:

@@ -194,7 +194,8 @@ class LowEnergySmoother:
                 partly = _of_groups(far, Q).matrix.indices if far else np.zeros(0, dtype=np.int64)
                 beside = Beside(_energies_of_pairs(groups, 1, energies, Q), partly)
             coupled = _energies_of_pairs(groups, 0, energies, Q)
-            self.lines = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
+            self.lines, D = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
+            self._inverse = vectors.from_host((1 / D).astype(dtype))
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""

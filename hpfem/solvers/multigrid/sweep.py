@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array, eye_array
+from scipy.sparse import coo_array, csr_array, diags_array
 
 from .groups import Eliminated, eliminated, most_of, pieces, widest
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # Entries that are left out: of continuations, and while these are computed. The least energy that is left.
-_SMALL, _SMALLER, _LEAST = 0.01, 1e-4, 1e-3
+_SMALL, _SMALLER, _LEAST = 0.02, 1e-4, 1e-3
 
 
 class Beside(NamedTuple):
@@ -55,11 +55,10 @@ def swept(
     S = coo_array(S + S.T + E.T @ (within @ E + E))
     S = csr_array((S.data * (label[S.row] == label[S.col]), (S.row, S.col)), shape=S.shape)
     left, root = np.maximum(1 + S.diagonal(), _LEAST), diags_array(np.where(scale > 0, np.sqrt(diagonal), 0))
-    own, others = np.flatnonzero(np.diff(E.indptr)), np.flatnonzero(left != 1)
-    there = csr_array(diags_array(scale / left) @ E.T @ root + diags_array(1 / left - 1))
-    back = csr_array(eye_array(n) + diags_array(scale) @ E @ root)
+    there, back = csr_array(diags_array(scale / left) @ E.T @ root), csr_array(diags_array(scale) @ E @ root)
+    own, others = np.flatnonzero(np.diff(E.indptr)), np.flatnonzero(np.diff(there.indptr))
     S.setdiag(0)
-    steps = [Eliminated(own, others, there[others], back[own])] if len(own) else []
+    steps = [Eliminated(own, others, there[others], back[own], onto=True)] if len(own) else []
     return steps, csr_array(root @ (within + S) @ root), diagonal * left
 
 
