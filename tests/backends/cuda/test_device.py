@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.cuda.runtime.device import current_device
 from hpfem.errors import NotSuitable
 from hpfem.memory import PairArray, count_transfers
 from hpfem.mesh import box
@@ -78,6 +79,11 @@ def test_applications_move_and_allocate_nothing(cupy):
     assert moved.total == 0
     assert not taken
     assert pool.used_bytes() == before
+
+
+def test_a_number_without_axes_is_an_array(cupy):
+    found = PairArray.of(np.array(2.5)).read(current_device())
+    assert found.shape == () and float(found) == 2.5
 
 
 def test_a_graph_captures_the_caller_s_stream(cupy, rng):

@@ -155,7 +155,7 @@ class CudaDevice(Device):
         """Copy in on the caller's stream, after which every stream can read it; see `Device.from_host`."""
         import cupy
 
-        out.set(np.ascontiguousarray(source))
+        out.set(np.asarray(source, order="C"))
         cupy.cuda.get_current_stream().synchronize()
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:

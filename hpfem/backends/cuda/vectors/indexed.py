@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ....geometry.element_map import chunks
+from ....memory import as_numpy
 from ...restriction import BlockMatrix, Codes, ElementRestriction, row_entries
 from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.prelude import source_with
@@ -127,7 +128,7 @@ class IndexTables:
         several, given = np.empty(0, dtype=kind), np.empty(0, dtype=np.int64)
         if not Q.signed:
             there = (self.codes < 0).nonzero()[0].astype(kind)
-            several, given = vectors.to_host(there), vectors.to_host(self.codes[there]).astype(np.int64)
+            several, given = as_numpy(there), as_numpy(self.codes[there]).astype(np.int64)
         if keep is not None:
             kept = keep[rows.indices]
             ends = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
