@@ -12,7 +12,7 @@ from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
 from ..memory import PairArray
-from ..operators import BwdTrans, IProductWRTBase, OperatorSum, WeakForm
+from ..operators import BwdTrans, IProductWRTBase, OperatorSum, WeakForm, node_gradient
 from ..space.field import Field
 from ..space.regions import ByRegion
 from .newton import Equation
@@ -101,6 +101,8 @@ def made_input(equation: Equation, name: str, kind: Any) -> Input:
             return 0
 
         return Input(shape, take, lambda _, new: at_boundary(new), lambda _, w: at_boundary(w).reshape(shape), True)
+    if name == "nodes" and kind == "mesh":
+        return _nodes(own)
     load = back = None
     if name == "f" and kind == "functional":
         load = back = lambda array: array
@@ -115,11 +117,34 @@ def made_input(equation: Equation, name: str, kind: Any) -> Input:
         raise ArgumentError(
             f"no input {shown(name)} that is {shown(kind)}; the residual's coefficients are"
             f" {', '.join(known) or 'none'} (fields of forms on boundaries are fixed); besides there are 'f' (no"
-            " number), 'dirichlet' ('function') and 'flux' (the name of a boundary)"
+            " number), 'dirichlet' ('function'), 'flux' (the name of a boundary) and 'nodes' ('mesh')"
         )
     return Input(
         shape, lambda a: load(a).reshape(-1), lambda _, a: -load(a).reshape(-1), lambda _, w: -back(w).reshape(shape)
     )
+
+
+def _nodes(own: Equation) -> Input:
+    """The coordinates of the mesh's nodes, which stay what they are."""
+    mesh, vectors = own.c0.space.mesh, own.vectors
+
+    def take(array: Any) -> Any:
+        with vectors.comm.together():
+            if not np.array_equal(vectors.to_host(array), mesh.points.astype(own.dtype)):
+                raise ArgumentError("the nodes are not those of the mesh; make another SolutionMap on the moved mesh")
+        return 0
+
+    def pushed(x: Any, change: Any) -> Any:
+        if vectors.comm.any(bool((change != 0).any())):
+            raise ArgumentError("there is no forward derivative by the nodes, only the transposed one")
+        return 0 * x
+
+    def pulled(x: Any, w: Any) -> Any:
+        if own.robin is not None or vectors.max_norm(own.data):
+            raise ArgumentError("by nodes, write loads and boundary data in the weak form: their integrals move, too")
+        return vectors.from_host(node_gradient(own.form, own.field(x), own.field(w)))
+
+    return Input(mesh.points.shape, take, pushed, pulled)
 
 
 def _coefficient(own: Equation, owner: Any, name: str, kind: Any) -> Input:

@@ -49,11 +49,12 @@ class SolutionMap:
     problem : Problem, weak form, OperatorSum, Energy or GlobalOperator
         A `Problem` of one component has its conditions and options; what else `newton` takes has `c0` and `bc`.
     inputs : {str: str or list of str}
-        Name of a coefficient of the weak form, or "f", "dirichlet" or "flux" -> what its array has. A coefficient is a
-        "number", or a field in state "phys" by its values at "points", block after block, by "cells", by a list of
-        names of regions, or by a continuous "function" (global coefficients). "f" is one of the latter, or a
-        "functional". "dirichlet" is a "function", of which the values count where `bc` has some. "flux" is the name of
-        a boundary, for a function that is added to its Neumann or Robin data.
+        Name of a coefficient of the weak form, or "f", "dirichlet", "flux" or "nodes" -> what its array has. A
+        coefficient is a "number", or a field in state "phys" by its values at "points", block after block, by "cells",
+        by a list of names of regions, or by a continuous "function" (global coefficients). "f" is one of the latter, or
+        a "functional". "dirichlet" is a "function", of which the values count where `bc` has some. "flux" is the name
+        of a boundary, for a function that is added to its Neumann or Robin data. "nodes" is the "mesh": its points as
+        they are, for `pullback` alone, where all loads are in the weak form (`node_gradient`).
     c0 : C0Space, optional
     bc : BoundaryConditions, optional
     f : optional

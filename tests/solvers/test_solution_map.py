@@ -151,6 +151,35 @@ def test_a_known_solution_is_not_solved_for_again():
     assert all(np.allclose(found[name], wanted[name], rtol=1e-9) for name in wanted)
 
 
+@pytest.mark.parametrize("shape", ["tri", *(pytest.param(s, marks=pytest.mark.long) for s in ("hex", "pyramid"))])
+def test_by_nodes(shape):
+    start, rng = curved(shape, 2), np.random.default_rng(1)
+    way = rng.standard_normal(start.points.shape)
+
+    def mapped(t, f=None):
+        space = hp.Space(start.transformed(lambda x: x + t * way), 2)
+        form = hp.WeakForm(space, lambda u, du, x: (u**3 - x[0], du)) + hp.WeakForm(
+            space, lambda u, x: u - x[1], "value", "value", on="xmax"
+        )
+        c0 = hp.C0Space(space)
+        bc = hp.BoundaryConditions(c0, {"xmin": 1.0})
+        return hp.SolutionMap(form, {"nodes": "mesh"}, c0, bc, f, tol=1e-12), {"nodes": space.mesh.points}
+
+    solution, data = mapped(0.0)
+    w = rng.standard_normal(solution.shape)
+    ends = [own(nodes).vector @ w for own, nodes in map(mapped, (1e-4, -1e-4))]
+    slopes = solution.pullback(data, w)["nodes"]
+    assert np.sum(slopes * way) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5)
+    assert not solution.forward(data, {"nodes": 0 * way}).any()
+    with pytest.raises(hp.ArgumentError, match="no forward derivative by the nodes"):
+        solution.forward(data, {"nodes": way})
+    with pytest.raises(hp.ArgumentError, match="make another SolutionMap on the moved mesh"):
+        solution({"nodes": data["nodes"] + way})
+    loaded, data = mapped(0.0, 1.0)
+    with pytest.raises(hp.ArgumentError, match="write loads and boundary data in the weak form"):
+        loaded.pullback(data, w)
+
+
 def test_maps_share_a_field_and_threads_a_map():
     solution, _, problem = linear(box("quad", 2), 2, {"diffusivity": "cells"})
     other = hp.SolutionMap(problem, {"diffusivity": "cells"})
