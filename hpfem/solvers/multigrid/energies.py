@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, Shape, quadrature
 from hpfem.shapes.low_energy import regular_jacobian
+from hpfem.shapes.overlap import thin
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
@@ -26,9 +27,9 @@ from ...support.communicator import Communicator
 
 Array = NDArray[np.float64]
 
-# Ratio of lengths within a class of solid cells until one is stretched so that lengths differ by TALL, and else; the
-# largest ratio that is distinguished, and the maximum of classes of a shape.
-WIDE, SPREAD, TALL, CAP, MOST_CLASSES = 3.0, 2.0, 10.0, 64.0, 32
+# Ratio of lengths within a class, and where solid cells would have many classes and none is thin; how many these are;
+# the largest ratio that is distinguished, and the maximum of classes of a shape.
+SPREAD, WIDE, MANY, CAP, MOST_CLASSES = 2.0, 3.0, 12, 64.0, 32
 # Of the values of each process, for the median of all.
 _QUANTILES = 101
 # Reaction over diffusion beyond which diffusion is neglected in the energy.
@@ -64,11 +65,16 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
     for number, block in enumerate(space.blocks):
         of_shape[block.shape.name].append(number)
     found: dict[int, Energies] = {}
-    for name, own in of_shape.items():
-        there = xp_for(sum(means[number].size for number in own), xp)
-        parts = [as_numpy(means[number]) if there is np else means[number] for number in own]
-        classified = _classified(SHAPES[name], parts, comm, there)
-        found.update((number, replace(new, means=means[number])) for number, new in zip(own, classified, strict=True))
+    for spread in (SPREAD, WIDE):
+        made = list[tuple[Shape, Array]]()
+        for name, own in of_shape.items():
+            there = xp_for(sum(means[number].size for number in own), xp)
+            parts = [as_numpy(means[number]) if there is np else means[number] for number in own]
+            some, classes = _classified(SHAPES[name], parts, spread, comm, there)
+            found.update((number, replace(new, means=means[number])) for number, new in zip(own, some, strict=True))
+            made += [(SHAPES[name], S) for S, _ in classes]
+        if space.mesh.dim < 3 or len(made) < MANY or any(thin(*own) for own in made):
+            break
     return [found[number] for number in range(len(space.blocks))]
 
 
@@ -107,7 +113,9 @@ def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
     return means
 
 
-def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any) -> list[Energies]:
+def _classified(
+    shape: Shape, parts: Sequence[Any], spread: float, comm: Communicator, xp: Any
+) -> tuple[list[Energies], list[tuple[Array, float]]]:
     """Classes of cells: the cell farthest from all classes starts a new class, until no cell is far."""
     d, counts = shape.dim, [len(part) for part in parts]
     n = sum(counts)
@@ -116,16 +124,12 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
     # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
     pairs = symmetric_pairs(d)
     twice = np.array([1.0 if i == j else 2.0 for i, j in pairs])
-    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
-    ratios = WIDE if d > 2 else SPREAD, SPREAD
-    far, narrow = (4 * (ratio + 1 / ratio - 2) if d > 1 else 2 * (ratio**2 + ratio**-2 - 2) for ratio in ratios)
+    far = 4 * (spread + 1 / spread - 2) if d > 1 else 2 * (spread**2 + spread**-2 - 2)
     r, regular = _median(given[-2], comm, xp), twice == 1
     centres = [np.concatenate([regular, regular, [r, 1 / r]])]
     nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
     while True:
         C, inverse_of_C, rest = np.split(centres[-1], [len(pairs), 2 * len(pairs)])
-        values = np.linalg.eigvalsh(C[full])
-        far = narrow if values[-1] > TALL**2 * values[0] else far
         distance = xp.asarray(np.concatenate([inverse_of_C * twice, C * twice, rest[::-1]])) @ given
         distance -= 2 * (d + 1)
         own[distance < nearest] = len(centres) - 1
@@ -137,9 +141,10 @@ def _classified(shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any)
             break
         centres.append(centre)
     back = np.linalg.inv(regular_jacobian(shape))
+    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
     classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
     split = np.split(as_numpy(own), np.cumsum(counts)[:-1])[: len(parts)]
-    return [Energies(shape, part, some, classes) for part, some in zip(parts, split, strict=True)]
+    return [Energies(shape, part, some, classes) for part, some in zip(parts, split, strict=True)], classes
 
 
 def _elliptic(shape: Shape, means: Any, xp: Any) -> tuple[Any, Any, Any]:
