@@ -33,7 +33,7 @@ from .solve import check_known, solve
 # A step of length t has to take the slope to 1 - 0.2 t of it, or the residual's norm to 1 - 1e-4 t; and the shortest.
 _SLOPE, _NORM, _SHORTEST = 0.2, 1e-4, 2.0**-20
 # The tolerance of a linear solve is this times the square of the ratio of the last two residuals [EW].
-_FORCING = 0.9
+_FORCING = 0.5
 # Multigrid takes new coefficients where a solve is expected to take so many iterations more with those that it has.
 # That takes the time of 3 to 15 iterations (hexes of order 6, solids of tets of order 3), and serves later steps, too.
 _WORTH, _MOST = 4, 15
