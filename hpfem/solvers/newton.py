@@ -32,6 +32,7 @@ from .solve import check_known, solve
 
 # A step of length t has to take the slope to 1 - 0.2 t of it, or the residual's norm to 1 - 1e-4 t; and the shortest.
 _SLOPE, _NORM, _SHORTEST = 0.2, 1e-4, 2.0**-20
+_SHORTEST_BACK = 1 / 16
 # The tolerance of a linear solve is this times the square of the ratio of the last two residuals [EW].
 _FORCING = 0.5
 # Multigrid takes new coefficients where a solve is expected to take so many iterations more with those that it has.
@@ -475,7 +476,7 @@ class Iterations:
     def _solve(self) -> None:
         """Newton's method, from `x` on."""
         own, tangents, dot = self.equation, self.tangents, self.equation.vectors.dot
-        self.residuals = []
+        self.residuals, last = [], None
         x = self._with_values()
         r, norm = own.residual(x)
         if norm == math.inf:
@@ -493,7 +494,20 @@ class Iterations:
             if done:
                 square = _FORCING * (norm / before) ** 2
                 tol = min(self.forcing, max(square, 0.3 * self.tol * scale / norm, default_tolerance(own.dtype)))
-            d, iterations, tol = self._step(r, tol)
+            try:
+                d, iterations, tol = self._step(r, tol)
+            except NewtonError:
+                # A step that led to where the linearisation is not positive definite was too long.
+                if last is None or last[2] < _SHORTEST_BACK or not self._indefinite:
+                    raise
+                last = *last[:2], last[2] / 2
+                self.x = last[0] - last[2] * last[1]
+                r, norm = own.residual(self.x)
+                self.residuals[-1], self.steps[-1] = (
+                    norm / scale,
+                    self.steps[-1]._replace(residual=norm / scale, length=last[2]),
+                )
+                continue
             length, slope = 1.0, dot(r, d)
             if tangents.positive and not slope > 0:
                 raise self._failed(_INDEFINITE)
@@ -511,6 +525,7 @@ class Iterations:
                         return
                     what = "is not finite" if after == math.inf else "does not fall"
                     raise self._failed(f"the residual {what} for any length of the step from 1 to {_SHORTEST:.1e}")
+            last = self.x, d, length
             self.x, r, before, norm = trial, new, norm, after
             self.residuals.append(norm / scale)
             self.steps.append(NewtonStep(norm / scale, iterations, tol, length, tangents.multigrid, self.stage))
@@ -518,6 +533,7 @@ class Iterations:
 
     def _step(self, r: Any, tol: float) -> tuple[Any, int, float]:
         """The step for a residual, the iterations that it took, and the tolerance."""
+        self._indefinite = False
         for loose in (tol, *_LOOSE):
             try:
                 d, iterations = self.tangents.solve(self.x, r, loose, f"step {len(self.residuals)}")
@@ -530,6 +546,7 @@ class Iterations:
             else:
                 self.iterations += iterations
                 return d, iterations, loose
+        self._indefinite = True
         raise self._failed(f"{_INDEFINITE} ({str(found).partition(';')[0]})") from found
 
     def _with_values(self) -> Any:
