@@ -73,7 +73,9 @@ def cases(given: argparse.Namespace) -> Iterator[Record]:
     """The records."""
     backend = choose_backend(given.backend)
     bandwidth = backend.measure_limits(np.float64, True).bandwidth
-    points = 20_000 if given.small else given.points or (8_000_000 if given.backend == "cuda" else 200_000)
+    points = (
+        given.points or 20_000 if given.small else given.points or (8_000_000 if given.backend == "cuda" else 200_000)
+    )
     for shape in ("hex", "tet"):
         for order in given.orders:
             for name in given.forms:
