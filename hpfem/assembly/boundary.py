@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 
 from ..backends.restriction import ElementRestriction
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
 from ..memory import HOST, Device, PerDevice
 from ..mesh import Mesh
@@ -133,6 +134,7 @@ class BoundaryConditions(Printed):
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
+        self._masks: PerDevice[Any] = PerDevice()
         # Processes without facets have one of zeros: what is exchanged depends on whether there is one.
         self.matrix: csr_array | None = csr_array((c0.size, c0.size)) if mixed else None
         self.positive = True
@@ -202,6 +204,10 @@ class BoundaryConditions(Printed):
         """Whether components have Dirichlet values in different places."""
         return self.constrained.ndim == 2
 
+    def constrained_on(self, vectors: VectorSpace) -> Any:
+        """Mask of the degrees of freedom with Dirichlet values on a device, [size] or [components, size]."""
+        return self._masks.get(vectors.device, lambda: vectors.from_host(self.constrained))
+
     def fixed(self, components: int) -> Mask:
         """Which degrees of freedom of several components have Dirichlet values.
 
@@ -227,7 +233,7 @@ class BoundaryConditions(Printed):
         if self.components == 1:
             return self
         other = copy(self)
-        other.components, other._restrictions = 1, PerDevice()
+        other.components, other._restrictions, other._masks = 1, PerDevice(), PerDevice()
         other.constrained = self.fixed(self.components)[number]
         other.values, other.load = self.values[number], self.load[number]
         other._fixed = {name: given for name, given in self._fixed.items() if not _is_free(given[1], number)}
@@ -500,7 +506,8 @@ def _part(data: Any, number: int, components: int) -> Function:
 
     def part(*x: Any) -> Any:
         found = data(*x)
-        if not isinstance(found, (list, tuple, np.ndarray)) or len(found) != components:
+        single = np.shape(found) == np.shape(x[0]) and isinstance(found, np.ndarray)
+        if single or not isinstance(found, (list, tuple, np.ndarray)) or len(found) != components:
             raise ArgumentError(f"dirichlet functions have {components} components")
         return found[number]
 

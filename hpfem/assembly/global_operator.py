@@ -226,7 +226,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     def _new_product(self, vectors: VectorSpace) -> Product:
         bc, masked, free = self.bc, None, np.ones(self.c0.size, dtype=bool)
         if bc is not None and bc.differ:
-            masked = vectors.from_host(bc.constrained)
+            masked = bc.constrained_on(vectors)
         elif bc is not None:
             free = bc.free
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
@@ -379,7 +379,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if self.c0.space.comm.size > 1:
             rows = xp.array(vectors.from_host(self.c0.vectors_on(HOST).summed(vectors.to_host(rows))))
         if self.bc is not None:
-            rows[vectors.from_host(self.bc.fixed(self.components))] = 1.0
+            rows = xp.where(self.bc.constrained_on(vectors), 1.0, rows)
         return rows.ravel()
 
     def _parts(self) -> Iterator[tuple[Operator, BlockMatrix, ElementRestriction, float]]:
