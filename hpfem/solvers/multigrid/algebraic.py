@@ -156,9 +156,9 @@ def _root_of_inverse(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
         root, vector = np.linalg.inv(np.linalg.cholesky(scaled)).T, np.cos(np.arange(len(A)))
         for _ in range(_POWER):
             vector = root @ (root.T @ (vector / np.linalg.norm(vector)))
-        least = 1 / float(np.linalg.norm(vector))
+        least = 1 / max(float(np.linalg.norm(vector)), 1.0)
         if least > _SAFE:
-            return scale[:, None] * root, min(least, 1.0)
+            return scale[:, None] * root, least
     values, V = np.linalg.eigh(scaled)
     kept = values > _ZERO
     root = scale[:, None] * V * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)

@@ -86,7 +86,8 @@ def test_scatter_and_gather(tmp_path, rng):
     order, tables.entry_codes[...] = tables.order + before, tables.entry_codes + 2 * before * (tables.entry_codes >= 0)
     given = (np.int64(before + columns), np.int64(before + tables.single), nothing, missing(order))
     given += (missing(tables.slice_starts, SLICE), tables.entry_codes, nothing, nothing, missing(local), None, None)
+    given += (None, np.float64(0), None)
     each = THREADS * tables.columns_each
     with first_block(own, before // each):
-        run(own, "gather", -(-(before + columns) // each), 1, *given, None, np.float64(0), missing(out), None, None)
+        run(own, "gather", -(-(before + columns) // each), 1, *given, missing(out), None, None)
     assert np.abs(out - Q.T @ local).max() < 1e-13
