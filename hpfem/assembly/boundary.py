@@ -205,7 +205,17 @@ class BoundaryConditions(Printed):
         return self.constrained.ndim == 2
 
     def constrained_on(self, vectors: VectorSpace) -> Any:
-        """Mask of the degrees of freedom with Dirichlet values on a device, [size] or [components, size]."""
+        """Mask of the degrees of freedom with Dirichlet values on a device, which is made once.
+
+        Parameters
+        ----------
+        vectors : VectorSpace
+            Of the device.
+
+        Returns
+        -------
+        array of bool, [size] or [components, size]
+        """
         return self._masks.get(vectors.device, lambda: vectors.from_host(self.constrained))
 
     def fixed(self, components: int) -> Mask:
