@@ -286,9 +286,10 @@ class _System:
         found = [] if self.still else [self.own.data]
         given = None if self.load is None else _called(self.load, t, "load")
         if given is not None:
-            array = self.vectors.checked(given, "load").reshape(-1)
-            if array.size != self.own.data.size:
-                raise ArgumentError(f"a load has {self.own.data.size} entries, got {shown(given)}")
+            with self.vectors.comm.together():
+                array = self.vectors.checked(given, "load").reshape(-1)
+                if array.size != self.own.data.size:
+                    raise ArgumentError(f"a load has {self.own.data.size} entries, got {shown(given)}")
             found.append(array if self.vectors.has(array) else self.vectors.from_host(array, self.own.dtype))
         return found
 

@@ -66,9 +66,8 @@ class Level:
         vectors, kept = self.A.vectors, lower.kept
         columns = vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept
         found = self.product.restricted(columns, lower.A.vectors)
-        self.residual_at_kept = (
-            found if vectors.comm.all(found is not None) else None
-        )  # all processes exchange the same
+        # All processes exchange the same.
+        self.residual_at_kept = found if vectors.comm.all(found is not None) else None
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
         """Apply the smoother's B times `first_step`, component by component; see `chebyshev`."""
