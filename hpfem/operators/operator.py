@@ -35,7 +35,17 @@ from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
 from ..space.transforms import Evaluated, apply_kernels, backward_transform, resampled
 from ..tuning import Tuning
-from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, cell_times, choose_else_auto, expected_gain, is_auto
+from ..tuning.select import (
+    AUTO,
+    ByShape,
+    Choice,
+    agree,
+    asked_by_shape,
+    cell_times,
+    choose_else_auto,
+    expected_gain,
+    is_auto,
+)
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .linearised import (
@@ -141,6 +151,7 @@ class Operator(Summable):
     linearisation: Linearisation | None = None
     # The operator whose kernels it uses.
     _instead: Operator | None = None
+    choices: tuple[Choice, ...]
 
     def __init__(
         self,
@@ -424,7 +435,7 @@ class Operator(Summable):
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; unpickling makes the same ones again.
-        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device", "_kernels")}
+        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device")}
         return {**state, "known": [choice.known for choice in self.choices]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -452,7 +463,7 @@ class Operator(Summable):
         if self._instead is not None:
             if again:
                 self._instead.rebuild(known)
-            self.choices, self._kernels = self._instead.choices, self._instead._kernels
+            self.choices = self._instead.choices
             return
         choices, ways = [], self._ways()
         self._of_kernels, functions = with_functions(self.form, self.fields)
@@ -468,7 +479,6 @@ class Operator(Summable):
         except OutOfMemory as error:
             raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
         self.choices = tuple(choices)
-        self._kernels = [choice.kernel for choice in choices]
 
     def _ways(self) -> dict[str, tuple[str, str]]:
         return asked_by_shape(self.strategy, self.algorithm, self.backend)
@@ -636,7 +646,7 @@ class Operator(Summable):
         """Apply to a field; see `FieldMap.__call__`."""
         out, device = self.result(field, self._check(field), out), self.device
         self.check_device()
-        apply_kernels(self._kernels, field, out, device)
+        apply_kernels([choice.kernel for choice in self.choices], field, out, device)
         if self.guarded and device.name == HOST.name:
             self._check_finite(field, out)
         return out
