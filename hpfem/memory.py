@@ -233,9 +233,7 @@ def as_numpy(array: Any) -> Any:
 
 
 def xp_for(count: int, xp: Any) -> Any:
-    """Module for what is made once of so many numbers: NumPy if they are few, since CuPy compiles every operation
-    first, each for a tenth of a second.
-    """
+    """Module for what is made once of so many numbers: NumPy if few, as CuPy compiles each operation for 0.1 s."""
     return np if count < FEW else xp
 
 

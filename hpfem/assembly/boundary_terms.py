@@ -73,9 +73,7 @@ def is_linear_form(form: Summable) -> bool:
 
 
 class BoundaryTerm:
-    """A form on a boundary with its factor, the number `number` of a sum, on a continuous space. If it is
-    linear and of values alone, it is `assembled`: a matrix. Collective, unless it is told whether the form is linear.
-    """
+    """A form on a boundary with its factor; `assembled` if linear and of values. Collective if `linear` is None."""
 
     def __init__(
         self, form: BoundaryForm, c0: C0Space, factors: Sequence[float], number: int, linear: bool | None = None

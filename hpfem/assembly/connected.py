@@ -20,13 +20,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of a mesh, numbered by their first cells' vertices: that of each cell, of_cells [n_cells], and of each
-    global degree of freedom of one component, of_unknowns [size].
-    """
+    """The parts of a mesh, numbered by their first cells' vertices."""
 
     count: int
-    of_cells: Indices
-    of_unknowns: Indices
+    of_cells: Indices  # [n_cells]
+    of_unknowns: Indices  # of the global degrees of freedom of one component, [size]
 
     def name(self, number: int, mesh: Mesh) -> str:
         """Name of a part in messages: its regions and the middle of its cells; collective."""

@@ -54,9 +54,7 @@ def pointwise_matrix(
     xp: Any = np,
     geometry: BlockGeometry | None = None,
 ) -> dict[tuple[int, int], Any]:
-    """The symmetric part of the matrix K of a form at the points of some elements, weights and geometry included; ->
-    [E, Q].
-    """
+    """The symmetric part of a form's matrix K at points of elements, weights and geometry included; -> [E, Q]."""
     trace = operator.form.trace
     assert trace is not None
     if geometry is None:
@@ -177,9 +175,7 @@ def element_entries(
 
 
 def diagonals(operator: Operator, number: int, vectors: VectorSpace, elliptic: bool = False) -> Any:
-    """Diagonals of the element matrices of a block, by its kernel if that can make them, else here; ->
-    [components, E, n_modes].
-    """
+    """Diagonals of a block's element matrices, by its kernel if that can, else here; -> [components, E, n_modes]."""
     made = None if elliptic else operator.choices[number].kernel.diagonal()
     if made is not None:
         return made
@@ -238,9 +234,7 @@ def _add_turned(
 
 
 def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOST_VECTORS) -> Any:
-    """Element matrices of a block, column by column by applying the operator's own kernel to unit vectors; ->
-    [E, c n_modes, c n_modes].
-    """
+    """Element matrices of a block, by applying its own kernel to unit vectors; -> [E, c n_modes, c n_modes]."""
     space, n, xp = operator.space, operator.form.components, vectors.xp
     block = space.blocks[number]
     size = n * block.n_modes

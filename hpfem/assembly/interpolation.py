@@ -31,9 +31,7 @@ Function = Callable[..., Any] | float
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Edges, faces or cells of one shape and geometry order, as `element_map.Cells`: rows of ``mesh.points`` in
-    canonical equispaced order, nodes [n, n_nodes].
-    """
+    """Edges, faces or cells of one shape and geometry order, as `Cells`; nodes [n, n_nodes] are rows of mesh.points."""
 
     shape: Shape
     order: int
@@ -42,9 +40,7 @@ class Patch:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A function and the entities it is for: masks for each dimension, None for all. Dimensions beyond the last one are
-    left out.
-    """
+    """A function and the entities it is for: masks for each dimension up to the last that is needed, None for all."""
 
     function: Function
     masks: Sequence[Mask] | None = None

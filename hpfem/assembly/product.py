@@ -144,9 +144,7 @@ class Product:
             self._pool.give(scratch)
 
     def restricted(self, columns: Any, below: VectorSpace) -> Callable[[Any, Any], Any] | None:
-        """Make r, x -> r - A x for some unknowns alone, which are those of vectors `below`; columns [n], r [components,
-        n], x [components * size] -> [components, n].
-        """
+        """Make r [c, n], x [c * size] -> r - A x [c, n] for unknowns columns [n] alone, those of vectors `below`."""
         if not self.alone or self.whole is not None:
             return None
         columns, several = self.vectors.xp.asarray(columns), below.comm.size > 1

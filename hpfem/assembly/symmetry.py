@@ -22,10 +22,7 @@ def random_pair(vectors: VectorSpace, n: int, dtype: DTypeLike) -> tuple[Any, An
 
 
 def seems_symmetric(vectors: VectorSpace, apply: Callable[[Any], Any], n: int, dtype: DTypeLike) -> bool:
-    """Tell whether an operator on vectors [n] is symmetric up to rounding.
-
-    An asymmetry in a single cell of very many is found, because rounding is smaller.
-    """
+    """Tell whether an operator on vectors [n] is symmetric up to rounding; one bad cell of very many is found."""
     return asymmetry(vectors, apply, *random_pair(vectors, n, dtype)) <= _ROUNDING * float(np.finfo(dtype).eps)
 
 

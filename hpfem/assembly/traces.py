@@ -66,9 +66,7 @@ def sizes_by_entity(basis: Basis) -> Indices:
 
 @cache
 def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
-    """Coefficients in an entity's local order from those in its global order, all modes of the entity; ->
-    [n_modes, n_modes].
-    """
+    """Coefficients of all an entity's modes in its local order from its global order; -> [n_modes, n_modes]."""
     if shape.dim == 0:
         return _frozen(np.eye(1))
     basis = make_basis(name, shape, order)
@@ -98,9 +96,7 @@ def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
 
 @cache
 def edge_block(name: str, shape: Shape, order: int, code: int, edge: int) -> Array:
-    """The part of `orientation_matrix` from the modes of an edge, in global order, to the interior modes; ->
-    [n, n_edge].
-    """
+    """The part of `orientation_matrix` from an edge's modes, in global order, to the interior modes; -> [n, n_edge]."""
     basis = make_basis(name, shape, order)
     part = np.ix_(interior_modes(basis), entity_modes(basis, 1, edge))
     return _frozen(orientation_matrix(name, shape, order, code)[part])

@@ -16,27 +16,10 @@ Addend = tuple[bool, tuple[int, ...]]
 
 
 class Pass:
-    """Updates of vectors entry by entry, then sums over their entries; in one go where a backend can.
+    """Updates of vectors entry by entry, then sums over their entries; in one go where a backend can."""
 
-    Parameters
-    ----------
-    arrays, numbers : str
-        Names of the vectors and of the numbers, in the order in which they are given.
-    *updates : str
-        Such as "r = r - alpha q": sums of products. Each sees what those before it have written.
-    sums : sequence of str
-        Products whose sums over all entries are made after that, such as "r inverse r".
-
-    Attributes
-    ----------
-    arrays, numbers : int
-        How many there are.
-    updates : list of (int, list of Addend)
-        The place of the array that is written, and what is.
-    sums : list of tuple of int
-        Places of the factors.
-    """
-
+    # Names of vectors and numbers, in the order in which they are given. Updates, such as "r = r - alpha q", see what
+    # those before have written; then the entries of products, such as "r inverse r", are summed up.
     def __init__(self, arrays: str, numbers: str, *updates: str, sums: Sequence[str] = ()) -> None:
         names = [*arrays.split(), *numbers.split()]
         self.arrays, self.numbers = len(arrays.split()), len(numbers.split())
@@ -44,7 +27,7 @@ class Pass:
         def places(product: str) -> tuple[int, ...]:
             return tuple(map(names.index, product.strip("- ").split()))
 
-        self.updates = list[tuple[int, list[Addend]]]()
+        self.updates = list[tuple[int, list[Addend]]]()  # place of the array that is written, and what is
         for target, _, total in (update.partition(" =") for update in updates):
             terms = [term for term in total.replace(" - ", " + -").split(" + ") if term]
             self.updates.append((names.index(target), [("-" in term, places(term)) for term in terms]))

@@ -99,11 +99,7 @@ class Codes:
 
 
 class BlockMatrix:
-    """A sparse matrix Q [local, size] with the rows of blocks one after the other; most have one entry +-1.
-
-    `rows` [r, size] are those with other entries, in the type of the vectors; `starts` [blocks + 1] the first row of
-    every block, and the number of rows.
-    """
+    """A sparse matrix Q [local, size], mostly one entry +-1 a row; those of `rows` [r, size] have others."""
 
     def __init__(self, blocks: Sequence[Codes], rows: csr_array) -> None:
         self.blocks, self.rows, self.size = blocks, rows, int(rows.shape[1])
@@ -171,10 +167,7 @@ class BlockMatrix:
 
 
 class ElementRestriction:
-    """Q on the device of a vector space: element-local numbers from global ones, and sums of local ones.
-
-    Columns that are not to be kept, [size], are zero, and `gather` takes their entries from a given vector.
-    """
+    """Q on a device: local numbers from global ones, and their sums; columns that are not kept count as zero."""
 
     def __init__(self, Q: BlockMatrix, vectors: Any, dtype: DTypeLike, keep: Any = None) -> None:
         self.size = Q.size
@@ -214,9 +207,7 @@ class ElementRestriction:
         return out
 
     def gather_some(self, columns: Any) -> Callable[..., Any]:
-        """Make a function that sums for some columns only, with the same bits as `gather`, if what it is added to
-        times a factor is not given; columns [n].
-        """
+        """Make a function that sums for columns [n] only, with the bits of `gather` without factor."""
         rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
         keep = 1 if self._keep is None else self._keep[columns]
 

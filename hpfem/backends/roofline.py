@@ -21,23 +21,11 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Roofline:
-    """Limits of a device.
+    """Limits of a device: on a host the best of what was measured, on a GPU of copying and of multiply-adds."""
 
-    Attributes
-    ----------
-    bandwidth : float
-        Bytes per second: on a host the best of the kinds below, on a GPU of copying.
-    flops : float
-        Operations per second: on a host the better of a large matrix product and of multiply-adds in registers, on a
-        GPU of multiply-adds in registers.
-    details : dict
-        What was measured: "read", "copy", "axpy", "compiled_read" in bytes per second, "gemm", "fma" in operations per
-        second, "array_bytes".
-    """
-
-    bandwidth: float
-    flops: float
-    details: dict[str, float]
+    bandwidth: float  # bytes per second
+    flops: float  # per second
+    details: dict[str, float]  # "read", "copy", "axpy", "compiled_read"; "gemm", "fma"; "array_bytes"
 
     def bound(self, nbytes: float, flops: float) -> tuple[float, str]:
         """Find the least seconds of some work, and the limit: "bandwidth" or "flops"."""

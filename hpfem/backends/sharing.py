@@ -58,10 +58,7 @@ class Sharing:
 
     @cached_property
     def sums(self) -> csr_array:
-        """Ones where numbers of the m messages and of the m that are sent belong to a shared thing, [shared, 2 m].
-
-        The entries of a row are in the order of the processes, so that sums are the same on all of them.
-        """
+        """Matrix of ones that sums up received, then sent messages, in the order of processes; -> [shared, 2 m]."""
         n, m = len(self.shared), len(self.sent)
         columns = {rank: np.arange(part.start, part.stop) for rank, part in self.parts.items()}
         own = m + np.unique(self.sent, return_index=True)[1]
@@ -114,9 +111,7 @@ class Messages:
         onto: Any = None,
         factor: float = 1.0,
     ) -> None:
-        """Write onto + factor * scale * (sums over processes, or the owners' numbers) to shared entries; rows, onto
-        [components, size], which may be the same, sent, received [m, components], scale [size].
-        """
+        """Write onto + factor * scale * (sums, or the owners' numbers) to the shared of rows [components, size]."""
         matrix, shared = self._sharing.of_owners if owners else self._sharing.sums, self._sharing.shared
         found = (matrix @ np.concatenate([received, sent])).T
         if scale is not None:
@@ -124,10 +119,7 @@ class Messages:
         rows[:, shared] = found if onto is None else onto[:, shared] + factor * found
 
     def started(self, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
-        """Begin to exchange what each process gets of an array [n] or [n, m]; the end returns one of what they send.
-
-        Work before its end overlaps with the exchange.
-        """
+        """Begin to send each process its parts of an array [n] or [n, m]; the end returns what they send."""
         given = self._vectors.to_host(sent)
         received = np.empty_like(given)
         pieces = ({rank: own[part] for rank, part in parts.items()} for own in (given, received))
@@ -145,10 +137,7 @@ class Messages:
 
 
 class Unshared:
-    """What vectors of several processes do together, where one process has them alone: nothing.
-
-    Sums and exchanges are collective, and change the vectors that they are given.
-    """
+    """What vectors of several processes do together, where one process has them alone: nothing."""
 
     @property
     def comm(self) -> Communicator:
@@ -179,11 +168,7 @@ class Unshared:
         return self
 
     def summing(self, own: Any) -> Callable[..., Any]:
-        """Begin `summed` with contributions own [components, m] to the entries that are `sent`; its end takes and
-        returns rows [components, n], and what `Messages.combine` takes more.
-
-        Work before its end overlaps with the exchange.
-        """
+        """Begin `summed` with the `sent` [components, m]; the end takes rows and what `Messages.combine` takes."""
         return lambda rows, **more: rows
 
     def agreed(self, rows: Any) -> Any:

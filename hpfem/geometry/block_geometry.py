@@ -23,17 +23,7 @@ Array = NDArray[np.float64]
 
 
 class BlockGeometry(PointMap):
-    """The maps of the elements of one block, at the points of one rule; arrays are of NumPy or of `xp`.
-
-    Attributes
-    ----------
-    merged : Coefficients or None
-        Coefficients of a form that are multiplied into the factors.
-    tensor : bool
-        Whether one of them is a matrix.
-    by_element : bool
-        Whether every element has its coefficients, so that factors need not be made by `write_factors`.
-    """
+    """The maps of a block's elements at the points of a rule; `merged` are coefficients in the factors."""
 
     def __init__(
         self,
@@ -94,9 +84,7 @@ class BlockGeometry(PointMap):
         return [self, *(found for ref in self._merged.valuerefs() if (found := ref()) is not None)]
 
     def deviation(self, xp: Any = np) -> float:
-        """Bound how far Jacobians are from their element's mean J_0: |J_0^-1 J - I| at the points, in Frobenius' norm;
-        the largest of all elements.
-        """
+        """Bound of |J_0^-1 J - I|, J_0 the element's mean, in Frobenius' norm, at all points of all elements."""
         if self._deviation is None:
             self._deviation = self._largest_deviation(xp)
         return self._deviation
@@ -146,9 +134,7 @@ class BlockGeometry(PointMap):
         return det if self.affine else det * xp.asarray(weights / self.rule.weights)
 
     def surely_regular(self) -> NDArray[np.bool_]:
-        """Tell elements whose scaled Jacobians a bound proves to be above `FLAT_TOLERANCE` at all points of the rule,
-        see `sure_signs`; [E].
-        """
+        """Elements whose scaled Jacobians are above `FLAT_TOLERANCE` by a bound, see `sure_signs`; [E]."""
         # det J C over the product of its columns' lengths is at least that share of det J over the largest length.
         C = self.shape.collapse_matrix(self.rule.eta)
         share = np.linalg.det(C) / np.abs(C).sum(axis=1).prod(axis=1)
@@ -173,9 +159,7 @@ class BlockGeometry(PointMap):
         return products(self, self.merged, kind, elements, xp)
 
     def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating[Any]]:
-        """The factors of a kind, `lanes` elements side by side, [groups, n_factors, n_points, lanes]: C-ordered and
-        read-only; zeros past the last element.
-        """
+        """Factors of a kind, zeros past the last element, read-only; -> [groups, n_factors, n_points, lanes]."""
         key = (kind, lanes, np.dtype(dtype).name)
         made = self._made.get(key)
         if made is None:

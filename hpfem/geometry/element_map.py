@@ -74,24 +74,13 @@ def at_once(xp: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """How far elements are from being tangled, from det J at the default quadrature points of order k + 2.
+    """How far elements are from being tangled, from det J at the default quadrature points of order k + 2; [E] each."""
 
-    Attributes
-    ----------
-    smallest, largest : ndarray, [E]
-        Extremes of det J in each element. On a surface in space det J counts as negative where the normal points away
-        from the element's mean normal.
-    least_scaled, most_scaled : ndarray, [E]
-        Extremes of the scaled Jacobian: in [-1, 1], 0 where the map is singular.
-    noise : ndarray, [E]
-        Possible error of the scaled Jacobian from rounding of the coordinates.
-    """
-
-    smallest: Array
+    smallest: Array  # det J, on a surface negative where the normal points away from the element's mean normal
     largest: Array
-    least_scaled: Array
+    least_scaled: Array  # scaled Jacobian: in [-1, 1], 0 where the map is singular
     most_scaled: Array
-    noise: Array
+    noise: Array  # possible error of the scaled Jacobian from rounding of the coordinates
 
     @property
     def ratio(self) -> Array:
@@ -110,19 +99,10 @@ class Quality:
 
 
 class ElementMap:
-    """The coordinate maps of elements of one shape and geometry order k.
+    """The coordinate maps of elements of one shape and geometry order k, from dimension d to D."""
 
-    Attributes
-    ----------
-    given : array of xp, [E, D, n_modes]
-        Coordinates in the orthogonal basis of order k, where they were made; see `coefficients` and `coefficients_of`.
-    xp : module
-        NumPy or CuPy: where these are, and where properties of the elements are found.
-    dim, space_dim : int
-        Dimensions d of the reference shape and D of the coordinates.
-    departure : float
-        By which part of an element's size its nodes may be elsewhere, where kinds are told.
-    """
+    # Coefficients [E, D, n_modes] are those of the orthogonal basis, on the device of xp, where properties of the
+    # elements are found. Kinds are told as if nodes could be elsewhere by this part (departure) of an element's size.
 
     def __init__(self, shape: Shape, order: int, coefficients: Any, xp: Any = np, departure: float = 0.0) -> None:
         self.shape = shape
@@ -166,9 +146,7 @@ class ElementMap:
 
     @staticmethod
     def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:
-        """Maps of all cells, a few at a time, as all take several times the memory of the cells; one without cells if
-        there are none; points [n, D].
-        """
+        """Maps of all cells, a few at a time to save memory; one without cells if there are none; points [n, D]."""
         some = list(chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED))
         for rows in some or [slice(0)]:
             yield ElementMap.of(cells, points, rows)
@@ -192,10 +170,7 @@ class ElementMap:
         return xp.matmul(self.coefficients_of(elements, xp).transpose(1, 0, 2), xp.asarray(values))
 
     def coefficients_of(self, elements: Elements, xp: Any = np) -> Any:
-        """Coefficients of some elements on the host or the device of xp, [n, D, n_modes].
-
-        Those of all are kept on a device where some were asked for, and on the host once as many were asked for.
-        """
+        """Coefficients [n, D, n_modes] of some elements on xp's device, where those of all may be kept."""
         if xp is np and not self.on_host and HOST.name not in self._copies:
             given = self.given[elements if isinstance(elements, slice) else self.xp.asarray(elements)]
             self._fetched += len(given)
@@ -247,10 +222,7 @@ class ElementMap:
         return size, place
 
     def _small(self, rest: Array, tolerance: float) -> Any:
-        """Which elements have departures that are small relative to their size, or within the rounding of coordinates.
-
-        Departures are combinations of coefficients with the rows of `rest`, [n, n_modes].
-        """
+        """Which elements' departures, rest [n, n_modes] times coefficients, are small or within rounding; -> [E]."""
         (size, place), tolerance = self._size_and_place, max(tolerance, self.departure)
         largest = self.xp.empty(self.n_elements)
         for part in chunks(self.n_elements, self.space_dim * len(rest), most=at_once(self.xp)):
@@ -276,13 +248,10 @@ class ElementMap:
         return xp.ascontiguousarray(combined.transpose(2, 0, 1))
 
     def sure_signs(self, gradient: Array) -> Any:
-        """Tell the sign of det J at points by a bound, if that suffices; gradient [d, n_modes, Q] by xi -> int8 [E].
-
-        Let J be the mean over the points, and e_a the largest distance of column a from its mean. Then det J differs
-        from that of the mean by at most prod(|J_a| + e_a) - prod |J_a|. It has the sign 1 or -1 at all the points if it
-        is beyond `SURE` times the largest length of a column of J to the power of d, and beyond rounding of the
-        coordinates; 0 if det J must be evaluated.
-        """
+        """Sign of det J at points by a bound, 0 if it must be evaluated; gradient [d, n_modes, Q] by xi -> int8 [E]."""
+        # Let J be the mean over the points, and e_a the largest distance of column a from its mean. Then det J differs
+        # from that of the mean by at most prod(|J_a| + e_a) - prod |J_a|. It is sure beyond `SURE` times the largest
+        # length of a column of J to the power of d, and beyond rounding of the coordinates.
         xp = self.xp
         signs = xp.zeros(self.n_elements, dtype=np.int8)
         if self.space_dim > self.dim:

@@ -42,25 +42,13 @@ KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
 
 
 class PointMap(ElementMap):
-    """The maps of elements of a geometry kind at the points of one rule, and the factors that follow from them.
-
-    Attributes
-    ----------
-    rule : ShapeRule
-        The points of the factors.
-    kind : GeometryKind
-        The kind of all the elements.
-    affine : bool
-        Whether the Jacobian is constant in every element.
-    n_scales : int
-        Numbers of factors "scale": w |J| may be a second one.
-    """
+    """The maps of elements of a geometry kind at the points of one rule, and the factors that follow from them."""
 
     def __init__(
         self, shape: Shape, order: int, coefficients: Any, rule: ShapeRule, kind: GeometryKind, xp: Any, n_scales: int
     ) -> None:
         super().__init__(shape, order, coefficients, xp)
-        self.rule, self.n_scales = rule, n_scales
+        self.rule, self.n_scales = rule, n_scales  # w |J| may be a second factor "scale"
         self.kind, self.affine = kind, kind is AFFINE
 
     @cached_property
@@ -104,9 +92,7 @@ class PointMap(ElementMap):
         return len(self.rule) if kind == "points" else len(self.stored_reference[1])
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
-        """Ranges of elements, `lanes` together, whose values at the points take tens of megabytes, or Jacobians `size`
-        entries.
-        """
+        """Ranges of elements, `lanes` together: tens of megabytes of values, or `size` entries of Jacobians."""
         # Everything computed from a Jacobian has ten times as many numbers.
         each = 2 * len(self.rule) * self.dim * self.space_dim
         return chunks(self.n_elements, each, lanes, None if size is None else 2 * size)
@@ -143,9 +129,7 @@ class PointMap(ElementMap):
 
 
 def expansion(geometry: PointMap, kind: str) -> Array:
-    """Matrix from the affine factors "wJ", "metric" or "jacobian" of an element to those at the points: the collapse;
-    -> [n_factors at a point, Q, n_factors of the element].
-    """
+    """Matrix from an affine element's factors to those at the points: the collapse; -> [factors, Q, factors]."""
     if kind not in ("wJ", "metric", "jacobian"):
         raise ArgumentError(f"geometric factors {kind!r} have no affine form; valid: wJ, metric, jacobian")
     n, w = geometry.n_factors(kind), geometry.rule.weights

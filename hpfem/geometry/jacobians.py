@@ -93,9 +93,7 @@ def determinant(J: Any, xp: Any = np) -> Any:
 
 
 def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Determinant and inverse of many small matrices, by cofactors; for tall matrices the area and the left inverse;
-    J [D, d, ...] -> determinant [...], inverse [d, D, ...].
-    """
+    """Of small matrices, by cofactors, of tall ones area and left inverse; J [D, d, ...] -> [...], [d, D, ...]."""
     space_dim, d = J.shape[:2]
     if space_dim > d:
         det, inverse = determinant_and_inverse(_gram(J, xp), xp)
@@ -140,9 +138,7 @@ def solve(J: Array, r: Array) -> Array:
 
 
 def project(r: Array, J: Array) -> tuple[Array, Array]:
-    """Project vectors onto the columns of many small matrices, by Gram-Schmidt: less rounding than normal equations;
-    r [D, ...], J [D, d, ...] -> y [d, ...], rest [D, ...].
-    """
+    """Coefficients of r [D, ...] in columns of J [D, d, ...] by Gram-Schmidt, and the rest; -> [d, ...], [D, ...]."""
     d, rest = J.shape[1], r
     columns, shares = [J[:, a] for a in range(d)], {}
     rounding = 1e-28 * (J**2).sum(axis=0)
@@ -162,9 +158,7 @@ def project(r: Array, J: Array) -> tuple[Array, Array]:
 
 
 def normal(J: Array) -> Array:
-    """Normal of curves in the plane or surfaces in space, as long as the area element; J [D, D - 1, ...] ->
-    [D, ...].
-    """
+    """Normal of curves in the plane or surfaces in space, as long as the area; J [D, D - 1, ...] -> [D, ...]."""
     return np.stack([J[1, 0], -J[0, 0]]) if len(J) == 2 else np.cross(J[:, 0], J[:, 1], axis=0)
 
 

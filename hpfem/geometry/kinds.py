@@ -86,10 +86,7 @@ class _Affine(GeometryKind):
         return elements.affine_elements
 
     def reference(self, shape: Shape, rule: ShapeRule, gradient: Array) -> tuple[Array, Array]:
-        """Mean of the gradient by xi, and 1; see `GeometryKind.reference`.
-
-        The Jacobian through the mean is exact where the test of affinity holds to rounding.
-        """
+        """Mean of the gradient by xi, exact where affinity holds to rounding, and 1; see `GeometryKind.reference`."""
         w = rule.weights / rule.weights.sum()
         collapse = inverse_collapse(shape, rule.eta)
         return np.einsum("q,amq,qab->bm", w, gradient, collapse, optimize=True)[..., None], np.ones(1)

@@ -20,35 +20,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class MapLines:
-    """Tables that make the derivatives of the map by eta, and the weights, at the points of lines.
+    """Tables that make the derivatives of the map by eta, and the weights w of w |det dx/deta|, at points of lines."""
 
-    Attributes
-    ----------
-    directions : list of int
-        Per row the direction of eta that its derivative is by, ascending.
-    along : ndarray, [n_rows, n]
-        The rows' functions at the n points of a line.
-    terms : list of (int, int, int)
-        Row, number of the coefficient (without the constant one), and number of the function that multiplies it.
-    across : ndarray, [n_functions, n_lines]
-        Functions of the line; the first is 1.
-    weights_along : ndarray, [n]
-    weights_across : ndarray, [n_lines]
-        The two factors of the weight w in w |det dx/deta|.
-    """
-
-    directions: list[int]
-    along: Array
-    terms: list[tuple[int, int, int]]
-    across: Array
-    weights_along: Array
-    weights_across: Array
+    directions: list[int]  # per row the direction of eta that its derivative is by, ascending
+    along: Array  # the rows' functions at the n points of a line, [n_rows, n]
+    terms: list[tuple[int, int, int]]  # row, coefficient without the constant one, function of `across`
+    across: Array  # functions of the line, the first is 1, [n_functions, n_lines]
+    weights_along: Array  # [n]
+    weights_across: Array  # [n_lines]
 
     @classmethod
     def of(cls, basis: Basis, rule: ShapeRule, axes: Sequence[int]) -> MapLines:
-        """Tables of an orthogonal basis of coordinates on a rule with directions, on lines along axes[0]; axes[1:] are
-        the other directions, the slowest first.
-        """
+        """Tables of a basis of coordinates on a rule, on lines along axes[0]; axes[1:] are the rest, slowest first."""
         tabulation, tree, counts = Tabulation(basis, rule), basis.tree, rule.counts
         rows: list[tuple[int, Array]] = []
         across = [(0, np.ones(len(rule) // counts[axes[0]]))]
@@ -80,10 +63,7 @@ class MapLines:
 
 
 def _place(found: list[tuple[int, Array]], number: int, own: Array, exactly: bool = False) -> tuple[int, float]:
-    """Position of a function, up to a factor, in a list of functions; it is appended if it is missing.
-
-    The second result times the function in the list is the given function. Constants are appended as 1.
-    """
+    """Position of a function, up to the factor that is returned too, in a list; appended if missing, constants as 1."""
     largest = int(np.argmax(np.abs(own)))
     for place, (other, function) in enumerate(found):
         scale = 1.0 if exactly or function[largest] == 0 else float(own[largest] / function[largest])

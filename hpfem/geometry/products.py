@@ -21,15 +21,7 @@ Array = NDArray[np.float64]
 
 
 class Coefficients(Protocol):
-    """Coefficients of a form at the points of a block.
-
-    Attributes
-    ----------
-    tensor : bool
-        Whether the diffusion is a symmetric matrix, [D, D], not a number.
-    reacts : bool
-        Whether a value is tested, so that there is a factor w |J|.
-    """
+    """A form's coefficients at the points of a block: is the diffusion a `tensor` [D, D], is a value tested."""
 
     tensor: bool
     reacts: bool

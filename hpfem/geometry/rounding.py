@@ -13,9 +13,7 @@ Array = NDArray[np.float64]
 
 
 def outside(geometry: BlockGeometry, dtype: DTypeLike) -> Indices:
-    """Find the elements whose volumes, or products of these and coefficients, leave the range of a type, with room for
-    its rounding.
-    """
+    """Elements whose volumes, or products of these and coefficients, leave a type's range, with room for rounding."""
     limits, digits = np.finfo(np.dtype(dtype)), np.log10(np.finfo(np.dtype(dtype)).eps)
     inside = np.ones(len(geometry.widths), dtype=bool)
     for scale in (np.ones(1), *geometry.magnitudes):
@@ -25,12 +23,9 @@ def outside(geometry: BlockGeometry, dtype: DTypeLike) -> Indices:
 
 
 def rounding_error(geometry: BlockGeometry, kind: str, dtype: DTypeLike, points: int) -> float:
-    """Measure what factors "wJ", "metric" or "jacobian" change if they are rounded: the largest relative change of w|J|
-    and, with gradients, of w|J| |grad u|^2 for any u, at about so many points, of elements spread over the block.
-
-    So the energy of a function, and of its gradient, on these elements changes by no larger share. Coefficients that
-    are in the factors belong to these energies; large or infinite if one is a singular tensor.
-    """
+    """Largest relative change of w|J| and, with gradients, w|J| |grad u|^2 for any u if factors are rounded."""
+    # At about so many points, of elements spread over the block. So energies, of functions and gradients, change by no
+    # larger share; coefficients in the factors belong to them: large or infinite if one is a singular tensor.
     n = min(geometry.n_elements, max(1, points // geometry.n_points(kind)))
     some = np.unique(np.linspace(0, geometry.n_elements - 1, n).astype(int)) if n else np.empty(0, dtype=int)
     if not len(some):

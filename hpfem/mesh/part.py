@@ -139,9 +139,7 @@ def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm:
 
 
 def _corners(topology: Topology, dim: int, near: Sequence[Indices]) -> tuple[Indices, Indices]:
-    """Edges or faces of some cells of each array, [n], and their vertices, ascending; those of tris start with -1;
-    [n, 2 or 4].
-    """
+    """Edges or faces [n] of some cells of each array and their vertices, ascending, of tris -1 first [n, 2 or 4]."""
     entities = topology.edges if dim == 1 else topology.faces
     ids, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, 2 * dim), dtype=np.int64)]
     for position, number, entity in topology.local_entities(dim):

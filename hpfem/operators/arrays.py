@@ -27,22 +27,11 @@ class Array(Protocol):
 
 
 class FieldMap(ABC):
-    """A map of fields on a space to fields, and of arrays to arrays.
-
-    Attributes
-    ----------
-    space, target : Space
-        Spaces of the fields that it takes and returns.
-    name : str
-        For messages.
-    backend : Backend
-    input_state, output_state : str
-        States of these.
-    """
+    """A map of fields on a space to fields on a target space, and of arrays to arrays."""
 
     space: Space
     target: Space
-    name: str
+    name: str  # for messages
     backend: Backend
     input_state: str
     output_state: str

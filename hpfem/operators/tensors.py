@@ -22,9 +22,7 @@ _ROUNDING = 64
 
 
 def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
-    """Entries of a tensor by row and column, from the components that are kept of it: 1; D of a diagonal, whose other
-    entries are 0.0; those of a symmetric tensor, see `symmetric_pairs`; or D D.
-    """
+    """Entries by row and column of a tensor from those kept: 1, its diagonal's D, a symmetric one's, or all D D."""
     count = len(components)
     if count in (1, dim):
         return lambda i, j: components[i % count] if i == j else 0.0
@@ -114,9 +112,7 @@ def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
 
 
 def symmetric_part(arrays: Sequence[Any], dim: int) -> list[Any] | None:
-    """The independent entries of a symmetric tensor, from values at points; arrays [D D, E, Q] ->
-    [D (D + 1) / 2, E, Q].
-    """
+    """Independent entries of a symmetric tensor at points; arrays [D D, E, Q] -> [D (D + 1) / 2, E, Q]."""
     for values in arrays:
         size = abs(values).max(axis=0)
         for i, j in symmetric_pairs(dim):

@@ -13,10 +13,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Dense:
-    """Evaluation and testing of a chunk of elements by dense matrices, in scratch that `allocate` makes.
-
-    With `gradients`, these are evaluated or tested without collocation.
-    """
+    """Values, or `gradients` without collocation, of a chunk of elements by dense matrices; scratch by `allocate`."""
 
     def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
         n_modes = len(tabulation.dense)

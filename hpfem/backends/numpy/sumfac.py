@@ -65,10 +65,7 @@ class _Group:
 
 
 class _Level:
-    """One direction of the tree: nodes sorted so that equal rows are adjacent.
-
-    `order` are nodes of the level as their results are stored, `children` nodes of the next level as they are wanted.
-    """
+    """One direction of the tree, equal rows beside each other: its nodes in `order`, the next level's as `children`."""
 
     def __init__(self, tree: ModeTree, level: int) -> None:
         start, count = tree.start[level], tree.count[level]

@@ -29,12 +29,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Context:
-    """State of writing a kernel.
-
-    With `prefetch`, the next group's geometry, input and output are fetched while a group is worked on: for data out of
-    cache; see `Prefetch`. With `indexed`, coefficients come from a global vector, and results are added to one, by
-    signed indices.
-    """
+    """State of writing a kernel that may `prefetch`, see `Prefetch`, or work on global vectors, if `indexed`."""
 
     def __init__(self, problem: BlockProblem, lanes: int, prefetch: int, indexed: Indexed = None) -> None:
         self.problem, self.form, self.trace = problem, problem.form, problem.form.trace

@@ -100,10 +100,7 @@ class _Writer:
                     b.store(b.load(there if back else here), here if back else there)
 
     def points(self, halves: Sequence[str], tested: Sequence[tuple[str, str]]) -> None:
-        """Evaluate, apply the pointwise function and keep its results, a few points at a time.
-
-        Of each component: even and odd modes; what is tested with them.
-        """
+        """A few points at a time: evaluate even and odd modes `halves`, apply the function, keep what is `tested`."""
         m = self.modes
         start = 0, 0
         for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):

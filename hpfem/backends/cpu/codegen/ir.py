@@ -282,11 +282,7 @@ class Builder:
 
     @contextmanager
     def turns(self, shared: int) -> Iterator[tuple[Index, Index]]:
-        """Run over the groups and applications of a kernel's `ARGUMENTS`: some groups in a row, for all
-        applications.
-
-        Rows of memory are read in long pieces then, and what applications share is read again out of the cache.
-        """
+        """Run over a kernel's groups and applications: some groups in a row, for all applications."""
         few = max(1, _SHARED // max(shared, 1))
         one, span = self.new("icmp eq i64 %components, 1"), self.new("sub nsw i64 %g1, %g0")
         few_or_all = self.new(f"select i1 {one}, i64 {span}, i64 {few}")

@@ -71,11 +71,7 @@ def _join(b: Builder, halves: _Halves) -> Fiber:
 
 
 class Line:
-    """A matrix [n_out, n_in] along one direction.
-
-    It has parity if its columns mirror each other, and `mirrors` if column j's mirror image is column n_in - 1 - j:
-    inputs are points too.
-    """
+    """A matrix [n_out, n_in] along a direction, which may have parity: columns that mirror each other."""
 
     def __init__(self, matrix: Array) -> None:
         self.matrix = np.asarray(matrix, dtype=float)

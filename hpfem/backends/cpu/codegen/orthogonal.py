@@ -72,10 +72,7 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: int = 0, index
 def _parts(
     b: Builder, places: dict[str, str], scales: dict[str, str], name: str, matrices: Sequence[Array]
 ) -> Iterator[slice]:
-    """Divide the rows of matrices into parts of some entries.
-
-    What is written while a part is handed out becomes a function, which takes the places and scales.
-    """
+    """Divide rows of matrices into parts; what is written meanwhile becomes a function of the places and scales."""
     done = np.cumsum(sum(np.count_nonzero(matrix, axis=1) for matrix in matrices))
     cuts = np.searchsorted(done, np.arange(_ENTRIES, done[-1], _ENTRIES), side="right")
     for first, last in pairwise(np.unique([0, *cuts, len(done)]).tolist()):

@@ -18,9 +18,7 @@ _INLINED = 40
 def at_points(
     ctx: Context, outer: Where, values: Sequence[Fiber], derivatives: Sequence[Sequence[Fiber]]
 ) -> tuple[list[Fiber], list[list[Fiber]]]:
-    """Apply the pointwise function along a fiber, or what stands in its place; values, derivatives [component] ->
-    tested [component], fluxes [component].
-    """
+    """Apply the pointwise function along a fiber; values, derivatives -> tested, fluxes, each [component]."""
     tested: list[Fiber] = [[] for _ in range(ctx.problem.given)]
     fluxes: list[list[Fiber]] = [[[] for _ in range(ctx.dim)] for _ in tested]
     ctx.factors.start_fiber(outer)

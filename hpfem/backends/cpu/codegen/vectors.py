@@ -146,10 +146,7 @@ def _signed(b: Builder, at: str, code: Index) -> str:
 
 
 def write_scatter(dtype: DTypeLike) -> str:
-    """Write a kernel for entries %g0 to %g1 of each of %components rows: out[i] = +-in[code / 2], - for odd codes.
-
-    Codes, i32, are at %codes; a row of the argument has %stride entries, and one of the result %elements.
-    """
+    """out[i] = +-in[code / 2], - for odd codes at %codes, i32, for entries %g0 to %g1 of %components rows."""
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         code = b.load_index("%codes", i)
@@ -161,10 +158,7 @@ def write_scatter(dtype: DTypeLike) -> str:
 
 
 def write_add(dtype: DTypeLike) -> str:
-    """Write the transpose of `write_scatter` for one thread: for entries %g0 to %g1, out[code / 2] += +-in[i].
-
-    The bits are those of `write_gather`.
-    """
+    """Transpose of `write_scatter` for one thread, with the bits of `write_gather`: out[code / 2] += +-in[i]."""
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         code = b.load_index("%codes", i)
@@ -182,10 +176,7 @@ def _entries(b: Builder, i: Index) -> tuple[str, str]:
 
 
 def write_gather(dtype: DTypeLike) -> str:
-    """Write the transpose of `write_scatter`: for %g0 to %g1, out[place[i]] += sum of +-in[code / 2].
-
-    There is one code at least for each i. Places are at %geometry, the first of the codes at %points, both i32.
-    """
+    """Transpose of `write_scatter`: out[place[i]] += sum of +-in[code / 2], over one code or more of each i."""
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         start, count = _entries(b, i)
@@ -203,10 +194,7 @@ def write_gather(dtype: DTypeLike) -> str:
 
 
 def write_rows(add: bool, dtype: DTypeLike) -> str:
-    """Write a kernel for the rows %g0 to %g1 of a sparse matrix: out[%codes[i]] = sum of entries * in[column].
-
-    Rows have one entry at least: entries are at %geometry, starts of rows at %points, columns at %fields, both i32.
-    """
+    """Rows %g0 to %g1, none empty, of a sparse matrix: out[%codes[i]] = sum of entries * in[column]."""
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         start, count = _entries(b, i)
@@ -222,10 +210,7 @@ def write_rows(add: bool, dtype: DTypeLike) -> str:
 
 
 def write_row_panels(lanes: int, dtype: DTypeLike) -> str:
-    """Write a kernel for the panels %g0 to %g1 of a sparse matrix, rows of the same columns as lanes: out = A in.
-
-    Entries are at %geometry, columns at %fields, and at %points, i32, where those of a panel start, and its rows.
-    """
+    """Panels %g0 to %g1 of a sparse matrix, rows of the same columns as lanes: out = A in."""
     b = Builder(lanes, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as panel:
 

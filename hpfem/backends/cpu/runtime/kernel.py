@@ -70,10 +70,7 @@ def indexed_codes(runs: Sequence[Runs], *tables: NDArray[np.int32]) -> NDArray[n
 
 
 class GroupKernel:
-    """Compiled code that works on groups of elements, with scratch for every thread.
-
-    `codes` are those of what it takes from global vectors, and adds to them (`codegen.indexed`, `indexed_codes`).
-    """
+    """Compiled code on groups of elements, with scratch for every thread; `codes` as of `codegen.indexed`."""
 
     def __init__(
         self,
@@ -199,10 +196,7 @@ def _packed(
 
 
 class MatrixKernel(GroupKernel):
-    """One matrix for all elements, between global vectors (`codegen.matrix`); `indexed` says between which numbers.
-
-    Factors of matrices with the same zeros, and ones on the diagonals, have the same code.
-    """
+    """One matrix for all elements, between global vectors (`codegen.matrix`), between the numbers `indexed`."""
 
     def __init__(self, matrix: FactorisedMatrix, n_elements: int, dtype: DTypeLike, transposed: bool = False) -> None:
         target, self._transposed = host(), transposed
@@ -225,11 +219,7 @@ class MatrixKernel(GroupKernel):
 
 
 class CpuKernel(GroupKernel, BlockKernel):
-    """A form on a block, compiled for this processor.
-
-    The strategy "diagonal" makes the diagonals of the element matrices and takes nothing. `like` is a kernel of the
-    same problem, whose geometry is used. With `codes` of `runs`, see `GroupKernel`, `call` serves instead of `apply`.
-    """
+    """A form on a block, compiled; `like` is a kernel of the same problem; with `codes` of `runs`, `call` serves."""
 
     def __init__(
         self,

@@ -211,10 +211,7 @@ def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> _Tables:
 
 
 class CpuProduct:
-    """The product back^T A Q with vectors: A are kernels, block by block; back has the codes of Q, or is Q.
-
-    `like` is a product with the same codes and kernels of the same work, whose tables are used.
-    """
+    """back^T A Q: A are kernels by block, back has the codes of Q or is Q; a product `like` it has the tables."""
 
     def __init__(
         self,

@@ -320,10 +320,7 @@ def _parts_of(matrix: csr_array, rows: NDArray[np.int64]) -> Iterator[tuple[slic
 
 
 class Recorded(NDArrayOperatorsMixin):
-    """A vector of a recording: NumPy's operators, `where`, `concatenate` and the like add calls to it.
-
-    Its array is a part of `memory`.
-    """
+    """A vector of a recording, in its memory: NumPy's operators, `where`, `concatenate` and so on add calls to it."""
 
     def __init__(self, recording: Recording, array: Array, memory: Any) -> None:
         self.recording, self.array, self._memory = recording, array, memory

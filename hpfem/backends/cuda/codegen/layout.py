@@ -31,9 +31,7 @@ def numbers_stored(problem: BlockProblem, levels: Levels, elements: int) -> int:
 
 
 def line_view(lines: Any, levels: Levels, elements: int) -> Any:
-    """Stored factors, element by element and point by point; lines [groups, Q1, factors, padded] ->
-    [groups, factors, *points, E].
-    """
+    """Stored factors by element and point; lines [groups, Q1, factors, padded] -> [groups, factors, *points, E]."""
     q2, q3 = levels.counts[1:]
     split = lines[..., : q2 * q3 * elements].reshape(*lines.shape[:3], q2, q3, elements)
     order = [1, 3, 4]  # axes of the kernel's directions

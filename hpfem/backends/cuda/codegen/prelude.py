@@ -57,10 +57,7 @@ def source_with(types: Mapping[str, DTypeLike], constants: Mapping[str, int], *h
 
 
 def fill(name: str, values: Mapping[str, Any], *owners: object) -> str:
-    """Text of a kernel file that declares compile-time constants, with their values.
-
-    A constant NAME that is not among the values is the attribute `name` of the first owner that has one.
-    """
+    """Text of a kernel file that declares constants: from values, or attributes of the first owner that has one."""
     template = Template(header(name))
     found = dict(values)
     for key in template.get_identifiers():

@@ -123,9 +123,7 @@ def _tiles(matrices: Array) -> Array:
 
 
 def places_of(count: int) -> Indices:
-    """Places of the sorted modes or rows in tiles of 8; in a last tile that is at most half full, the even places; ->
-    [count].
-    """
+    """Places of sorted modes or rows in tiles of 8; in a last tile at most half full, even places; -> [count]."""
     places = np.arange(count)
     if 1 <= count % 8 <= 4:
         last = count // 8 * 8

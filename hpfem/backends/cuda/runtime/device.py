@@ -163,10 +163,7 @@ class CudaDevice(Device):
         source.get(out=out)
 
     def adopt(self, array: Any) -> Any | None:
-        """CuPy array on the memory of any library's array of this GPU; see `Device.adopt`.
-
-        DLPack orders the streams of the two libraries without waiting on the host.
-        """
+        """See `Device.adopt`; DLPack orders the streams of the two libraries without waiting on the host."""
         import cupy
 
         if not isinstance(array, cupy.ndarray):

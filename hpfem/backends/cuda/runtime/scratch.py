@@ -74,9 +74,7 @@ _BESIDE: dict[int, list[Any]] = {}
 
 @contextmanager
 def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPool[Any]]]:
-    """Record the pools whose scratch a capture uses; without this the graph keeps their scratch for ever. Streams
-    `beside` it take branches of the graph.
-    """
+    """Record the pools whose scratch a capture with branches `beside` it uses, lest the graph keep it for ever."""
     used = _CAPTURED[stream.ptr] = []
     _BESIDE[stream.ptr] = list(beside)
     try:

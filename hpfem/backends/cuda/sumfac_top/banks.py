@@ -12,9 +12,7 @@ BANKS = 32  # of shared memory, 4 bytes wide
 
 
 def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]:
-    """Shared-memory accesses of a block's instructions, by bank conflicts; addresses [candidates, items] ->
-    [candidates].
-    """
+    """Shared-memory accesses of a block, by bank conflicts; addresses [candidates, items] -> [candidates]."""
     group = 4 * BANKS // itemsize  # threads that are served at once
     candidates, items = addresses.shape
     groups = -(-items // group)
@@ -58,9 +56,7 @@ def row_stride(problem: BlockProblem, levels: Levels, elements: int, rows: tuple
 
 
 def last_nodes(levels: Levels, r2: int) -> NDArray[np.int64]:
-    """Lines of the last direction, long ones first: threads of a warp have lines of about the same length; ->
-    [lines, 4].
-    """
+    """Lines of the last direction, long ones first, so that a warp's are about as long; -> [lines, 4]."""
     if levels.trivial:
         nodes = [r2 * np.arange(levels.n_rows), levels.child[1], levels.start[1], levels.count[1]]
     else:

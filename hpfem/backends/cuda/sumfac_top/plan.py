@@ -48,10 +48,7 @@ class SumFacTopOptions:
 
 
 class SumFacTopPlan:
-    """Sizes of the kernel for a problem and options; parameters.h says what they are.
-
-    The problem is that with the source of factors that the options name; options are those with what was left open.
-    """
+    """Sizes of the kernel, as parameters.h says; the problem and options are those with all that was open chosen."""
 
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
         self.problem = problem = of_source(problem, options.source)

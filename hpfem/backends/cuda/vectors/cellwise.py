@@ -98,9 +98,7 @@ class MatrixTiles:
         return _ELEMENTS * self.element_warps * self.element_tiles
 
     def pieces(self, blocks: Sequence[Codes]) -> tuple[NDArray[np.void], list[int]]:
-        """Divide the elements of blocks, which have a matrix each, as `cellwise.h` wants them; and the numbers of
-        elements by table.
-        """
+        """Divide the elements of blocks with a matrix each, as `cellwise.h` wants; and their numbers by table."""
         parts, row = list[NDArray[np.void]](), 0
         for number, own in enumerate(blocks):
             first = np.arange(0, own.shape[0], self.elements)
@@ -113,9 +111,7 @@ class MatrixTiles:
         return pieces, counts.tolist()
 
     def layout(self, codes: Codes, counts: Sequence[int]) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-        """Make the tables of the places of numbers in tiles of some elements, as `cellwise.h` wants them; -> results
-        [n, 4], given [counts, elements * n].
-        """
+        """Places in tiles of elements, for `cellwise.h`; -> results [n, 4], given [counts, elements * n]."""
         places = entity_places(codes)
         tables = []
         for count in counts:
@@ -145,9 +141,7 @@ class MatrixTiles:
 
 
 class _Tiled:
-    """Products of matrices in tiles with blocks of Q, from `first` on, in one launch; numbers stand entity by entity in
-    tiles of elements.
-    """
+    """Products of matrices with blocks of Q from `first` on, in one launch, on numbers entity by entity in tiles."""
 
     def __init__(self, matrices: Sequence[MatrixTiles], restriction: IndexedRestriction, first: int) -> None:
         tiles, blocks = matrices[0], range(first, first + len(matrices))

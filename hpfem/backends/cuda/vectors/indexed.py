@@ -85,9 +85,7 @@ def entity_places(codes: Codes) -> NDArray[np.int64]:
 
 
 def in_tiles(row: Any, starts: Any, tile: int, places: Any, xp: Any) -> Any:
-    """Move local numbers of blocks with the same modes, between `starts` [blocks + 1], to where they stand entity by
-    entity in tiles of elements; places [3, n_modes].
-    """
+    """Move blocks' local numbers to where they stand entity by entity in tiles; starts [blocks + 1], places [3, n]."""
     offset, size, within = places
     n, block = len(offset), xp.searchsorted(starts, row, "right") - 1
     first = starts[block]
@@ -372,9 +370,7 @@ class IndexedRestriction(ElementRestriction):
         factor: float = 1.0,
         spared: Any = None,
     ) -> Any:
-        """Sum local numbers, Q^T; see `ElementRestriction.gather`; out, onto [components, size], partials [blocks],
-        scale [size] -> [components, size]. Entries of onto that are `spared`, by bits, are left as they are.
-        """
+        """See `ElementRestriction.gather`; entries of onto that are `spared`, by bits, stay as they are."""
         none, a, blocks = np.uint64(0), self._tables, self._tables.gather_blocks(self.size)
         if out is None:
             out = self._device.empty((self._components(local), self.size), self._dtype)

@@ -111,9 +111,7 @@ class CudaVectors(VectorSpace):
         in_branches(calls)
 
     def matrix_product(self, A: Any, B: Any) -> Any:
-        """Multiply some rows at a time, for which cuSPARSE has room, or nearly full ones as full matrices; see
-        `VectorSpace.matrix_product`.
-        """
+        """See `VectorSpace.matrix_product`: some rows at a time, or as full matrices if nearly full."""
         xp, make, (n, k), m = self.xp, self.sparse_library.csr_matrix, A.shape, B.shape[1]
         before = xp.cumsum(xp.append(xp.zeros(1, np.int64), xp.diff(B.indptr)[A.indices]))[A.indptr]
         count = int(before[-1])
