@@ -35,13 +35,7 @@ def disc(x, y, eps=0.04, radius=0.3):
 
 
 def main(start=mixed, times=(3.0, 8.0, 40.0), cells=12, order=4, eps=0.03, tol=1e-3, backend="auto", output=None):
-    """March from a start to the last of the times.
-
-    Returns
-    -------
-    dict
-        "energies" and "areas" (of the phase 1) at the start and at the times, "steps", "dofs".
-    """
+    """March to the last of the times; -> "energies" and "areas" of phase 1 at start and times, "steps", "dofs"."""
     space = hp.Space(hp.box(("quad", "tri"), cells), order, backend=backend)
     c0 = hp.C0Space(space)
     energy = hp.Energy(space, density, fields={"eps": eps})

@@ -70,13 +70,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11):
 
 
 def fold(path=MESH, order=3, numbers=(3.4, 3.0, 2.0, 1.0), backend="auto"):
-    """Follow both solutions, from the largest lam that has one.
-
-    Returns
-    -------
-    dict
-        "lam" (the largest), "lower" and "upper" (for each of the numbers, the value in the middle).
-    """
+    """Follow both solutions from the largest "lam" that has one; -> "lower", "upper" value in the middle by number."""
     form, c0, bc = problem(path, order, 1.0, backend)
     found = {"lower": [], "upper": []}
     try:

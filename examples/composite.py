@@ -16,13 +16,7 @@ MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_distorted.msh"
 
 
 def main(path=MESH, order=4, inner=10.0, backend="auto"):
-    """Solve with the conductivity `inner` in region "left" and 1 in "right".
-
-    Returns
-    -------
-    dict
-        "flux", "in": heat out through xmax and in through xmin; "bounds"; "iterations".
-    """
+    """Conductivity `inner` in region "left", 1 in "right"; -> "flux" out by xmax, "in" by xmin, "bounds"."""
     space = hp.Space(hp.read_mesh(path), order, backend=backend)
     k = {"left": inner, "right": 1.0}
     share = space.integrate(space.evaluate({"left": 1.0, "right": 0.0})) / space.integrate(space.evaluate(lambda *x: 1))

@@ -30,13 +30,7 @@ def wave(x, y):
 
 
 def solve(output, order, backend):
-    """Draw a mesh, solve on it, draw the solution.
-
-    Returns
-    -------
-    float
-        The relative error in L2.
-    """
+    """Draw a mesh, solve on it, draw the solution; -> its relative error in L2."""
     mesh = hp.read_mesh(MESHES / "curved_mixed_2d.msh")
     mesh.plot(output / "mesh.png")
     kinds = " and ".join(f"{len(group)} {group.shape.name}s" for group in mesh.cells)
@@ -53,13 +47,7 @@ def solve(output, order, backend):
 
 
 def compare(output, orders, backend):
-    """Compare algorithms on a mesh of all solid shapes.
-
-    Returns
-    -------
-    float
-        The largest relative difference of their results.
-    """
+    """Compare algorithms on a mesh of all solid shapes; -> the largest relative difference of their results."""
     rows = [
         row
         for order in orders
@@ -80,13 +68,7 @@ def compare(output, orders, backend):
 
 
 def measure(output, orders, dofs, backend):
-    """Measure the throughput of the fastest strategy, shape by shape.
-
-    Returns
-    -------
-    dict
-        {shape: its measurements}.
-    """
+    """Measure the throughput of the fastest strategy, shape by shape; -> {shape: its measurements}."""
     backend = hp.choose_backend(backend).name
     with thread_limit() as threads:
         limits = hp.choose_backend(backend).roofline("float64", True)
@@ -125,13 +107,7 @@ def measure(output, orders, dofs, backend):
 
 
 def main(output="demo-output", order=10, orders=(1, 2, 4, 6), dofs=(1e3, 1e4, 1e5), backend="auto"):
-    """Run all of it.
-
-    Returns
-    -------
-    dict
-        "error", "difference", "throughput".
-    """
+    """Run all of it; -> "error", "difference", "throughput"."""
     start, output = time.perf_counter(), Path(output)
     output.mkdir(parents=True, exist_ok=True)
     found = {

@@ -27,15 +27,7 @@ def stress(du, lam, mu):
 
 
 def solve(space, lam, mu, dirichlet, neumann):
-    """Displacement under tractions, with its global vector and its conditions.
-
-    Returns
-    -------
-    u : Field
-    forces : ndarray, [3]
-        Sum of the reactions on all of the boundary with prescribed values.
-    iterations : int
-    """
+    """Displacement under tractions; -> the field, the sum [3] of reactions where values are prescribed, iterations."""
     c0 = hp.C0Space(space)
     conditions = hp.BoundaryConditions(c0, dirichlet, neumann, components=3)
     form = hp.WeakForm(space, stress, trial="grad", test="grad", components=3, fields={"lam": lam, "mu": mu})
@@ -77,13 +69,7 @@ def known(x, y, z):
 
 
 def manufactured(order=4, lam=1.3, mu=0.8, path=MESH, backend="auto"):
-    """Find it again from its values on one side, one of its components on a second one, and its tractions.
-
-    Returns
-    -------
-    dict
-        "error", relative in L2; "iterations".
-    """
+    """Find it again from values on a side, a component on another, and tractions; -> "error" in L2, "iterations"."""
 
     def traction(x, y, z, *n):
         hessian = [
@@ -107,13 +93,7 @@ def manufactured(order=4, lam=1.3, mu=0.8, path=MESH, backend="auto"):
 
 
 def main(order=4, backend="auto"):
-    """Both.
-
-    Returns
-    -------
-    dict
-        "cantilever", "manufactured"
-    """
+    """Both; -> "cantilever", "manufactured"."""
     return {"cantilever": cantilever(order, backend=backend), "manufactured": manufactured(order, backend=backend)}
 
 

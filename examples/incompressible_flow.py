@@ -196,13 +196,7 @@ def run(flow, steps, every=1, seen=None, boundary=None):
 
 
 def kovasznay(order=8, dt=2e-3, steps=50, order_in_time=3, cells=4, backend="auto", reynolds=40.0):
-    """Kovasznay's flow behind a grid, in coordinates that move with the mean flow: it decays, and is known exactly.
-
-    Returns
-    -------
-    dict
-        Of `run`, and "error" of the velocity in L2, relative.
-    """
+    """Kovasznay's flow behind a grid, moving with the mean flow: known exactly; -> as `run`, and "error" in L2."""
     rate = reynolds / 2 - np.hypot(reynolds / 2, 2 * np.pi)
     mesh = hp.box(("quad", "tri"), cells, lower=(-0.5, -0.5), upper=(1.0, 0.5)).elevated(2)
     mesh = mesh.transformed(lambda x: x + 0.03 * np.sin(2 * np.pi * (x[:, ::-1] + 0.5)))

@@ -17,13 +17,7 @@ MESH = Path(__file__).resolve().parent.parent / "meshes" / "curved_mixed.msh"
 
 
 def main(path=MESH, order=5, backend="auto", output=None):
-    """Check the Helmholtz operator against the integral that it stands for.
-
-    Returns
-    -------
-    dict
-        "volume", "energy" (u . H u), "integral" (of |grad u|^2 + u^2), "projection_error".
-    """
+    """Check Helmholtz against its integral; -> "volume", "energy" u . H u, "integral", "projection_error"."""
     # A mesh file holds cells of any shapes and geometry orders. Cells of one shape, straight or curved, make a block.
     mesh = hp.read_mesh(path)
     mesh.comm.print(mesh.summary())

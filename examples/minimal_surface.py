@@ -25,13 +25,7 @@ def scherk(x, y):
 
 
 def main(orders=(2, 4, 6), cells=(4, 4), side=1.0, backend="auto"):
-    """Find the surface for some orders.
-
-    Returns
-    -------
-    list of dict
-        "order", "steps" of Newton's method, "area", "error" (in L2), "u".
-    """
+    """Find the surface for some orders; -> dicts of "order", "steps" of Newton's method, "area", "error" in L2, "u"."""
     found = []
     for order in orders:
         mesh = hp.box(("quad", "tri"), cells, lower=(-side, -side), upper=(side, side))

@@ -27,13 +27,7 @@ def exact(p):
 
 
 def main(path=MESH, order=4, numbers=(1.5, 2.0, 4.0, 6.0), small=1e-6, backend="auto"):
-    """Solve for several p.
-
-    Returns
-    -------
-    list of dict
-        "p", "steps" of Newton's method, "iterations" (the most of a step), "error" (in L2), "u".
-    """
+    """Solve for several p; -> dicts of "p", "steps" of Newton's method, "iterations" (the most), "error" in L2, "u"."""
     space = hp.Space(hp.read_mesh(path), order, backend=backend)
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(c0, dirichlet=0.0)

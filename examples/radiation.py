@@ -25,13 +25,7 @@ def radiated(u, s):
 
 
 def main(path=MESH, order=3, s=2.0, backend="auto"):
-    """Solve by Newton's method.
-
-    Returns
-    -------
-    dict
-        "residuals" by step, "error" (largest), "heat" through the wall and "exact" heat.
-    """
+    """Solve by Newton's method; -> "residuals" by step, largest "error", "heat" through the wall and "exact" heat."""
     space = hp.Space(hp.read_mesh(path), order, backend=backend)
     c0 = hp.C0Space(space)
     loss = hp.WeakForm(space, radiated, trial="value", test="value", fields={"s": s}, on="xmax")

@@ -14,13 +14,7 @@ from hpfem.plots import plot_results
 
 
 def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
-    """Measure on one thread.
-
-    Returns
-    -------
-    dict
-        {(benchmark, shape, geometry, order): the best `Measurement` of all strategies}.
-    """
+    """Measure on one thread; -> {(benchmark, shape, geometry, order): the best `Measurement` of all strategies}."""
     backend = hp.choose_backend(backend).name
     best = {}
     results = []

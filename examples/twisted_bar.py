@@ -31,13 +31,7 @@ def turned(angle):
 
 
 def main(order=3, cells=(8, 2, 2), angles=(0.5, 1.0, 1.5, 2.0, 2.5, np.pi), backend="auto"):
-    """Twist.
-
-    Returns
-    -------
-    dict
-        "u" (the displacement), "energies" and "steps" (of Newton's method) by angle, "iterations" (the most of a step).
-    """
+    """Twist; -> the displacement "u", by angle "energies", "steps" of Newton's method and most "iterations" of one."""
     mesh = hp.box(("hex", "prism"), cells, upper=(4.0, 1.0, 1.0))
     space = hp.Space(mesh, order, backend=backend)
     c0 = hp.C0Space(space)

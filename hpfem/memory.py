@@ -65,58 +65,26 @@ class Device(Protocol):
         return None
 
     def free(self) -> float:
-        """Tell how much memory is free.
-
-        Returns
-        -------
-        float
-            Bytes; infinity if unknown.
-        """
+        """Tell how many bytes of memory are free; infinity if unknown."""
         return math.inf
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate an uninitialised C-ordered array.
-
-        Parameters
-        ----------
-        shape : tuple of int
-        dtype : dtype
-
-        Returns
-        -------
-        array
-            Of the device's own kind.
-        """
+        """Allocate an uninitialised C-ordered array of the device's own kind."""
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into an array of the device; see `empty`."""
+        """Copy a host array into an array of the device."""
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy an array of the device into a host array; see `empty`."""
+        """Copy an array of the device into a host array."""
 
     def adopt(self, array: Any) -> Any | None:
-        """Wrap the memory of any library's array.
-
-        Parameters
-        ----------
-        array : array
-
-        Returns
-        -------
-        array or None
-            Of the device's own kind, on the same memory; None if that is elsewhere.
-
-        Raises
-        ------
-        ArgumentError
-            If its library does not share its memory.
-        """
+        """Wrap any library's array, None if it is elsewhere; an ArgumentError if its memory is not shared."""
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Tell whether two of the device's arrays may share memory; see `empty`."""
+        """Tell whether two of the device's arrays may share memory."""
 
     def wait(self, context: Any) -> None:
-        """Wait for the `stream` of another library's call, or without one for the device's own; see `empty`."""
+        """Wait for the `stream` of another library's call, or without one for the device's own."""
         return None
 
 
@@ -254,31 +222,15 @@ def count_transfers() -> Iterator[Transfers]:
 
 
 class PairArray:
-    """An array with a host side and at most one device side.
+    """An array of float64 or float32 with a host side and at most one device side."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-        float64 or float32.
-
-    Attributes
-    ----------
-    device : Device or None
-        The device, other than the host, on which this array has been.
-    nbytes : int
-        Size of one side.
-    constant : bool
-        Whether the values stay as they are: they can be read, and not be written to.
-    """
-
-    constant = False
+    constant = False  # whether the values can be read alone, and not be written to
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.shape = tuple(int(n) for n in shape)
         self.dtype = np.dtype(dtype)
-        self.nbytes = math.prod(self.shape) * self.dtype.itemsize
-        self.device: Device | None = None
+        self.nbytes = math.prod(self.shape) * self.dtype.itemsize  # of one side
+        self.device: Device | None = None  # the one, other than the host, on which this array has been
         self._sides: dict[str, Any] = {}
         self._valid: set[str] = set()
 
@@ -379,22 +331,7 @@ class PairArray:
         return side
 
     def read(self, device: Device = HOST) -> Any:
-        """Give the values on a device, for reading.
-
-        Parameters
-        ----------
-        device : Device
-
-        Returns
-        -------
-        array
-            Of the device; that of the host cannot be written to.
-
-        Raises
-        ------
-        StateError
-            If nothing has been written yet.
-        """
+        """Give the values on a device, on the host not to be written to; a StateError if nothing is written yet."""
         side = self._filled(device)
         self._valid.add(device.name)
         if device.name == HOST.name:

@@ -22,7 +22,7 @@ EXTENSION_MODULES = {
     "hpfem.shapes.shape",
     "hpfem.torch",
 }
-EXTENSIONS = {"Device", "Elements", "Format", "GeometryKind", "MeshFile", "PairArray", "VectorSpace", "canonical"}
+EXTENSIONS = {"Elements", "Format", "GeometryKind", "MeshFile", "canonical"}
 
 
 def tree_of(module):

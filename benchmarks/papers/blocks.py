@@ -125,15 +125,7 @@ class Sourced(Elements):
 
 
 class Sized(Elements):
-    """The same on so many copies as make about the wanted degrees of freedom.
-
-    Parameters
-    ----------
-    operator, shape, order, geometry, backend, **options
-        See `Elements`.
-    dofs : sequence of float
-        Elements x modes; odd numbers of elements, so that kernels that take several at a time have a tail.
-    """
+    """The same on so many copies as make about these `dofs`: odd numbers, so that what takes several has a tail."""
 
     def __init__(
         self,
@@ -150,17 +142,7 @@ class Sized(Elements):
 
 
 class VariantElements(Elements):
-    """Elements whose kernel is one of those that only an experiment builds.
-
-    Parameters
-    ----------
-    name : str
-        Of the kernel, in place of the strategy's.
-    build : callable
-        problem -> kernel.
-    *what, **options
-        See `Elements`.
-    """
+    """Elements whose kernel, called `name`, is one that only an experiment builds of a problem; see `Elements`."""
 
     def __init__(self, name: str, build: Build, *what: Any, **options: Any) -> None:
         super().__init__(*what, **options)
@@ -173,17 +155,7 @@ class VariantElements(Elements):
 
 
 class InTurns(Sized):
-    """Elements whose kernels are timed in turns, so that their times can be compared on a loaded machine.
-
-    Parameters
-    ----------
-    strategies, algorithms : sequence of str
-        What is compared.
-    builds : mapping
-        Strategy -> problem -> kernel, of those that only an experiment builds.
-    *what, **options
-        See `Sized`.
-    """
+    """Elements whose kernels are timed in turns, to compare on a loaded machine; `builds` make an experiment's own."""
 
     def __init__(
         self,
@@ -271,10 +243,7 @@ def mean_of(call: Callable[[], object], calls: int, timer: Any) -> Timing:
 
 
 class Copies(Unbuilt):
-    """Copying as many bytes as a kernel reads and writes at least, half of them there and half back; see `Elements`.
-
-    The mean of ten copies, as [Swirydowicz] section 5 has it.
-    """
+    """Copying half of the least bytes of a kernel there and half back: the mean of ten ([Swirydowicz] section 5)."""
 
     def nbytes(self, strategy: str) -> int:
         """Count the bytes of an element."""
@@ -288,23 +257,7 @@ class Copies(Unbuilt):
 
 
 class GlobalElements(OneMesh):
-    """An operator on the unknowns of a box of hexes or quads, u = 0 on its boundary.
-
-    Parameters
-    ----------
-    operator : callable
-        (space, **options) -> operator.
-    shape : str
-    order : int
-    geometry : str
-        See `elements_mesh`: here of the whole box. Factors of "trilinear" elements are recomputed.
-    backend : str
-    counts : tuple of int
-        Elements along each direction.
-    components : int
-    **options
-        `basis` and `quadrature` of the `Space`; by default the collapsed rule.
-    """
+    """An operator (space, **options) on the unknowns of a box of so many hexes or quads, u = 0 on its boundary."""
 
     def __init__(
         self,
@@ -370,16 +323,7 @@ FUSED, SEPARATE = "fused", "vector operations"
 
 
 class Wave(OneMesh):
-    """Time steps of the acoustic wave equation on a box; the strategies are `FUSED` and `SEPARATE`.
-
-    Parameters
-    ----------
-    shape : str
-    order : int
-    backend : str
-    counts : tuple of int
-        Elements along each direction.
-    """
+    """Time steps of the acoustic wave equation on a box of so many cells; the strategies are `FUSED` and `SEPARATE`."""
 
     def __init__(self, shape: str, order: int, backend: str, counts: tuple[int, ...]) -> None:
         self.size = box_size(shape, order, counts)

@@ -19,163 +19,79 @@ SCALES = {"M": 1e6, "G": 1e9, "T": 1e12}
 
 @dataclass(frozen=True)
 class Device:
-    """The device of a paper's measurements.
-
-    Attributes
-    ----------
-    name : str
-    bandwidth : float, optional
-        Bytes per second, of all that was used; None where the paper does not say.
-    peak : float, optional
-        Operations per second in FP64.
-    source : str
-        Where the paper says so, and whether it was measured.
-    """
+    """The device of a paper's measurements."""
 
     name: str
-    bandwidth: float | None = None
-    peak: float | None = None
-    source: str = ""
+    bandwidth: float | None = None  # bytes per second, of all that was used; None where the paper does not say
+    peak: float | None = None  # operations per second in FP64
+    source: str = ""  # where the paper says so, and whether it was measured
 
 
 @dataclass(frozen=True)
 class Counts:
-    """A paper's own counts of an element and component, by order.
+    """A paper's own counts of an element and component, by order."""
 
-    Attributes
-    ----------
-    source : str
-        Equation or table, or what they are derived from.
-    dofs, flops : callable, optional
-        order -> number; None: modes, and the nominal operations of `hpfem.forms.cost`.
-    """
-
-    source: str
+    source: str  # equation or table, or what they are derived from
+    # order -> number; None: modes, and the nominal operations of `hpfem.forms.cost`.
     dofs: Callable[[int], float] | None = None
     flops: Callable[[int], float] | None = None
 
 
 @dataclass(frozen=True)
 class Published:
-    """A number that a paper publishes, to be compared with the best of ours.
-
-    Attributes
-    ----------
-    what : str
-    value : float
-        In the unit.
-    unit : str
-        "GDoF/s", "GFLOP/s", ...
-    source : str
-        Section, table, figure's text, or "derived from ...".
-    device : Device
-    backend : str
-        Whose results of ours are compared.
-    where : mapping
-        What these results hold; a tuple stands for any of its entries.
-    """
+    """A number that a paper publishes, to be compared with the best of ours."""
 
     what: str
-    value: float
-    unit: str
-    source: str
+    value: float  # in the unit
+    unit: str  # "GDoF/s", "GFLOP/s", ...
+    source: str  # section, table, figure's text, or "derived from ..."
     device: Device
-    backend: str
-    where: Where = field(default_factory=dict)
+    backend: str  # whose results of ours are compared
+    where: Where = field(default_factory=dict)  # what these results hold; a tuple stands for any of its entries
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A paper's statement on two speeds, as bounds of the ratio of ours.
+    """A paper's statement on two speeds, as bounds of the ratio of ours."""
 
-    Attributes
-    ----------
-    says : str
-        In short.
-    source : str
-    backend : str
-    above, below : mapping
-        What the results above and below the line hold; the fastest of each group counts.
-    low, high : float
-        Bounds of the ratio if our results confirm the statement.
-    by : tuple of str
-        What both results of a ratio agree in.
-    smallest : float
-        Degrees of freedom of the smallest problems that count.
-    largest_above : bool
-        Whether above the line the largest problem counts, and not the fastest.
-    operations : bool
-        Whether operations a degree of freedom are compared, and not rates.
-    over : str
-        What the paper's ratio is over, where `below` holds something else.
-    """
-
-    says: str
+    says: str  # in short
     source: str
     backend: str
+    # What the results above and below the line hold; the fastest of each group counts.
     above: Where
     below: Where
+    # Bounds of the ratio if our results confirm the statement.
     low: float = 0.0
     high: float = math.inf
-    by: tuple[str, ...] = ("shape", "order")
-    smallest: float = 0.0
-    largest_above: bool = False
-    operations: bool = False
-    over: str = ""
+    by: tuple[str, ...] = ("shape", "order")  # what both results of a ratio agree in
+    smallest: float = 0.0  # degrees of freedom of the smallest problems that count
+    largest_above: bool = False  # whether above the line the largest problem counts, and not the fastest
+    operations: bool = False  # whether operations a degree of freedom are compared, and not rates
+    over: str = ""  # what the paper's ratio is over, where `below` holds something else
 
 
 @dataclass(frozen=True)
 class Series:
-    """Cases that are measured and drawn together.
-
-    Attributes
-    ----------
-    name : str
-    unit : str
-        Prefix and "DoF/s" or "FLOP/s"; "steps/s".
-    cases : callable
-        (backend, quick) -> mappings: `benchmark`, `shape`, `order`, `geometry`, and whatever else tells cases apart.
-    block : callable
-        (case, backend) -> what the engine of the benchmarks builds and times (`hpfem.benchmarks.tiled`).
-    status : str
-        "exact protocol", "equivalent: ..." or "other protocol: why".
-    backends : tuple of str
-    strategies, algorithms : mapping or tuple
-        What is measured of each case; the strategies by backend.
-    counts : Counts
-    phase : str, optional
-        Of several phases that are timed, the one that counts.
-    repeats : int
-        Timings, whose median counts.
-    bench : bool
-        Whether `hpfem bench` measures the same, whose files are taken over.
-    """
+    """Cases that are measured and drawn together."""
 
     name: str
-    unit: str
+    unit: str  # prefix and "DoF/s" or "FLOP/s"; "steps/s"
+    # (backend, quick) -> mappings: `benchmark`, `shape`, `order`, `geometry`, and whatever else tells cases apart.
     cases: Callable[[str, bool], Sequence[Mapping[str, Any]]]
+    # (case, backend) -> what the engine of the benchmarks builds and times (`hpfem.benchmarks.tiled`).
     block: Callable[[Mapping[str, Any], str], Any]
-    status: str
+    status: str  # "exact protocol", "equivalent: ..." or "other protocol: why"
     backends: tuple[str, ...] = ("cuda", "cpu")
+    # What is measured of each case; the strategies by backend.
     strategies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     algorithms: tuple[str, ...] = ("auto",)
     counts: Counts = Counts("elements x modes; operations by hpfem.forms.cost")
-    phase: str | None = None
-    repeats: int = 9
-    bench: bool = False
+    phase: str | None = None  # of several phases that are timed, the one that counts
+    repeats: int = 9  # timings, whose median counts
+    bench: bool = False  # whether `hpfem bench` measures the same, whose files are taken over
 
     def value(self, record: Record) -> float:
-        """Rate of a measurement, by the paper's counts.
-
-        Parameters
-        ----------
-        record : mapping
-
-        Returns
-        -------
-        float
-            In the series' unit.
-        """
+        """Rate of a measurement in the series' unit, by the paper's counts."""
         elements, order = record["n_cells"] * record.get("d", 1), record["order"]
         if self.unit == "steps/s":
             return float(1 / record["seconds"])
@@ -188,36 +104,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of a paper.
+    """An experiment of a paper."""
 
-    Attributes
-    ----------
-    name : str
-        Name for users.
-    paper : str
-        Key in REFERENCES.md.
-    title, figures : str
-        What it is, and which of the paper's figures and tables it makes again.
-    protocol : str
-        The paper's, and ours where it differs.
-    series : tuple of Series
-    published : tuple of Published
-    statements : tuple of Statement
-    corrections : tuple of str
-        Misprints of the paper, each with its place.
-    not_possible : mapping
-        Other measurements of the paper -> why we cannot repeat them.
-    """
-
-    name: str
-    paper: str
+    name: str  # name for users
+    paper: str  # key in REFERENCES.md
+    # What it is, and which of the paper's figures and tables it makes again.
     title: str
     figures: str
-    protocol: str
+    protocol: str  # the paper's, and ours where it differs
     series: tuple[Series, ...]
     published: tuple[Published, ...] = ()
     statements: tuple[Statement, ...] = ()
-    corrections: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()  # misprints of the paper, each with its place
+    # Other measurements of the paper -> why we cannot repeat them.
     not_possible: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -26,21 +26,7 @@ _MARKS = ("D", "o", "s")
 
 
 def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
-    """Draw every experiment that was measured: the best of all sizes over order, and over size where there are many.
-
-    Where there is one order alone, each case has a bar.
-
-    Parameters
-    ----------
-    document : mapping
-        From `read_reproduction`.
-    folder : path
-
-    Returns
-    -------
-    dict
-        Experiment -> files.
-    """
+    """Draw every experiment over order, over size where there are many, as bars where one order; -> its files."""
     made: dict[str, list[Path]] = {}
     for experiment in EXPERIMENTS.values():
         for backend, device in DEVICES.items():

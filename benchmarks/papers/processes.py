@@ -47,21 +47,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class InProcesses(OneMesh):
-    """A case of another series, run by several processes.
-
-    Parameters
-    ----------
-    series : (str, str)
-        Experiment and series, whose blocks are `GlobalElements`.
-    case : mapping
-        Of that series.
-    backend : str
-    size : ProblemSize
-        Of the whole box.
-    processes : int
-    problem : BlockProblem
-        The operator on a few elements, for the records.
-    """
+    """A case of another series (experiment, name) of `GlobalElements`, run by processes; `problem` is for records."""
 
     def __init__(
         self,

@@ -277,20 +277,7 @@ def _by_order(rated: Sequence[Record]) -> str:
 
 
 def page(document: Mapping[str, Any], pictures: Mapping[str, Sequence[str]]) -> str:
-    """Write the page of a result file.
-
-    Parameters
-    ----------
-    document : mapping
-        From `read_reproduction`.
-    pictures : mapping
-        Experiment -> links to its pictures.
-
-    Returns
-    -------
-    str
-        Markdown.
-    """
+    """Write the Markdown page of a result file, with links to pictures by experiment."""
     lines = ["# The papers reproduced", "", INTRODUCTION]
     named = {record["experiment"] for record in document["results"]}
     for experiment in EXPERIMENTS.values():

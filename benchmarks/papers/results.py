@@ -28,21 +28,7 @@ _NUMBERS = ("value", "seconds", "n_dofs", "order", "n_cells", "dofs_per_second")
 def reproduction_document(
     runs: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]], quick: bool, complete: bool
 ) -> dict[str, Any]:
-    """Put records and what is known of their runs together.
-
-    Parameters
-    ----------
-    runs : sequence of mapping
-        Machine, limits, command and seconds of each run.
-    records : sequence of mapping
-        With the number of their run under "run".
-    quick : bool
-    complete : bool
-
-    Returns
-    -------
-    dict
-    """
+    """Put records, with the number of their run under "run", and what is known of their runs together."""
     made = document(REPRODUCE, [rounded(record) for record in records], complete, quick=quick, runs=list(runs))
     return {**made, "version": VERSION}
 
@@ -53,18 +39,7 @@ def key_of(record: Mapping[str, Any]) -> Key:
 
 
 def done_of(content: Mapping[str, Any]) -> set[Key]:
-    """Find the cases of which a document has a measurement.
-
-    Parameters
-    ----------
-    content : mapping
-        From `read_reproduction`.
-
-    Returns
-    -------
-    set of Key
-        What was not possible is tried again.
-    """
+    """Find the cases of which a document has a measurement; what was not possible is tried again."""
     return {key_of(record) for record in content["results"] if "value" in record}
 
 
@@ -78,22 +53,7 @@ def _read(path: str | os.PathLike[str]) -> Any:
 
 
 def read_reproduction(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a result file.
-
-    Parameters
-    ----------
-    path : path
-        Written by `hpfem reproduce`; or by `hpfem bench --tiled` or `--backend cuda`, whose results are taken over.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    ArgumentError
-        If it is no whole result file, with what is wrong in it.
-    """
+    """Read results of `hpfem reproduce`, or take over those of `hpfem bench --tiled` or `--backend cuda`."""
     content, name = _read(path), path_text(path)
     kind = content.get("format") if isinstance(content, dict) else None
     if kind == BENCH:
@@ -130,10 +90,7 @@ def _wrong(record: Any, runs: int) -> str | None:
 
 
 def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Records of the series that measure what the whole benchmark does, of those of its results that a series has.
-
-    Those of stored factors only: the papers' kernels read them.
-    """
+    """Records of series that `hpfem bench` measures too, of stored factors only: the papers' kernels read them."""
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs:
         raise ArgumentError(f"{name}: only results of hpfem bench --tiled (or --backend cuda) belong to a paper")
@@ -178,23 +135,7 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def merge(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put results together; of a case that several have, those of the last.
-
-    Parameters
-    ----------
-    documents : sequence of mapping
-        From `read_reproduction`.
-
-    Returns
-    -------
-    dict
-        What is measured anywhere stands in place of what is "not possible".
-
-    Raises
-    ------
-    ArgumentError
-        If some are of --quick and others are not.
-    """
+    """Put results together; of a case the last one that was measured, whole ones or those of --quick."""
     if len({bool(part["quick"]) for part in documents}) > 1:
         raise ArgumentError("results of --quick and whole ones do not belong together")
     runs: list[Mapping[str, Any]] = []

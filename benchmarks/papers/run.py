@@ -29,20 +29,11 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class PaperCase(Case):
-    """A case of a series.
-
-    Attributes
-    ----------
-    series : Series
-    given : mapping
-        The case as the series lists it.
-    key : tuple of str
-        Of its records.
-    """
+    """A case of a series."""
 
     series: Series = field(kw_only=True, compare=False)
-    given: Mapping[str, Any] = field(kw_only=True, compare=False)
-    key: Key = field(kw_only=True)
+    given: Mapping[str, Any] = field(kw_only=True, compare=False)  # the case as the series lists it
+    key: Key = field(kw_only=True)  # of its records
 
     def as_dict(self) -> dict[str, Any]:
         """Make the part of a record that the engine knows; see `Case.as_dict`."""
@@ -58,12 +49,7 @@ class PaperCase(Case):
 
 @dataclass(frozen=True)
 class SeriesSettings(SuiteSettings):
-    """Settings of the engine for the cases of a series.
-
-    Attributes
-    ----------
-    listed : tuple of PaperCase
-    """
+    """Settings of the engine for the cases of a series."""
 
     listed: tuple[PaperCase, ...] = ()
 
@@ -110,46 +96,22 @@ def cases_of(experiment: Experiment, series: Series, backend: str, quick: bool) 
 
 @dataclass
 class Reproduction:
-    """A run of experiments: iterate to measure; the results so far can always be read.
-
-    Parameters
-    ----------
-    experiments : sequence of Experiment
-    backends : sequence of str
-        Those to measure on.
-    quick : bool
-    done : set of Key
-        What need not be measured again.
-    budget : float
-        Seconds after which no case is begun.
-
-    Attributes
-    ----------
-    records : list of dict
-        Measurements, and what is not possible, with the reason.
-    rooflines : dict
-        Roofline by backend, measured in this run.
-    """
+    """A run of experiments: iterate to measure; the results so far can always be read."""
 
     experiments: Sequence[Experiment]
-    backends: Sequence[str] = ("cuda", "cpu")
+    backends: Sequence[str] = ("cuda", "cpu")  # those to measure on
     quick: bool = False
-    done: set[Key] = field(default_factory=set)
-    budget: float = math.inf
+    done: set[Key] = field(default_factory=set)  # what need not be measured again
+    budget: float = math.inf  # seconds after which no case is begun
+    # Measurements, and what is not possible, with the reason.
     records: list[dict[str, Any]] = field(default_factory=list)
-    rooflines: dict[str, Roofline] = field(default_factory=dict)
+    rooflines: dict[str, Roofline] = field(default_factory=dict)  # roofline by backend, measured in this run
 
     def __post_init__(self) -> None:
         self._end = time.monotonic() + self.budget
 
     def parts(self) -> list[tuple[Experiment, Series, str, list[PaperCase]]]:
-        """List what is to be measured.
-
-        Returns
-        -------
-        list of tuple
-            Experiment, series, backend and cases that are not done.
-        """
+        """List experiment, series, backend and cases that are not done."""
         return [
             (experiment, series, backend, left)
             for experiment in self.experiments
@@ -160,18 +122,7 @@ class Reproduction:
         ]
 
     def run(self, step: Callable[..., None]) -> Iterator[PaperCase]:
-        """Measure case by case.
-
-        Parameters
-        ----------
-        step : callable
-            (n, description): called with what comes next, and after each case.
-
-        Yields
-        ------
-        PaperCase
-            When it is done, or is not possible.
-        """
+        """Measure case by case, or refuse it; step(n, description) tells what comes next, and of each case."""
         for experiment, series, name, cases in self.parts():
             left = self._end - time.monotonic()
             if left <= 0:

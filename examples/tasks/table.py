@@ -26,12 +26,7 @@ NOTES = {
 
 
 def lines_of_code(source):
-    """Lines with code.
-
-    Returns
-    -------
-    int
-    """
+    """Count lines with code."""
     lines = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING):
@@ -44,13 +39,7 @@ def lines_of_code(source):
 
 
 def table():
-    """The table.
-
-    Returns
-    -------
-    str
-        In Markdown.
-    """
+    """The table, in Markdown."""
     rows = ["| task | hpfem | NGSolve | there |", "|---|---|---|---|"]
     for path in sorted(HERE.glob("[0-9]*.py")):
         peer = HERE / "ngsolve" / path.name

@@ -38,24 +38,14 @@ from .vectors import HOST_VECTORS, VectorSpace
 
 @dataclass(frozen=True)
 class SolveSizes:
-    """Unknowns up to which a single solve takes less time with the diagonal than with multigrid, its set-up included.
+    """Unknowns up to which a single solve takes less time with the diagonal than with multigrid and its set-up."""
 
-    Attributes
-    ----------
-    solid : float
-        In 3-D from order `low_order` on. At lower orders the set-up for the vertices dominates and iterations are few:
-        times the square of the ratio of orders.
-    flat : float
-        In 2-D.
-    low_order : int
-    asymmetric : float
-        Factor for GMRES, in which every iteration uses all earlier ones.
-    """
-
+    # In 3-D from order `low_order` on. At lower orders the set-up for the vertices dominates and iterations are few:
+    # times the square of the ratio of orders.
     solid: float
-    flat: float
+    flat: float  # in 2-D
     low_order: int = 4
-    asymmetric: float = 1 / 6
+    asymmetric: float = 1 / 6  # factor for GMRES, in which every iteration uses all earlier ones
 
     def limit(self, dim: int, order: int, symmetric: bool) -> float:
         """The number of unknowns for a problem.

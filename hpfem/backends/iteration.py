@@ -47,11 +47,7 @@ class ConjugateVectors(Protocol):
 
 
 class DeviceIteration(ABC):
-    """The tools of a device that iterates without its host: scalars on the device, and graphs of launches.
-
-    The restriction of such a device also takes an array for sums, the address of a number that stops it, and what
-    results are added to.
-    """
+    """The tools of a device that iterates without its host: scalars on the device, and graphs of launches."""
 
     @abstractmethod
     def conjugate_vectors(

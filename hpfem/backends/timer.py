@@ -37,24 +37,16 @@ class HostTimer(Timer):
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call.
+    """Seconds of one call."""
 
-    Attributes
-    ----------
-    median, best, worst : float
-        Over the repeats.
-    repeats, calls : int
-        Repeats, and calls in a row in each.
-    samples : tuple of float
-        All of them.
-    """
-
+    # Over the repeats.
     median: float
     best: float
     worst: float
+    # Repeats, and calls in a row in each.
     repeats: int
     calls: int
-    samples: tuple[float, ...]
+    samples: tuple[float, ...]  # all of them
 
     @classmethod
     def of(cls, samples: Sequence[float], calls: int) -> Timing:

@@ -86,27 +86,6 @@ class Case:
 class BenchSettings:
     """What to measure on meshes: every combination of the lists.
 
-    Attributes
-    ----------
-    benchmark : str
-        Name in `BENCHMARKS`, element by element: "bk1" (mass) or "bk3" (Helmholtz); or in `BAKE_OFFS`, on continuous
-        functions: "bp1" (mass), "bp3" (stiffness), "bp5" (stiffness, the points being the nodes) or "solve", a whole
-        solve.
-    shapes, geometries, algorithms : tuple of str
-        Geometries are "deformed", "affine" and "multilinear", algorithms "auto", "collocated" and "noncollocated".
-    orders : tuple of int
-    dofs : tuple of float
-        Wanted degrees of freedom: elements × modes, or unknowns of the continuous functions.
-    strategies : tuple of str
-        Empty: all strategies of the backend for benchmarks element by element, "auto" on continuous functions.
-    backend, dtype, precision, basis, quadrature
-        See `Space` and `Operator`. Basis and quadrature None: those of the benchmark, else "modified" and "collapsed".
-    repeats, min_seconds : int, float
-        Timings of each, whose median counts, and the least time of each.
-    matrix_entries : float
-        Entries of element matrices up to which the matrix of a global operator is assembled, for SciPy; None: as many
-        as the benchmark says.
-
     Raises
     ------
     ArgumentError
@@ -114,20 +93,30 @@ class BenchSettings:
         the benchmark is defined on.
     """
 
+    # Name in `BENCHMARKS`, element by element: "bk1" (mass) or "bk3" (Helmholtz); or in `BAKE_OFFS`, on continuous
+    # functions: "bp1" (mass), "bp3" (stiffness), "bp5" (stiffness, the points being the nodes) or "solve", a whole
+    # solve.
     benchmark: str = "bk3"
+    # Geometries are "deformed", "affine" and "multilinear", algorithms "auto", "collocated" and "noncollocated".
     shapes: tuple[str, ...] = SOLID_SHAPES
     orders: tuple[int, ...] = tuple(range(1, 8))
+    # Wanted degrees of freedom: elements × modes, or unknowns of the continuous functions.
     dofs: tuple[float, ...] = DEFAULT_DOFS
     geometries: tuple[str, ...] = BOTH
+    # Empty: all strategies of the backend for benchmarks element by element, "auto" on continuous functions.
     strategies: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ("auto",)
+    # See `Space` and `Operator`. Basis and quadrature None: those of the benchmark, else "modified" and "collapsed".
     backend: str = "auto"
     dtype: str = "float64"
     precision: str = "full"
     basis: str = None  # type: ignore[assignment] # it has one when it is made
     quadrature: str | int | None = None
+    # Timings of each, whose median counts, and the least time of each.
     repeats: int = 9
     min_seconds: float = 0.005
+    # Entries of element matrices up to which the matrix of a global operator is assembled, for SciPy; None: as many as
+    # the benchmark says.
     matrix_entries: float | None = None
     sustained: ClassVar[float] = 0.0
     sources: ClassVar[bool] = False

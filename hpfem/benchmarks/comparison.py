@@ -42,32 +42,18 @@ THREAD_DOFS, DEVICE_DOFS = 30_000, 3_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow(Measurement):
-    """One way on one block.
-
-    Attributes
-    ----------
-    copies : int
-        How many copies of the block's cells were timed; degrees of freedom, operations and bytes are of all copies.
-    difference : float
-        Largest difference to the first way over the largest value, on random coefficients.
-    precision_error : float
-        Relative error of the operator by rounded factors; see `Operator.precision_error`.
-    quadrature : str
-        "simplex" for rows with this rule instead of the space's rule.
-    fastest : bool
-        Whether it is the fastest of those with the same results; of several without difference, the one that "auto"
-        takes, else that of fewest operations.
-    behind : Gain
-        How many times as fast the fastest is.
-    """
+    """One way on one block."""
 
     flops: float
     nbytes: float
-    difference: float
-    behind: Gain
-    precision_error: float = 0.0
-    quadrature: str = ""
+    difference: float  # largest difference to the first way over the largest value, on random coefficients
+    behind: Gain  # how many times as fast the fastest is
+    precision_error: float = 0.0  # relative error of the operator by rounded factors; see `Operator.precision_error`
+    quadrature: str = ""  # "simplex" for rows with this rule instead of the space's rule
+    # How many copies of the block's cells were timed; degrees of freedom, operations and bytes are of all copies.
     copies: int = 1
+    # Whether it is the fastest of those with the same results; of several without difference, the one that "auto"
+    # takes, else that of fewest operations.
     fastest: bool = False
 
     @property

@@ -45,43 +45,9 @@ def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One point of a throughput curve.
+    """One point of a throughput curve."""
 
-    Attributes
-    ----------
-    benchmark, operator, shape, geometry, strategy, algorithm, backend, basis, dtype : str
-        What was measured. The algorithm is "collocated" too where there are no gradients.
-    order, n_cells, n_modes, n_points, n_dofs : int
-        Size; `n_dofs` is cells × modes, of a problem on continuous functions its unknowns.
-    seconds, low, high, best, worst : float
-        Of one application, or of the phase: median, quartiles and extremes over `repeats` timings of `calls` calls.
-    dofs_per_second : float
-        n_dofs / seconds.
-    flops, nbytes : float, optional
-        Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`) or of the phase
-        (`hpfem.benchmarks.global_phases`); not of whole solves, as the following.
-    bound, fraction : str, float, optional
-        "bandwidth" or "flops", and the share of it.
-    phase : str, optional
-        Of a problem on continuous functions: "application", "iteration" of conjugate gradients, or "csr", SciPy's
-        product with the assembled matrix; of a whole solve those of `hpfem.benchmarks.whole_solve`.
-    iterations, residual : int, float, optional
-        Of a whole solve; the norm of its true residual is over that of the right-hand side.
-    error : float, optional
-        Largest difference to NumPy's result, of a problem on continuous functions to SciPy's product, relative to the
-        largest entry.
-    chosen : bool, optional
-        Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
-    collocation : Gain, optional
-        How many times as fast the same strategy is collocated, timed in turns.
-    factors : str, optional
-        Where the kernel has geometric factors from, in `hpfem.geometry.FactorSource`.
-    variant, source : str, optional
-        Of the strategy's kernels; the factors, where another source than the strategy's default was asked for.
-    sustained_seconds, sustained_fraction : float, optional
-        Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
-    """
-
+    # What was measured. The algorithm is "collocated" too where there are no gradients.
     benchmark: str
     operator: str
     shape: str
@@ -91,11 +57,13 @@ class Measurement:
     backend: str
     basis: str
     dtype: str
+    # Size; `n_dofs` is cells × modes, of a problem on continuous functions its unknowns.
     order: int
     n_cells: int
     n_modes: int
     n_points: int
     n_dofs: int
+    # Of one application, or of the phase: median, quartiles and extremes over `repeats` timings of `calls` calls.
     seconds: float
     low: float
     high: float
@@ -103,20 +71,31 @@ class Measurement:
     worst: float
     repeats: int
     calls: int
-    dofs_per_second: float
+    dofs_per_second: float  # n_dofs / seconds
+    # Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`) or of the phase
+    # (`hpfem.benchmarks.global_phases`); not of whole solves, as the following.
     flops: float | None = None
     nbytes: float | None = None
+    # "bandwidth" or "flops", and the share of it.
     bound: str | None = None
     fraction: float | None = None
+    # Of a problem on continuous functions: "application", "iteration" of conjugate gradients, or "csr", SciPy's product
+    # with the assembled matrix; of a whole solve those of `hpfem.benchmarks.whole_solve`.
     phase: str | None = None
+    # Of a whole solve; the norm of its true residual is over that of the right-hand side.
     iterations: int | None = None
     residual: float | None = None
+    # Largest difference to NumPy's result, of a problem on continuous functions to SciPy's product, relative to the
+    # largest entry.
     error: float | None = None
+    # Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
     chosen: bool | None = None
-    collocation: Gain | None = None
-    factors: str | None = None
+    collocation: Gain | None = None  # how many times as fast the same strategy is collocated, timed in turns
+    factors: str | None = None  # where the kernel has geometric factors from, in `hpfem.geometry.FactorSource`
+    # Of the strategy's kernels; the factors, where another source than the strategy's default was asked for.
     variant: str | None = None
     source: str | None = None
+    # Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
     sustained_seconds: float | None = None
     sustained_fraction: float | None = None
 

@@ -175,11 +175,7 @@ class BlockGeometry(PointMap):
         return out
 
     def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
-        """Write the factors of a kind, computed in float64, into an array of `xp`, [groups, n_factors, *points, lanes].
-
-        It may be a view with any strides, with its points in as many axes as that takes, the first direction slowest.
-        See `chunks` for `size`.
-        """
+        """Write factors, computed in float64; out [groups, n_factors, *points, lanes], a view; see `chunks`."""
         lanes = out.shape[-1]
         for chunk in self.chunks(lanes, size):
             for row, values in enumerate(self.factors_of(kind, chunk, xp)):

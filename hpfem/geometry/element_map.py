@@ -182,11 +182,7 @@ class ElementMap:
         return copied[elements if isinstance(elements, slice) else xp.asarray(elements)]
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
-        """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is, [d, n_modes, Q]; -> [D, d, E, Q].
-
-        A view: in memory, elements are contiguous on the host, and points on a device, where a kernel's threads work on
-        neighbours along the last axis.
-        """
+        """Derivatives dx_i/d xi_a, or as those of the gradient [d, n_modes, Q], a view; -> [D, d, E, Q]."""
         c = self.coefficients_of(elements, xp)
         table = gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1])
         parts = self.space_dim, self.dim, gradient.shape[2], -1

@@ -53,15 +53,7 @@ _SOLVE_PHASES = ("space", "operator", "multigrid", "vertices", "right-hand side"
 
 
 def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
-    """Draw every figure that the results of `hpfem bench` have the data for; see `plot_results`.
-
-    First is ``<benchmark>_best``, the fastest strategy of each shape and order; ``by_order`` has every strategy,
-    ``gain`` collocated over not, ``sources`` those of geometric factors, ``roofline`` shares of the machine's limit,
-    all at the largest size; ``<geometry>``, ``geometry`` and ``collocation`` are over size, like [Xing] Figs 5 to 9.
-    Of problems on continuous functions and whole solves, phases take the place of strategies, and ``parts`` has the
-    time of each part of a solve. The precision follows the benchmark's name where the results hold several, and at the
-    end are the source of factors that are not stored, and ``2d`` where two-dimensional shapes are apart.
-    """
+    """Draw every figure that the results of `hpfem bench` have the data for; see `plot_results`."""
     every = [{"dtype": None, "backend": None, **record} for record in _with_factors(results["results"])]
     paths = []
     for dtype, benchmark in dict.fromkeys((record["dtype"], record["benchmark"]) for record in every):

@@ -41,9 +41,7 @@ def check_positive(operator: Operator, key: str, name: str) -> None:
 
 
 def _least_pivot(components: Any, dim: int, xp: Any) -> Any:
-    """The least pivot of tensors in Gauss' elimination, relative to its diagonal entry; components [n, E, Q] ->
-    [E, Q].
-    """
+    """Least pivot of tensors in Gauss' elimination over its diagonal entry; components [n, E, Q] -> [E, Q]."""
     entry, size = entries(components, dim), abs(components).max(axis=0)
     rounding = 64 * np.finfo(components.dtype).eps * size
     A = {(i, j): entry(i, j) for i, j in symmetric_pairs(dim)}

@@ -53,9 +53,7 @@ class Constants:
     owned: Mask  # unknowns that count in sums, [size]
 
     def split(self, rhs: Any) -> tuple[Any, Array, Any]:
-        """The right-hand side of w, the constants c, and P b + c g E: b without what no u gives; rhs [size] ->
-        [size], [parts], [size].
-        """
+        """Right-hand side of w [size], constants c [parts], and P b + c g E [size]: b without what no u gives."""
         ones, _, _, means_t = self._float64
         total = self.vectors.total
         sums, rest = np.array(self.vectors.numbers(total(ones @ rhs))), rhs
@@ -74,9 +72,7 @@ class Constants:
         return rest + ones_t @ (self.vectors.from_host(constants) - self.vectors.total(means @ rest))
 
     def incompatibility(self, rhs: Any, dtype: DTypeLike, allowed: float = 0.0) -> dict[str, float]:
-        """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0;
-        rhs [size].
-        """
+        """By part with E = 0 the sum of rhs [size] over that of absolute values; warns if it is not 0."""
         # Vertices carry the constants: up to rounding no entry of `ones` is negative.
         ones, total = self._float64[0], self.vectors.total
         sums, scales = np.reshape(self.vectors.numbers(abs(total(ones @ rhs)), total(ones @ abs(rhs))), (2, -1))
@@ -164,9 +160,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
 def check_solvable(
     A: GlobalOperator, rhs: Any, vectors: VectorSpace, tol: float, name: str, failure: SolverError | None = None
 ) -> None:
-    """Check that the constants that an operator maps to zero, up to rounding, leave a solution; collective; rhs
-    [components * size].
-    """
+    """Check that constants that an operator maps to zero leave a solution; collective; rhs [components * size]."""
     c0, n = A.c0, A.components
     parts, mesh = c0.parts, c0.space.mesh
     held = np.zeros((n, parts.count), dtype=bool) if A.bc is None else _sums(c0, A.bc.fixed(n)) > 0

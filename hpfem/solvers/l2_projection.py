@@ -60,14 +60,9 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
 def domain_boundary_values(
     c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, by_entity: Array
 ) -> Array:
-    """Dirichlet values from the L2 projection of a function over the domain, if the function is meant there, else
-    those `by_entity`; -> [size].
-
-    At low orders the vertices carry most of the boundary values, and interpolating there costs more than the rest of
-    the solution: with values from the domain the L2 error at P = 1 is half as large. This needs a function that
-    continues its boundary values smoothly into the domain, as a known solution does. Another function (not finite
-    inside, or discontinuous towards the inside) is recognised by the misfit on the boundary.
-    """
+    """Dirichlet values [size] by L2 projection of a function, if it is meant in the domain, else those `by_entity`."""
+    # At low orders vertices carry most of the boundary values: with values from the domain the L2 error at P = 1 is
+    # half as large, if the function continues them smoothly. If not, the misfit on the boundary tells.
     try:
         inside = l2_project(c0, function)
     except ArgumentError:

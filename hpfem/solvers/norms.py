@@ -67,10 +67,7 @@ class _Reference:
         self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
 
     def runner(self) -> Callable[..., Any]:
-        """A function that applies it to [n, input] times a number or array, n at most `size`.
-
-        A result is valid until the next call.
-        """
+        """A function that applies it to [n, input], n at most `size`; its result is valid until the next call."""
         source = self.xp.zeros((1, self.size, self._problem.n_input))
         result = self.xp.empty((1, self.size, self._problem.n_output))
 

@@ -66,11 +66,7 @@ def checked_preconditioner(name: str) -> str:
 
 
 def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -> str:
-    """Tell what "auto" stands for, if multigrid is possible.
-
-    Multigrid from the size on that a single solve, its set-up included, takes less time with it than with the diagonal:
-    `Backend.solve_sizes`.
-    """
+    """What "auto" stands for: multigrid, if possible, from the size on where a single solve with set-up gains by it."""
     if name != "auto":
         return name
     space = c0.space

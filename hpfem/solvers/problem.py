@@ -499,10 +499,7 @@ class Problem:
         return functional if self._load is None else functional + self._load
 
     def _lifted(self, values: Any) -> Any:
-        """The operator's product with boundary values; of those of the problem it is kept while coefficients stay.
-
-        Fields may change at any time.
-        """
+        """The operator's product with boundary values, kept while coefficients stay; fields may change any time."""
         if values is not self._values or self._local.fields:
             return self._applied(values)
         parameters = dict(self._local.parameters)

@@ -187,9 +187,7 @@ def solve(
 
 
 class _RightHandSide:
-    """A right-hand side as a vector on the operator's device, in its type, scaled by a power of two if b has another;
-    [n]. Solutions are converted back to its kind.
-    """
+    """A right-hand side [n] on the operator's device, scaled by a power of two if its type is another."""
 
     def __init__(self, A: Any, b: Any, what: str) -> None:
         self.A, self.b, self.unit = A, b, 0

@@ -473,10 +473,7 @@ class Field(Printed):
         return self.space.norm(self)
 
     def __call__(self, *points: ArrayLike, tolerance: float = TOLERANCE) -> NDArray[np.float64]:
-        """Values at any points of the mesh: ``u(points)`` is `at`, ``u(x, y, z)`` the same for arrays of coordinates.
-
-        So a field is a function of the coordinates: other meshes can project it or compare it with functions.
-        """
+        """Values at points, as `at`, ``u(points)`` or ``u(x, y, z)``: a field is a function of the coordinates."""
         if len(points) == 1:
             return self.at(points[0], tolerance)
         columns = [reals(given, "coordinates") for given in points]

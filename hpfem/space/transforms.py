@@ -95,9 +95,7 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
 
 
 class Evaluated(Field):
-    """Values at the points that were made of functions, `times` anew: `again` makes them at the points of another
-    space.
-    """
+    """Values at points, made of functions, `times` anew: `again` makes them at the points of another space."""
 
     times = 0
 

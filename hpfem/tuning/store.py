@@ -29,20 +29,11 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 class Config(NamedTuple):
-    """A way to compute a form on a block; as text: "sumfac-top, collocated, elements=4".
-
-    Attributes
-    ----------
-    strategy : str
-    algorithm : str or None
-        None if the form has no gradients of the basis.
-    options : str or None
-        Options of the strategy; None if it has none.
-    """
+    """A way to compute a form on a block; as text: "sumfac-top, collocated, elements=4"."""
 
     strategy: str
-    algorithm: str | None = None
-    options: str | None = None
+    algorithm: str | None = None  # None if the form has no gradients of the basis
+    options: str | None = None  # options of the strategy; None if it has none
 
     def __str__(self) -> str:
         return ", ".join(word for word in self if word)
@@ -50,34 +41,16 @@ class Config(NamedTuple):
 
 @dataclass(frozen=True)
 class TuningRecord:
-    """The result of a race; kept on disk.
+    """The result of a race; kept on disk."""
 
-    Attributes
-    ----------
-    key : mapping
-        Everything that the result depends on: strings and integers.
-    winner : Config
-    seconds : float
-        Of one call.
-    runner_up : Config or None
-        The fastest of the others that were timed to the end; None if there was none.
-    ratio : float
-        Its time over the winner's; below 1 if it is faster, but not by enough.
-    kept : bool
-        Whether the incumbent stays although another was faster.
-    tried : int
-        Number of candidates.
-    about : mapping
-        More information for users: strings, numbers, and lists of them.
-    """
-
-    key: Mapping[str, str | int]
+    key: Mapping[str, str | int]  # everything that the result depends on: strings and integers
     winner: Config
-    seconds: float
-    runner_up: Config | None
-    ratio: float
-    kept: bool
-    tried: int
+    seconds: float  # of one call
+    runner_up: Config | None  # the fastest of the others that were timed to the end; None if there was none
+    ratio: float  # its time over the winner's; below 1 if it is faster, but not by enough
+    kept: bool  # whether the incumbent stays although another was faster
+    tried: int  # number of candidates
+    # More information for users: strings, numbers, and lists of them.
     about: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -131,9 +131,7 @@ class LaunchedKernel(BlockKernel):
         return f"{function.num_regs} registers, {function.local_size_bytes} bytes of local memory"
 
     def given(self, source: Any) -> Any:
-        """Lay coefficients out as the kernel takes them: groups of interleaved elements, [group, mode, element];
-        source [components, E, n].
-        """
+        """Coefficients [components, E, n] as the kernel takes them: groups of interleaved elements."""
         if self.stride == 1:
             return source
         xp, n = self.memory.xp, source.shape[1]
@@ -168,25 +166,7 @@ class LaunchedKernel(BlockKernel):
 
 
 class LaunchedElements(Elements):
-    """Elements whose kernels are an experiment's own on the GPU, by the strategies' names.
-
-    Parameters
-    ----------
-    make : callable
-        (problem, name) -> kernel.
-    algorithm : str
-        Of the problem that it is made for.
-    *what
-        See `Elements`.
-    launches : int
-        Launches in a row, whose mean counts; 0 for the engine's own protocol.
-    **options
-        See `Elements`.
-
-    Attributes
-    ----------
-    launches : int
-    """
+    """Elements of experiments' kernels (problem, name); of some `launches` in a row the mean counts."""
 
     def __init__(
         self,
@@ -260,15 +240,7 @@ def near_bandwidth() -> dict[str, float]:
 
 
 class NearMemory(Unbuilt):
-    """What kernels take at least for the bytes that they move in near memory: a roofline.
-
-    Parameters
-    ----------
-    moved : callable
-        name -> {"shared" or "L1": bytes of an element}.
-    *what, **options
-        See `Elements`.
-    """
+    """Time for the bytes of an element, name -> {"shared" or "L1": bytes}, in near memory: a roofline."""
 
     def __init__(self, moved: Callable[[str], Mapping[str, float]], *what: Any, **options: Any) -> None:
         super().__init__(*what, **options)

@@ -35,23 +35,12 @@ COPY = "copying for "
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of axhelm.h.
+    """A variant of axhelm.h."""
 
-    Attributes
-    ----------
-    source : str
-        Of geometric factors.
-    contraction : str
-        In `CONTRACTIONS`.
-    scaled : bool
-        Whether of Helmholtz.
-    components, points : int
-        Of the field, and along a direction.
-    """
-
-    source: str
-    contraction: str
-    scaled: bool
+    source: str  # of geometric factors
+    contraction: str  # in `CONTRACTIONS`
+    scaled: bool  # whether of Helmholtz
+    # Of the field, and along a direction.
     components: int
     points: int
 
@@ -109,21 +98,7 @@ def geometry_of(problem: BlockProblem, source: str) -> NDArray[np.float64]:
 
 
 class AxhelmKernel(LaunchedKernel):
-    """A variant on hexes whose nodes are the points.
-
-    Parameters
-    ----------
-    components : int
-        Of the field.
-    problem : BlockProblem
-    name : str
-        Source of factors, and way of contraction.
-
-    Raises
-    ------
-    NotSuitable
-        For other bases, points and elements, and where tensor cores have no 8 x 8 products.
-    """
+    """A variant, "source of factors, way of contraction", on hexes whose nodes are the points."""
 
     def __init__(self, components: int, problem: BlockProblem, name: str) -> None:
         source, _, contraction = name.partition(", ")
@@ -148,15 +123,7 @@ class AxhelmKernel(LaunchedKernel):
 
 
 class LeastBytes(Copies):
-    """Copying what the paper counts of a source of factors; see `Copies`.
-
-    Parameters
-    ----------
-    scaled : bool
-        Whether of Helmholtz.
-    *what, **options
-        See `Elements`.
-    """
+    """Copying what the paper counts of a source of factors, of Helmholtz if `scaled`; see `Copies`."""
 
     def __init__(self, scaled: bool, *what: Any, **options: Any) -> None:
         super().__init__(*what, **options)

@@ -43,20 +43,7 @@ def rungs(problem: str, threads: str) -> tuple[str, ...]:
 
 
 class LadderKernel(LaunchedKernel):
-    """A rung on nodal hexes.
-
-    Parameters
-    ----------
-    name, threads : str
-        Problem and threads; see `Rung`.
-    problem : BlockProblem
-    rung : str
-
-    Raises
-    ------
-    NotSuitable
-        Unless the hexes are curved, the basis is nodal on the points asked for, and a block has threads enough.
-    """
+    """A rung of a problem, `name`, with columns or points as `threads`, on curved nodal hexes; see `Rung`."""
 
     def __init__(self, name: str, threads: str, problem: BlockProblem, rung: str) -> None:
         tabulation, kind = problem.tabulation, problem.form.factor_kind

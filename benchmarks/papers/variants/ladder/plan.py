@@ -37,22 +37,11 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class Rung:
-    """A rung of a ladder at an order.
+    """A rung of a ladder at an order."""
 
-    Attributes
-    ----------
-    problem : str
-        In `PROBLEMS`.
-    threads : str
-        `COLUMNS` or `POINTS`.
-    name : str
-        In `LADDERS`.
-    order : int
-    """
-
-    problem: str
-    threads: str
-    name: str
+    problem: str  # in `PROBLEMS`
+    threads: str  # `COLUMNS` or `POINTS`
+    name: str  # in `LADDERS`
     order: int
 
     @property

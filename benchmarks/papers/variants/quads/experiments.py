@@ -27,19 +27,7 @@ BOUND = ("block, global", "block, shared")
 
 
 class QuadKernel(LaunchedKernel):
-    """A variant on quads.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    name : str
-        In `VARIANTS`.
-
-    Raises
-    ------
-    NotSuitable
-        Unless both directions have the same functions, and every product of two is a mode.
-    """
+    """A variant of quads.h."""
 
     def __init__(self, problem: BlockProblem, name: str) -> None:
         tabulation = problem.tabulation

@@ -15,28 +15,15 @@ THREADS, UNROLLED = 128, 25
 
 @dataclass(frozen=True)
 class QuadPlan:
-    """A variant at an order.
+    """A variant at an order."""
 
-    Attributes
-    ----------
-    block : bool
-        Whether a block of threads takes an element, and not a thread.
-    stride : int
-        1 or `WARP`: elements that are interleaved.
-    tables : str
-        One of `MEMORIES`.
-    modes, points : int
-        Along a direction.
-    affine : bool
-        Whether the elements are.
-    """
-
-    block: bool
-    stride: int
-    tables: str
+    block: bool  # whether a block of threads takes an element, and not a thread
+    stride: int  # 1 or `WARP`: elements that are interleaved
+    tables: str  # one of `MEMORIES`
+    # Along a direction.
     modes: int
     points: int
-    affine: bool
+    affine: bool  # whether the elements are
 
     @property
     def threads(self) -> int:

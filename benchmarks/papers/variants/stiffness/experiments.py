@@ -37,20 +37,7 @@ def _stored(problem: BlockProblem, memory: VectorSpace, stride: int = 1) -> tupl
 
 
 class PointStiffness(BlockKernel):
-    """Stiffness of curved nodal hexes; what contracts along a direction is what the variants differ in.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    name : str
-    memory : VectorSpace
-        Where its arrays are.
-
-    Raises
-    ------
-    NotSuitable
-        Unless the points are the nodes and factors are stored at them.
-    """
+    """Stiffness of curved nodal hexes; what contracts along a direction is what the variants differ in."""
 
     def __init__(self, problem: BlockProblem, name: str, memory: VectorSpace) -> None:
         self.factors, D = _stored(problem, memory)
@@ -126,19 +113,7 @@ LAUNCHED: Mapping[str, tuple[bool, bool]] = {
 
 
 class StiffnessKernel(LaunchedKernel):
-    """A kernel of stiffness.h.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    name : str
-        In `LAUNCHED`.
-
-    Raises
-    ------
-    NotSuitable
-        Unless the points are the nodes of hexes and factors are stored at them.
-    """
+    """A kernel of stiffness.h, by its name in `LAUNCHED`."""
 
     def __init__(self, problem: BlockProblem, name: str) -> None:
         _, team = LAUNCHED[name]

@@ -29,26 +29,7 @@ DOFS, THREADS, MOST_THREADS = 1e7, 128, 1024
 
 
 class SumFacPlan:
-    """An algorithm on a block.
-
-    Parameters
-    ----------
-    top : bool
-        Whether a thread takes an output point.
-    tabulation : Tabulation
-        Of a basis with a tree, on a rule with directions.
-    gradients : bool
-        Whether of Helmholtz, and not of mass.
-
-    Attributes
-    ----------
-    tables : ndarray
-        Functions, and derivatives at the points, of three directions.
-    tree : ndarray of int32
-        Tables of the tree in the order of `Tree` in sumfac.h.
-    threads, stride, shared_bytes : int
-        Of a block of threads, and elements that are interleaved.
-    """
+    """An algorithm on a basis with a tree: a thread takes an output point if `top`, of Helmholtz with `gradients`."""
 
     def __init__(self, top: bool, tabulation: Tabulation, gradients: bool) -> None:
         tree, dim = tabulation.basis.tree, tabulation.basis.tree.dim
@@ -89,19 +70,7 @@ class SumFacPlan:
 
 
 class SumFacKernel(LaunchedKernel):
-    """Mass, or Helmholtz, of curved elements.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    name : str
-        In `ALGORITHMS`.
-
-    Raises
-    ------
-    NotSuitable
-        For affine elements, whose factors are not stored at the points, and bases without a tree.
-    """
+    """Mass, or Helmholtz, of curved elements, by a name in `ALGORITHMS`."""
 
     def __init__(self, problem: BlockProblem, name: str) -> None:
         if problem.geometry.affine or problem.tabulation.basis.transform is not None:

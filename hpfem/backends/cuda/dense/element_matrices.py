@@ -84,11 +84,7 @@ def shared_matrices(tabulation: Tabulation) -> ElementMatrices:
 
 
 def nested_rows(weighted: Array) -> tuple[Indices, Array]:
-    """Sort modes so that the first of them have gradients in few dimensions, for any number of them; weighted
-    [n_modes, dim, Q] -> order [n_modes], rows [rows, Q].
-
-    Greedy: the next mode is the one whose gradients add the fewest dimensions to the span so far.
-    """
+    """Sort modes so that the first have gradients in few dimensions; weighted [n_modes, dim, Q] -> order, [rows, Q]."""
     n, _, points = weighted.shape
     norms = np.sqrt(np.einsum("miq,miq->m", weighted, weighted))
     scaled = weighted / np.where(norms > 0, norms, 1)[:, None, None]

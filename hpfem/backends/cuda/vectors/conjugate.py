@@ -73,12 +73,7 @@ class Reading:
 
 
 class CudaConjugateVectors:
-    """Vectors and scalars of a solve; kernels run on the current stream, and nothing is allocated after the start.
-
-    The first guess x [n] and its residual r [n] are overwritten. `scale` is the norm of the right-hand side, `most` the
-    iterations after which to stop, `inverse` [n] that of a diagonal preconditioner; `product_blocks` sums come with a
-    product q = A p.
-    """
+    """See `ConjugateVectors`; kernels run on the current stream, nothing is allocated after the start."""
 
     def __init__(
         self,
