@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.memory import count_transfers
 from hpfem.solvers.multigrid import Multigrid
-from hpfem.solvers.multigrid.lines import SharedLines
+from hpfem.solvers.multigrid.lines import SharedLayers
 from hpfem.solvers.preconditioners import jacobi
 from tests.distributed.lacking_cases import ITERATED, check
 from tests.distributed.meshes import BOXES, by_cell, by_first, difference, exact, random_owners, whole
@@ -80,13 +80,16 @@ def multigrid(comm, backend="cuda"):
             )
             assert u.info.iterations < 25
         both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner="jacobi", order=2, backend=backend)
-    thin = hp.distribute(hp.box("hex", 3, comm=hp.ALONE).transformed(lambda x: x * [0.01, 1, 1]), comm)
-    c0 = hp.C0Space(hp.Space(thin, 3, backend=backend))
-    lines = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, hp.BoundaryConditions(c0, dirichlet={"ymin": 0.0}))
-    for A in (problem(part, backend=backend)[0], lines):
+    lines = []
+    for shape, n, height in (("pyramid", (2, 2, 1), 0.02), ("hex", 3, 0.01)):  # eliminated, and groups alone
+        thin = hp.distribute(hp.box(shape, n, upper=(1, 1, height), comm=hp.ALONE), comm)
+        c0 = hp.C0Space(hp.Space(thin, 3, backend=backend))
+        given = hp.BoundaryConditions(c0, dirichlet={"ymin": 0.0})
+        lines.append(hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, given))
+    for A in (problem(part, backend=backend)[0], *lines):
         M = Multigrid(A)
         assert M.on_devices == (A.vectors.iteration is not None)
-        assert comm.any(any(isinstance(own, SharedLines) for own in M.levels[0].smoothers[0].lines)) == (A is lines)
+        assert comm.any(any(isinstance(own, SharedLayers) for own in M.levels[0].smoothers[0].lines)) == (A in lines)
         r = A.vectors.from_host(A.c0.project(exact))
         first = [M(r), M(r)]
         with count_transfers() as moved:

@@ -11,6 +11,7 @@ CASES = [
     ("failing", 2),
     ("found_by_all", 3),
     ("stretched", 4),
+    ("thin_pyramids", 2),
     ("classes", 3),
     ("start", 3),
     ("multigrid", 3),

@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 
 from hpfem.solvers.multigrid import sweep
 from hpfem.solvers.multigrid.groups import eliminated
+from hpfem.solvers.multigrid.lines import _factors, _parts
 
 
 def above(coupled, beside, partly=()):
@@ -18,12 +19,17 @@ def applied(coupled, beside, diagonal, r):
     first, coupled, left = sweep.swept(*above(coupled, beside), diagonal, 4, 0.0)
     steps, members, inverse = eliminated(coupled, left, 4)
     z = r / left
-    for step in (*first, *steps):
+    solve([*first, *steps], members, inverse, z)
+    return z, first
+
+
+def solve(steps, members, inverse, z):
+    """Apply factors to a vector, in place."""
+    for step in steps:
         z[step.others] += step.there @ z
     z[members] = inverse @ z
-    for step in reversed((*first, *steps)):
+    for step in reversed(steps):
         z[step.own] = step.back @ z + step.onto * z[step.own]
-    return z, first
 
 
 def parts(rng, close=0.3):
@@ -78,3 +84,40 @@ def test_groups_with_unknown_couplings_stay(rng):
     largest = np.bincount(own).argmax()
     first, _, _ = sweep.swept(*above(coupled, beside, [largest]), A.diagonal(), 4, 0.0)
     assert len(first) == 1 and not np.isin(np.flatnonzero(coupled[largest]), first[0].own).any()
+
+
+def test_processes_that_share_groups_make_what_one_makes(rng):
+    """Each from the coefficients of the functions that its own need, which one process gives."""
+    A, coupled, beside = parts(rng)
+    n, r = len(A), rng.standard_normal(len(A))
+    factors, left = _factors(*above(coupled, beside), A.diagonal(), 4)
+    z = r / left
+    wanted = z.copy()
+    solve(*factors, wanted)
+    has = rng.random((3, n)) < 0.5
+    has[0] |= ~has.any(axis=0)
+    first, given, numbers = has.argmax(axis=0), [], 5 + 3 * np.arange(n)
+    for rank, own in enumerate(has):
+        entries = []
+        for M in (coupled, beside):
+            i, j = np.nonzero(np.triu(np.where(first[:, None] == rank, M, 0), 1))
+            entries.append((numbers[j], numbers[i], M[i, j]))
+        sent = rng.permutation(np.flatnonzero(own))
+        given.append((numbers[sent], A.diagonal()[sent], np.zeros(len(sent), dtype=bool), entries))
+    found = _parts(given, 4)
+    ids = [(own - 5) // 3 for own, *_ in given]
+    known = [np.full(part.factors[2].shape[1], -1) for part in found]
+    for part, own, columns in zip(found, ids, known, strict=True):
+        assert np.array_equal(part.diagonal, left[own])
+        columns[part.columns] = own[part.owned]
+    assert sum((columns >= 0).sum() for columns in known) == n
+    for rank, (part, own) in enumerate(zip(found, ids, strict=True)):
+        w = np.full(len(known[rank]), np.nan)
+        w[known[rank] >= 0] = z[known[rank][known[rank] >= 0]]
+        for other, at in part.neighbours.items():
+            theirs = known[other][found[other].neighbours[rank]]
+            w[at[theirs >= 0]] = z[theirs[theirs >= 0]]
+        solve(*part.factors, w)
+        result = z.copy()
+        result[own[part.members]] = w[part.at]
+        assert np.allclose(result[own], wanted[own], rtol=0, atol=1e-12)

@@ -88,7 +88,7 @@ class Level:
         start = self._start(numbers)
         alike = vectors.comm.all(all(len(part.classes) == 1 for own in energies for part in own))
         for one_class, lines in ((False, 2), (False, 1), (False, 0), (True, 0)):
-            had = vectors.comm.max(float(max((own.has for own in self.smoothers), default=0)))
+            had = max((own.has for own in self.smoothers), default=0)
             if found and (alike if one_class else lines >= had):
                 continue
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]

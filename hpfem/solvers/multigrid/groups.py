@@ -93,20 +93,6 @@ def eliminated(
     return steps, members, _of_all(_rescaled(inverse_of_blocks(N, group), scale, scale), members, n)
 
 
-def inverse_of_groups(
-    coupled: csr_array, diagonal: Array, most: int, least: float = 0.0
-) -> tuple[Indices, csr_array] | None:
-    """Invert the matrices of groups, cut to a size; as `eliminated`; coupled [n, n], diagonal [n] -> [k]."""
-    members, N, scale = _scaled(coupled, diagonal, least)
-    if not len(members):
-        return None
-    group = _cut(N, most)
-    sides = np.argsort(group, kind="stable")
-    members, scale, N, group = members[sides], scale[sides], N[sides][:, sides], group[sides]
-    inverse = inverse_of_blocks(N, group)
-    return members, _rescaled(inverse, scale, scale)
-
-
 def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
     """Number the groups, cut to a size of pairs above `least`; coupled [n, n], diagonal [n] -> [n]."""
     members, N, _ = _scaled(coupled, diagonal, least, nearly=0.0)

@@ -26,11 +26,12 @@ from ...backends.shared_vectors import shared_vectors
 from ...backends.sharing import Sharing
 from ...backends.vectors import VectorSpace
 from ...mesh.sorting import marked, unique
-from .groups import Eliminated, eliminated, inverse_of_groups, most_of, pieces
+from .groups import Eliminated, eliminated, most_of, pieces, widest
 from .sweep import Beside, swept
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Factors = tuple[list[Eliminated], Indices, csr_array]  # as `eliminated` makes them
 
 # An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.
 _WEAK = 0.3, 0.1
@@ -58,50 +59,6 @@ def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array, beside:
     return [np.nonzero(np.triu(own, 1)) for own in (within, others)]
 
 
-class Lines:
-    """z -> the inverse of the groups' matrices times z, in place; members [k], inverse [k, size]."""
-
-    def __init__(self, members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        self.members, self.entries = vectors.from_host(members), inverse.nnz
-        self.inverse = vectors.sparse(csr_array(inverse.astype(dtype)))
-
-    def __call__(self, z: Any) -> None:
-        """Apply to a vector, [size]; collective where processes share groups."""
-        z[self.members] = self.inverse @ self._coefficients(z)
-
-    def _coefficients(self, z: Any) -> Any:
-        """What the inverse is multiplied with."""
-        return z
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """What a process has of groups that processes share."""
-
-    members: Indices  # the functions in groups, as places in what this process has sent to the first one, [k]
-    owned: Indices  # those whose coefficients it sends to the others, [m]
-    inverse: csr_array  # its rows, with columns for all functions of its groups, [k, n]
-    places: Indices  # columns of `owned`, [m]
-    neighbours: Mapping[int, Indices]  # by rank, columns that another process has too
-
-
-class SharedLines(Lines):
-    """The same for groups whose functions are on several processes; `sent` are the unknowns sent to the first one."""
-
-    def __init__(self, part: _Part, sent: Indices, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        super().__init__(sent[part.members], part.inverse, vectors, dtype)
-        self._n, self._vectors = part.inverse.shape[1], vectors
-        self._owned, self._places = vectors.from_host(sent[part.owned]), vectors.from_host(part.places)
-        sharing = Sharing(c0.space.comm, self._n, part.neighbours)
-        self._functions = shared_vectors(vectors_on(vectors.device), sharing)
-
-    def _coefficients(self, z: Any) -> Any:
-        """Those of all functions of the groups, from the processes that give them."""
-        found = self._vectors.xp.zeros((1, self._n), z.dtype)
-        found[0, self._places] = z[self._owned]
-        return self._functions.summed(found)[0]
-
-
 class Stage:
     """A step of an elimination of groups: what stands in their odd layers, in terms of the even ones."""
 
@@ -125,77 +82,166 @@ class Stage:
 class Layers:
     """z -> the inverse of the groups' matrices times z, in place; with the number of entries of their factors."""
 
-    def __init__(self, steps: list[Eliminated], rest: Lines, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        self._stages, self._rest = [Stage(step, vectors, dtype) for step in steps], rest
-        self.entries = rest.entries + sum(step.there.nnz + step.back.nnz for step in steps)
+    def __init__(
+        self, steps: list[Eliminated], members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike
+    ) -> None:
+        self._stages, self._members = [Stage(step, vectors, dtype) for step in steps], vectors.from_host(members)
+        self._inverse = vectors.sparse(csr_array(inverse.astype(dtype)))
+        self.entries = inverse.nnz + sum(step.there.nnz + step.back.nnz for step in steps)
 
     def __call__(self, z: Any) -> None:
         """Apply to a vector, [size]."""
         for stage in self._stages:
             stage.there(z)
-        self._rest(z)
+        z[self._members] = self._inverse @ z
         for stage in reversed(self._stages):
             stage.back(z)
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What a process has of groups that processes share; places in what it has sent to the first one, or columns."""
+
+    diagonal: Array  # by which vectors are divided, of what it has sent
+    members: Indices  # what the factors change, places, [k]
+    at: Indices  # their columns, [k]
+    owned: Indices  # places of those whose coefficients it sends to the others, [m]
+    columns: Indices  # theirs, [m]
+    factors: Factors  # of all that its members need, n columns
+    neighbours: Mapping[int, Indices]  # by rank, columns that another process has too
+
+
+class SharedLayers:
+    """The same for groups with functions on several processes, which exchange coefficients once: each computes all that
+    its own need. `sent` are the unknowns that were sent to the first process.
+    """
+
+    def __init__(self, part: _Part, sent: Indices, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        on, self._n = vectors_on(vectors.device), part.factors[2].shape[1]
+        self._layers, self._xp = Layers(*part.factors, on, dtype), vectors.xp
+        self._members, self._at = vectors.from_host(sent[part.members]), vectors.from_host(part.at)
+        self._owned, self._columns = vectors.from_host(sent[part.owned]), vectors.from_host(part.columns)
+        self._functions = shared_vectors(on, Sharing(c0.space.comm, self._n, part.neighbours))
+        self.entries = self._layers.entries
+
+    def __call__(self, z: Any) -> None:
+        """Apply to a vector, [size]; collective where processes share groups."""
+        found = self._xp.zeros((1, self._n), z.dtype)
+        found[0, self._columns] = z[self._owned]
+        found = self._functions.summed(found)[0]
+        self._layers(found)
+        z[self._members] = found[self._at]
+
+
 def lines_of(
     coupled: csr_array, beside: Beside | None, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
-) -> tuple[list[Lines | Layers], Array]:
+) -> tuple[list[Layers | SharedLayers], Array]:
     """Make what multiplies by the inverses of groups, and the diagonal by which vectors are divided; collective;
-    coupled [size, size] above its diagonal, diagonal [size].
+    coupled [size, size] above its diagonal, diagonal [size]; all processes give `beside`, or none.
     """
-    given, made, sharing, order = diagonal, list[Lines | Layers](), c0.numbering.sharing, max(c0.space.orders.values())
-    if sharing is not None:
-        strong = marked(len(diagonal), coo_array(coupled).coords) & np.isfinite(diagonal)
-        strong = sharing.combined(strong, np.logical_or)
-        group = pieces(coupled, diagonal, _SHARED * most_of(order))
-        shared = strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]])
-        sent = np.flatnonzero(shared)
-        numbers, entries = c0.places()[sent], coupled[sent][:, sent].tocoo()
-        comm = c0.space.comm
-        found = comm.gather((numbers, numbers[entries.row], numbers[entries.col], entries.data, diagonal[sent]))
-        part = comm.scatter(None if found is None else _parts(found, _SHARED * most_of(order)))
-        if part is not None and len(part.members):
-            made.append(SharedLines(part, sent, c0, vectors, dtype))
-        shared[sharing.shared if beside else []] = True
-        diagonal = np.where(shared, np.inf, diagonal)
-    first, least = list[Eliminated](), _WEAK_MEAN
+    made, order, comm = list[Layers | SharedLayers](), max(c0.space.orders.values()), c0.space.comm
+    own, left = diagonal, diagonal.copy()
+    if c0.numbering.sharing is not None:
+        sent, entries = _shared(coupled, beside, diagonal, c0, order)
+        found = comm.gather(entries)
+        with comm.together():
+            parts = None if found is None else _parts(found, order)
+        part = comm.scatter(parts)
+        own = diagonal.copy()
+        own[sent], left[sent] = np.inf, part.diagonal
+        if len(part.members):
+            made.append(SharedLayers(part, sent, c0, vectors, dtype))
+    factors, own = _factors(coupled, beside, own, order)
+    if len(factors[1]):
+        made.append(Layers(*factors, vectors, dtype))
+    return made, np.where(np.isinf(own), left, own)
+
+
+def _shared(
+    coupled: csr_array, beside: Beside | None, diagonal: Array, c0: C0Space, order: int
+) -> tuple[Indices, tuple[Any, ...]]:
+    """Functions of groups on several processes, with all that is eliminated with them, [n]; and for `_parts` their
+    numbers among those of all processes, diagonal, which are known partly, and the entries of each matrix; collective.
+    """
+    sharing, n, matrices = c0.numbering.sharing, len(diagonal), [coupled, *([beside.energies] if beside else [])]
+    strong = marked(n, [own for M in matrices for own in coo_array(M).coords]) & np.isfinite(diagonal)
+    strong = sharing.combined(strong, np.logical_or)
+    group = pieces(coupled, diagonal, _SHARED * most_of(order), widest(order))
     if beside:
-        first, coupled, diagonal = swept(coupled, beside, diagonal, order, least)
-        least = 0.0
-    steps, members, inverse = eliminated(coupled, diagonal, order, least)
-    if len(members):
-        made.append(Layers([*first, *steps], Lines(members, inverse, vectors, dtype), vectors, dtype))
-    return made, np.where(np.isinf(diagonal), given, diagonal)
+        i, j = (group[own] for own in coo_array(beside.energies).coords)
+        joined = csr_array((np.ones(len(i)), (i, j)), (group.max(initial=-1) + 1,) * 2)
+        group = connected_components(joined, directed=False)[1][group]
+    shared = strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]])
+    partly = marked(n, [beside.partly] if beside else [])
+    sent = np.flatnonzero(shared)
+    numbers, some = c0.places()[sent], [coo_array(M[sent][:, sent]) for M in matrices]
+    entries = [(numbers[M.row], numbers[M.col], M.data) for M in some]
+    return sent, (numbers, diagonal[sent], partly[sent], entries)
 
 
-def _parts(given: Sequence[tuple[Any, ...]], most: int) -> list[_Part | None]:
+def _factors(coupled: csr_array, beside: Beside | None, diagonal: Array, order: int) -> tuple[Factors, Array]:
+    """Factorise the matrices of groups, large ones eliminated from what is beside them; and the diagonal that is left;
+    coupled [n, n], diagonal [n].
+    """
+    if beside is None:
+        return eliminated(coupled, diagonal, order, _WEAK_MEAN), diagonal
+    first, coupled, diagonal = swept(coupled, beside, diagonal, order, _WEAK_MEAN)
+    steps, members, inverse = eliminated(coupled, diagonal, order)
+    return ([*first, *steps], members, inverse), diagonal
+
+
+def _parts(given: Sequence[tuple[Any, ...]], order: int) -> list[_Part]:
     """Groups that processes share: what each of them gets, from what each of them has sent."""
     known = unique(np.concatenate([numbers for numbers, *_ in given]))
-    sent = [np.searchsorted(known, numbers) for numbers, *_ in given]
-    pairs = np.sort([np.searchsorted(known, np.concatenate([own[i] for own in given])) for i in (1, 2)], axis=0)
-    values, diagonal = np.concatenate([own[3] for own in given]), np.empty(len(known))
-    for places, own in zip(sent, given, strict=True):
-        diagonal[places] = own[4]
-    found = inverse_of_groups(
-        csr_array(coo_array((values, tuple(pairs)), (len(known),) * 2)), diagonal, most, _WEAK_MEAN
-    )
-    if found is None:
-        return [None] * len(given)
-    row, inverse = np.full(len(known), -1), found[1]
-    row[found[0]] = np.arange(len(found[0]))
-    members = [np.flatnonzero(row[places] >= 0) for places in sent]
-    own_rows = [row[places[at]] for places, at in zip(sent, members, strict=True)]
-    needed = [unique(inverse[own].indices) for own in own_rows]
+    sent, diagonal = [np.searchsorted(known, numbers) for numbers, *_ in given], np.empty(len(known))
+    partly, matrices = np.zeros(len(known), dtype=bool), list[csr_array]()
+    for places, (_, own, some, _) in zip(sent, given, strict=True):
+        diagonal[places] = own
+        partly[places] |= some
+    for several in zip(*(own[3] for own in given), strict=True):
+        i, j, values = (np.concatenate(own) for own in zip(*several, strict=True))
+        pairs = np.sort([np.searchsorted(known, own) for own in (i, j)], axis=0)
+        matrices.append(csr_array(coo_array((values, tuple(pairs)), (len(known),) * 2)))
+    beside = Beside(matrices[1], np.flatnonzero(partly)) if len(matrices) > 1 else None
+    (steps, members, inverse), diagonal = _factors(matrices[0], beside, diagonal, order)
+    changed = marked(len(known), [members, *(own for step in steps for own in (step.own, step.others))])
+    used = marked(len(known), [inverse.indices, *(M.indices for step in steps for M in (step.there, step.back))])
+    own = [places[(changed | used)[places]] for places in sent]
+    needed, factors = zip(*(_needed(places, steps, members, inverse) for places in own), strict=True)
     ends = np.cumsum([0, *map(len, needed)])
-    has = csr_array((np.ones(ends[-1]), np.concatenate(needed), ends), shape=(len(given), inverse.shape[0]))
-    meets, seen, parts = csr_array(has @ has.T), np.zeros(inverse.shape[0], dtype=bool), list[_Part | None]()
-    for rank, (at, own, columns) in enumerate(zip(members, own_rows, needed, strict=True)):
-        fresh = ~seen[own]
-        seen[own] = True
+    has = csr_array((np.ones(ends[-1]), np.concatenate(needed), ends), shape=(len(given), len(known)))
+    meets, seen, parts = csr_array(has @ has.T), np.zeros(len(known), dtype=bool), list[_Part]()
+    for rank, (places, columns) in enumerate(zip(sent, needed, strict=True)):
+        at, mine = np.flatnonzero(changed[places]), np.flatnonzero(~seen[places] & (changed | used)[places])
+        seen[places] = True
         others = meets.indices[meets.indptr[rank] : meets.indptr[rank + 1]].tolist()
         common = {other: np.intersect1d(columns, needed[other]) for other in others if other != rank}
         neighbours = {other: np.searchsorted(columns, both) for other, both in common.items()}
-        places = np.searchsorted(columns, own[fresh])
-        parts.append(_Part(at, at[fresh], csr_array(inverse[own][:, columns]), places, neighbours))
+        there = [np.searchsorted(columns, places[which]) for which in (at, mine)]
+        parts.append(_Part(diagonal[places], at, there[0], mine, there[1], factors[rank], neighbours))
     return parts
+
+
+def _needed(own: Indices, steps: Sequence[Eliminated], members: Indices, inverse: csr_array) -> tuple[Indices, Factors]:
+    """The functions from which factors make some of them, in order, and the factors of these alone; own [k] -> [n]."""
+    need = marked(inverse.shape[1], [own])
+
+    def rows_of(M: csr_array, written: Indices) -> tuple[csr_array, Indices]:
+        rows = np.flatnonzero(need[written])
+        need[M[rows].indices] = True
+        return M[rows], written[rows]
+
+    back = [rows_of(step.back, step.own) for step in steps]
+    rest = rows_of(inverse, members)
+    there = [rows_of(step.there, step.others) for step in reversed(steps)][::-1]
+    place = np.cumsum(need) - 1
+
+    def placed(M: csr_array, written: Indices) -> tuple[csr_array, Indices]:
+        return csr_array((M.data, place[M.indices], M.indptr), shape=(M.shape[0], int(need.sum()))), place[written]
+
+    found = list[Eliminated]()
+    for step, after, before in zip(steps, back, there, strict=True):
+        (M, these), (N, others) = placed(*after), placed(*before)
+        found.append(Eliminated(these, others, N, M, step.onto))
+    inverse, members = placed(*rest)
+    return np.flatnonzero(need), (found, members, inverse)

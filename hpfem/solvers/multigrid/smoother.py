@@ -29,7 +29,7 @@ from ...memory import as_numpy, every
 from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
-from .lines import Layers, Lines, lines_of, strong_pairs
+from .lines import Layers, SharedLayers, lines_of, strong_pairs
 from .sweep import Beside
 
 Array = NDArray[np.float64]
@@ -163,7 +163,7 @@ class LowEnergySmoother:
             T = [own.functions.T for own in self._groups]
             self._T = CellMap(Q, back, T, c0, backend, c0.space.dtype, rough=True)
         some = [any(own.functions.coupling[which].size for own in self._groups) for which in (0, 1)]
-        self.has = min(lines, some[0] and 1 + some[1])
+        self.has = int(c0.space.comm.max(float(min(lines, some[0] and 1 + some[1]))))
         self.refresh(energies, robin)
 
     def refresh(self, energies: Sequence[Energies], robin: csr_array | None) -> None:
@@ -186,8 +186,8 @@ class LowEnergySmoother:
                     "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
                     " that fixes the solution?"
                 )
-        self._inverse, self.lines = (1 / D).astype(dtype), list[Lines | Layers]()
-        if c0.space.comm.any(self.has > 0):
+        self._inverse, self.lines = (1 / D).astype(dtype), list[Layers | SharedLayers]()
+        if self.has > 0:
             Q, beside = c0.low_energy_matrix, None
             if self.has > 1:
                 far = [own for own in groups if not own.functions.coupling[1].size]
