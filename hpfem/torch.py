@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from .solvers.solution_map import as_map, copied
+from .solvers.solved import Solved, as_map, copied
 from .support.optional import needed
 
 __all__ = ["wrap"]
@@ -25,12 +25,12 @@ def wrap(problem: Any, inputs: Mapping[str, Any] | None = None, **options: Any) 
     """
     needed("torch", "hp.torch", "hpfem[torch]")
     solution, function = as_map(problem, inputs, options), _function()
-    return lambda data: function.apply(solution, *solution.ordered(data))
+    return lambda data: function.apply(solution, 0, 0, *solution.ordered(data))[0]
 
 
 @cache
 def _function() -> Any:
-    """The function of PyTorch of a `SolutionMap` and its arrays."""
+    """The function of PyTorch of a solution and its derivatives, which takes what `Solved.of` takes."""
     import torch
 
     def tensor(array: Any, like: Any) -> Any:
@@ -38,29 +38,33 @@ def _function() -> Any:
         copied(array, out)
         return out
 
-    class Solved(torch.autograd.Function):  # type: ignore[misc]
+    def applied(own: Solved) -> Any:
+        return Function.apply(own.solution, *own.place, *own.arrays)
+
+    class Function(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
-        def forward(solution: Any, *arrays: Any) -> Any:
-            return tensor(solution.vector([own.detach() for own in arrays]), arrays[0])
+        def forward(solution: Any, order: int, out: int, *arrays: Any) -> Any:
+            own = Solved.of(solution, [one.detach() for one in arrays], order, out)
+            return tuple(tensor(array, arrays[0]) for array in own())
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.solution, *arrays = inputs
-            ctx.save_for_backward(*arrays, output)
-            ctx.save_for_forward(*arrays, output)
+            (ctx.solution, *ctx.place), arrays = inputs[:3], inputs[3:]
+            ctx.count = len(arrays)
+            ctx.save_for_backward(*arrays, *output)
+            ctx.save_for_forward(*arrays, *output)
 
         @staticmethod
-        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-        def backward(ctx: Any, w: Any) -> Any:
-            *arrays, u = [own.detach() for own in ctx.saved_tensors]
-            found = ctx.solution.pullback(ctx.solution.named(arrays), w.detach(), u).values()
-            return None, *[tensor(own, like) for own, like in zip(found, arrays, strict=True)]
+        def backward(ctx: Any, *w: Any) -> Any:
+            arrays, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+            own = Solved.of(ctx.solution, arrays, *ctx.place)
+            return None, None, None, *own.slopes(ctx.needs_input_grad[3:], list(w), results, applied)
 
         @staticmethod
-        def jvp(ctx: Any, _: Any, *changes: Any) -> Any:
-            *arrays, u = [own.detach() for own in ctx.saved_tensors]
-            pairs, named = zip(changes, arrays, strict=True), ctx.solution.named
-            moved = [torch.zeros_like(old) if new is None else new.detach() for new, old in pairs]
-            return tensor(ctx.solution.forward(named(arrays), named(moved), u), u)
+        def jvp(ctx: Any, *changes: Any) -> Any:
+            arrays, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+            own = Solved.of(ctx.solution, arrays, *ctx.place)
+            terms = map(applied, own.changed(changes[3:], results, torch.zeros_like))
+            return tuple(sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True))
 
-    return Solved
+    return Function

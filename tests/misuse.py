@@ -557,9 +557,13 @@ class World:
             Call(
                 "SolutionMap.forward",
                 mapped.forward,
-                {"data": {"lam": 1.0}, "change": {"lam": 1.0}, "u": solved.solve().vector},
+                {"data": {"lam": 1.0}, "change": {"lam": 1.0}, "u": solved.solve().vector, "along": {"lam": 1.0}},
             ),
-            Call("SolutionMap.pullback", mapped.pullback, {"data": {"lam": 1.0}, "w": self.b, "u": None}),
+            Call(
+                "SolutionMap.pullback",
+                mapped.pullback,
+                {"data": {"lam": 1.0}, "w": self.b, "u": None, "along": {"lam": 1.0}},
+            ),
             Call(
                 "march",
                 hp.march,

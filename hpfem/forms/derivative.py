@@ -107,19 +107,20 @@ class Weak:
         """The value (i = 0) or derivative of a component of a function."""
         return self.graph.node("input", (), ("fn", name, c, i))
 
-    def forward(self, name: str, new: str, kind: str = "fn") -> Weak:
-        """The derivative by a function, or another kind of input, in the direction of a new one: linear in that."""
-        terms, tangents = _Terms(self.graph, new), dict[int, Expression]()
+    def forward(self, changes: Mapping[tuple[str, str], str]) -> Weak:
+        """The derivative by inputs, each by its kind and name, in the direction of new ones: linear in these."""
+        functions = {new: self.functions.get(key[1], 0) for key, new in changes.items() if key[0] == "fn"}
+        terms, tangents = _Terms(self.graph, next(iter(functions), None)), dict[int, Expression]()
         for node in self.nodes:
-            if node.op == "input" and node.payload[:2] == (kind, name):
-                tangents[node.index] = self.graph.node("input", (), (kind, new, *node.payload[2:]))
+            if node.op == "input" and node.payload[:2] in changes:
+                key = node.payload[0], changes[node.payload[:2]], *node.payload[2:]
+                tangents[node.index] = self.graph.node("input", (), key)
             for a, partial in _partials(node, tangents):
                 term = terms.times(tangents[a.index], partial)
                 known = tangents.get(node.index)
                 tangents[node.index] = term if known is None else terms.plus(known, term)
         rows = {key: tangents[e.index] for key, e in self.rows.items() if e.index in tangents}
-        functions = {**self.functions, new: self.functions.get(name, 0)}
-        return Weak(self.graph, self.dim, functions, rows, self.test)
+        return Weak(self.graph, self.dim, {**self.functions, **functions}, rows, self.test)
 
     def pullback(self, name: str, new: str | None, test: int) -> Weak:
         """The transposed derivative by a function of `test` components, which is its test function; a new function

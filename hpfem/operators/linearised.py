@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hpfem.shapes.arguments import name_of, shown
+from hpfem.shapes.arguments import is_real, name_of, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import vectors_on
@@ -28,8 +28,8 @@ from .parameters import StoredParameters
 
 # Operators are of a type that is made of these.
 Operator = Any
-# Name of a change among the coefficients, which no argument of a function has.
-_CHANGE = ".change"
+# Of the function "u", which is a field in state "coeff", and of coefficients, by name.
+Changes = Mapping[str, Any]
 
 
 def side_by_side(fields: Sequence[Field], operator: Any) -> Field:
@@ -258,7 +258,7 @@ def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool 
     name_of(store, STORES, "store")
     weak, n = weak_of(form), form.form.components
     u = checked_function(form, u, n, "the function at which to linearise").copy()
-    linear = weak.pullback("u", "v", n) if transposed else weak.forward("u", "v")
+    linear = weak.pullback("u", "v", n) if transposed else weak.forward({("fn", "u"): "v"})
     linear = linear.of_fewer_powers()
     kernel, stored = cut(linear, "v", store)
     made = lowered(kernel, (("v", n),), f"{'transposed ' * transposed}linearisation of {form.name}")
@@ -317,16 +317,19 @@ def _on_reference(
     return inner, values
 
 
-def pulled_back(form: Operator, u: Field, w: Field, name: str | None = None, tested: bool = False) -> Any:
-    """The transposed derivative of a form by its function or a coefficient, applied to w; see `Operator.pullback`. By a
-    field it may be tested with the basis.
+def pulled_back(
+    form: Operator, u: Field, w: Field, name: str | None = None, changes: Sequence[Changes] = (), tested: bool = False
+) -> Any:
+    """The transposed derivative of a form by its function or a coefficient, applied to w, and its derivatives along
+    changes; see `Operator.pullback`. By a field it may be tested with the basis.
     """
-    weak, n = weak_of(form), form.form.components
-    both = [checked_function(form, f, n, f"{what!r}") for f, what in ((u, "u"), (w, "w"))]
-    trial = (("u", n), ("w", n))
-    if name is None:
+    weak, functions, given = _along(form, changes)
+    n, functions = form.form.components, {"u": u, "w": w, **functions}
+    both = [checked_function(form, f, n, f"{what!r}") for what, f in functions.items()]
+    trial = [(what, n) for what in functions]
+    if name is None or name == "u":
         made = lowered(weak.pullback("u", "w", n), trial, f"transposed derivative of {form.name}")
-        return made_operator(form, made)(side_by_side(both, form))
+        return made_operator(form, made, given)(side_by_side(both, form))
     number = _kind(form, name) == "param"
     found = weak.adjoints((_kind(form, name), name), "w")
     keys = [("param", name)] if number else [("field", name, c) for c in range(form.fields[name].components)]
@@ -334,22 +337,40 @@ def pulled_back(form: Operator, u: Field, w: Field, name: str | None = None, tes
     what = f"derivative of {form.name} by {name}"
     if tested and not number:
         weak = Weak(weak.graph, weak.dim, dict(trial), {(c, 0): e for c, e in enumerate(results)}, len(results))
-        return made_operator(form, lowered(weak, trial, what))(side_by_side(both, form))
+        return made_operator(form, lowered(weak, trial, what), given)(side_by_side(both, form))
     made = lowered(weak, trial, what, results)
-    values = made_operator(form, made)(side_by_side(both, form))
+    values = made_operator(form, made, given)(side_by_side(both, form))
     return form.space.integrate(values) if number else values
 
 
-def pushed_forward(form: Operator, u: Field, name: str, change: Any) -> Field:
-    """The derivative of a form at u by a coefficient, in the direction of a number or field: a functional."""
-    what, n = f"derivative of {form.name} by {name}", form.form.components
-    checked_function(form, u, n, "'u'")
-    made = lowered(weak_of(form).forward(name, _CHANGE, _kind(form, name)), (("u", n),), what)
-    return made_operator(form, made, {_CHANGE: change})(u)
+def pushed_forward(form: Operator, u: Field, changes: Sequence[Changes]) -> Field:
+    """The derivative of a form at u along changes: a functional; see `Operator.pushforward`."""
+    weak, functions, given = _along(form, changes)
+    n, functions = form.form.components, {"u": u, **functions}
+    every = [checked_function(form, f, n, f"{what!r}") for what, f in functions.items()]
+    made = lowered(weak, [(what, n) for what in functions], f"derivative of {form.name}")
+    return made_operator(form, made, given)(side_by_side(every, form))
+
+
+def _along(form: Operator, changes: Sequence[Changes]) -> tuple[Weak, dict[str, Field], dict[str, Any]]:
+    """The derivative of a form along changes, one after the other; the functions and coefficients that it reads."""
+    weak, functions, given, n = weak_of(form), dict[str, Field](), dict[str, Any](), form.form.components
+    for number, change in enumerate(changes):
+        new = {name: f".{number}.{name}" for name in change}  # no argument of a function has such a name
+        for name, own in change.items():
+            (functions if name == "u" else given)[new[name]] = own
+            numbers = 0 if _kind(form, name) == "param" else form.fields[name].components if name != "u" else n
+            if numbers != (0 if is_real(own) else getattr(own, "components", None)):
+                what = f"a field of {numbers} component(s)" if numbers else "a number"
+                raise ArgumentError(f"the change of {name!r} of {form.name} is {what}, got {shown(own)}")
+        weak = weak.forward({(_kind(form, name), name): key for name, key in new.items()})
+    return weak, functions, given
 
 
 def _kind(form: Operator, name: str) -> str:
-    """Whether a coefficient is a number or a field."""
+    """Whether a name is that of the function, a number or a field."""
+    if name == "u":
+        return "fn"
     if name not in form.parameters and name not in form.fields:
         known = ", ".join([*form.parameters, *form.fields]) or "none"
         raise ArgumentError(f"{form.name} has no coefficient {shown(name)}; it has: {known}")

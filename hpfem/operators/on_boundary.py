@@ -146,14 +146,18 @@ class BoundaryForm(Summable):
         """Make the transpose of a linearisation; see `Operator.transposed`."""
         return self.with_inner(self.inner.transposed())
 
-    def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
+    def pullback(self, u: Field, w: Field, name: str | None = None, *changes: Mapping[str, Any]) -> Any:
         """Apply the transposed derivative; see `Operator.pullback`. By a field it is a functional on its space."""
-        found = pulled_back(self.inner, self.on_sides(u), self.on_sides(w), name, tested=True)
+        found = pulled_back(self.inner, self.on_sides(u), self.on_sides(w), name, self._here(changes), tested=True)
         return self._functional(u, found) if isinstance(found, Field) else found
 
-    def pushforward(self, u: Field, name: str, change: float) -> Field:
-        """Apply the derivative by a number; see `Operator.pushforward`."""
-        return self._functional(u, pushed_forward(self.inner, self.on_sides(u), name, change))
+    def pushforward(self, u: Field, *changes: Mapping[str, Any]) -> Field:
+        """Apply the derivative; see `Operator.pushforward`. Changes of fields are in state "coeff", too."""
+        return self._functional(u, pushed_forward(self.inner, self.on_sides(u), self._here(changes)))
+
+    def _here(self, changes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Changes on the sides."""
+        return [{k: self.on_sides(own) if isinstance(own, Field) else own for k, own in c.items()} for c in changes]
 
     def _functional(self, u: Field, found: Field) -> Field:
         """A functional on the space from one on the sides."""

@@ -347,7 +347,7 @@ class Operator(Summable):
         own = self.linearisation
         return linearised(own.form, own.u, own.store, not own.transposed)
 
-    def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
+    def pullback(self, u: Field, w: Field, name: str | None = None, *changes: Mapping[str, Any]) -> Any:
         """Apply the transposed derivative of a weak form r at a function: the derivative of (r(u), w).
 
         Parameters
@@ -356,6 +356,9 @@ class Operator(Summable):
             In state "coeff".
         name : str, optional
             Of a coefficient by which to differentiate; by default, the derivative is by u.
+        *changes : mapping
+            Directions in which to differentiate the result, one after the other; see `pushforward`. So second
+            derivatives are ``pullback(u, w, name, change)``.
 
         Returns
         -------
@@ -372,13 +375,25 @@ class Operator(Summable):
         StateError
             If `u` or `w` does not fit.
         """
-        return pulled_back(self, u, w, name)
+        return pulled_back(self, u, w, name, changes)
 
-    def pushforward(self, u: Field, name: str, change: float | Field) -> Field:
-        """Apply the derivative by a coefficient in the direction of a change, a number or "phys" field; -> a functional
-        ("dual"), whose product with w is that of the change with `pullback`'s result; see `pullback`.
+    def pushforward(self, u: Field, *changes: Mapping[str, Any]) -> Field:
+        """Apply the derivative of a weak form r at a function along changes, of two the second one; see `pullback`.
+
+        Parameters
+        ----------
+        u : Field
+            In state "coeff".
+        *changes : mapping
+            "u" -> the change of the function, a field in state "coeff"; name of a coefficient -> a number, or a field
+            in state "phys". What is left out does not change.
+
+        Returns
+        -------
+        Field
+            A functional ("dual").
         """
-        return pushed_forward(self, u, name, change)
+        return pushed_forward(self, u, changes)
 
     def elliptic_part(self) -> Operator:
         """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -212,24 +212,31 @@ class OperatorSum(Summable):
             raise ArgumentError(f"{self.name} is no linearisation; see linearised")
         return self._derived_from
 
-    def pullback(self, u: Field, w: Field, name: str | None = None) -> Any:
+    def pullback(self, u: Field, w: Field, name: str | None = None, *changes: Mapping[str, Any]) -> Any:
         """Apply the transposed derivative by u, or by a coefficient of one summand; see `Operator.pullback`."""
         if name is not None:
-            factor, form = self.with_coefficient(name)
-            return factor * form.pullback(u, w, name)
-        parts = list(zip(self.factors, self.summands, strict=True))
-        found = [factor * own.pullback(u, w) for factor, own in parts if own.form.trial]
-        return sum(found[1:], found[0]) if found else parts[0][1].pullback(u, w)
+            number = self.with_coefficient(name)
+            return self.factors[number] * self.summands[number].pullback(u, w, name, *self._of(number, changes))
+        parts = [number for number, own in enumerate(self.summands) if own.form.trial] or [0]
+        return self._added(parts, lambda n, own: own.pullback(u, w, None, *self._of(n, changes)))
 
-    def pushforward(self, u: Field, name: str, change: float | Field) -> Field:
-        """Apply the derivative by a coefficient of one summand; see `Operator.pushforward`."""
-        factor, form = self.with_coefficient(name)
-        return factor * form.pushforward(u, name, change)
+    def pushforward(self, u: Field, *changes: Mapping[str, Any]) -> Field:
+        """Apply the derivative along changes of u and of coefficients of summands; see `Operator.pushforward`."""
+        return self._added(range(len(self.summands)), lambda n, own: own.pushforward(u, *self._of(n, changes)))
 
-    def with_coefficient(self, name: str) -> tuple[float, Any]:
-        """The one summand that has a coefficient, with its factor; see `pullback`."""
-        parts = zip(self.factors, self.summands, strict=True)
-        found = [own for own in parts if name in own[1].parameters or name in getattr(own[1], "inner", own[1]).fields]
+    def _added(self, numbers: Sequence[int], result: Callable[[int, Any], Any]) -> Any:
+        """The sum of results of some summands, times their factors."""
+        found = [self.factors[number] * result(number, self.summands[number]) for number in numbers]
+        return sum(found[1:], found[0])
+
+    def _of(self, number: int, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What changes are of a summand."""
+        return [{k: v for k, v in c.items() if k == "u" or self.with_coefficient(k) == number} for c in changes]
+
+    def with_coefficient(self, name: str) -> int:
+        """The number of the one summand that has a coefficient; see `pullback`."""
+        inner = [getattr(own, "inner", own) for own in self.summands]
+        found = [number for number, own in enumerate(inner) if name in own.parameters or name in own.fields]
         if len(found) != 1:
             said = f"{len(found)} forms of {self.name} have a coefficient {shown(name)}"
             raise ArgumentError(f"{said}; ask the form that is meant")

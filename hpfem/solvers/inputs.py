@@ -23,14 +23,18 @@ class Input(NamedTuple):
     """An array that a solution depends on; x and w are global vectors on the device of the equation.
 
     `take(array)` makes it count, and returns what it adds to the right-hand side. `pushed(x, change)` is the change of
-    the residual minus the right-hand side, or of x itself where the input is `held`; `pulled(x, w)` is its transpose.
+    the residual minus the right-hand side, or of x itself where the input is `held`, or what the form takes as that of
+    a `coefficient`; `pulled(x, w)` is its transpose, for a coefficient also along changes. Others are linear, but for
+    what has the `order` 1.
     """
 
     shape: tuple[int, ...]
     take: Callable[[Any], Any]
     pushed: Callable[[Any, Any], Any]
-    pulled: Callable[[Any, Any], Any]
+    pulled: Callable[..., Any]
     held: bool = False
+    coefficient: bool = False
+    order: int = 2
 
 
 class _Spread:
@@ -90,7 +94,7 @@ def made_input(equation: Equation, name: str, kind: Any) -> Input:
     known = sorted({key for one in forms for key in (*one.parameters, *getattr(one, "fields", ()))})
     shape = (c0.size,) if own.n == 1 else (own.n, c0.size)
     if name in known:
-        return _coefficient(own, form.with_coefficient(name)[1] if isinstance(form, OperatorSum) else form, name, kind)
+        return _coefficient(own, forms[form.with_coefficient(name)] if len(forms) > 1 else form, name, kind)
     if name == "dirichlet" and kind == "function":
 
         def at_boundary(array: Any) -> Any:
@@ -144,29 +148,26 @@ def _nodes(own: Equation) -> Input:
             raise ArgumentError("by nodes, write loads and boundary data in the weak form: their integrals move, too")
         return vectors.from_host(node_gradient(own.form, own.field(x), own.field(w)))
 
-    return Input(mesh.points.shape, take, pushed, pulled)
+    return Input(mesh.points.shape, take, pushed, pulled, order=1)
 
 
 def _coefficient(own: Equation, owner: Any, name: str, kind: Any) -> Input:
     """A coefficient of the residual, of the weak form that has it."""
-    number, form, c0 = name in owner.parameters, own.form, own.c0
+    number = name in owner.parameters
     if (kind == "number") != number:
         raise ArgumentError(
             f"input {name!r} is {shown(kind)}, in {owner.name} it is a {'number' if number else 'field'}"
         )
 
-    def functional(x: Any, change: Any) -> Any:
-        return c0.gather(form.pushforward(own.field(x), name, change), own.device).reshape(-1)
-
-    def pulled(x: Any, w: Any) -> Any:
-        return form.pullback(own.field(x), own.field(w), name)
+    def pulled(x: Any, w: Any, *changes: Any) -> Any:
+        return own.form.pullback(own.field(x), own.field(w), name, *changes)
 
     def set_number(array: Any) -> Any:
         owner.parameters[name] = float(array)
         return 0
 
     if number:
-        return Input((), set_number, lambda x, change: functional(x, float(change)), pulled)
+        return Input((), set_number, lambda _, change: float(change), pulled, coefficient=True)
     field = owner.fields[name]
     if any(pair.constant for pair in field.data):
         raise ArgumentError(
@@ -183,6 +184,7 @@ def _coefficient(own: Equation, owner: Any, name: str, kind: Any) -> Input:
     return Input(
         spread.shape,
         set_field,
-        lambda x, change: functional(x, spread.values(change)),
-        lambda x, w: spread.transposed(pulled(x, w)),
+        lambda _, change: spread.values(change),
+        lambda *given: spread.transposed(pulled(*given)),
+        coefficient=True,
     )

@@ -7,7 +7,7 @@ with the transpose of J, however many data there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -29,6 +29,9 @@ from .preconditioners import checked_preconditioner
 from .problem import Problem, Solution
 from .solve import check_known, solve
 
+# Linear solves whose solutions are kept: second derivatives take those of first ones, too.
+_KEPT = 4
+
 
 class SolutionMap:
     """The solution of a problem as a function of arrays: coefficients, loads and boundary values.
@@ -41,8 +44,11 @@ class SolutionMap:
       of the data: one linear solve.
     - `solution.pullback(data, w)` is {name: array}: the derivatives by the data of the sum of w times the coefficients,
       by one linear solve. Where processes share the mesh, each gives its part of w: they are added up.
+    - With ``along=other``, another change of the data, the last two are differentiated in its direction: these are
+      second derivatives. `pullback(data, w, along=other)` is the Hessian of that sum times `other`, by one more pair of
+      linear solves.
 
-    The last two give arrays on the device of the operators, and take the solution there as `u`, if it is known.
+    Derivatives are on the device of the operators, and take the solution there as `u`, if it is known.
 
     Parameters
     ----------
@@ -132,16 +138,21 @@ class SolutionMap:
         self._start, self._data = own.vector(start), own.data
         self._lock, self._taken = RLock(), dict[str, Any]()  # JAX may call from several threads at once
         self._x: Any = None
+        self._made = list[tuple[str, list[Any], Any]]()  # of linear solves there
 
     def __call__(self, data: Mapping[str, Any]) -> Solution:
         """Solve; see `SolutionMap`. It raises a SolverError where `solve` or `newton` does."""
         with self._lock:
             return self._solve(data)
 
+    def vector(self, data: Mapping[str, Any]) -> Any:
+        """Global coefficients of the solution, on the device of the operators; see `SolutionMap`."""
+        return self(data).pair.read(self._own.device).reshape(self.shape)
+
     def _solve(self, data: Mapping[str, Any]) -> Solution:
         """The solution for data, which are taken."""
         self._take(data)
-        own, run, self._x = self._own, self._iterations("SolutionMap"), None
+        own, run, self._x, self._made = self._own, self._iterations("SolutionMap"), None, []
         if not self._linear:
             run.solve(self._start, [{}], False)
         else:
@@ -153,26 +164,75 @@ class SolutionMap:
         self._x = run.x
         return run.solution()
 
-    def forward(self, data: Mapping[str, Any], change: Mapping[str, Any], u: Any | None = None) -> Any:
-        """Change of the solution; see `SolutionMap`."""
-        with self._lock:
-            own, x, given = self._own, self._at(data, u), self._arrays(change, "the change of ")
-            held = right = 0 * x
-            for name, one in self._inputs.items():
-                part = one.pushed(x, given[name])
-                held, right = (held + part, right) if one.held else (held, right + part)
-            d = self._solved(x, lambda J: -own.free(right + own.gathered(J, held)), False)
-            return (held + d).reshape(self.shape)
-
-    def pullback(self, data: Mapping[str, Any], w: Any, u: Any | None = None) -> dict[str, Any]:
-        """Derivatives by the data; see `SolutionMap`."""
+    def forward(self, data: Any, change: Any, u: Any | None = None, along: Any | None = None) -> Any:
+        """Change of the solution, or its derivative along another change; see `SolutionMap`."""
         with self._lock:
             own, x = self._own, self._at(data, u)
-            w = own.vectors.summed(self._array(w, self.shape, "w").reshape(-1))
-            z = self._solved(x, own.free(w), True)
-            rest = w - own.gathered(self._tangents.applied, z)
+            found = self._pushed(x, given := self._arrays(change, "the change of "))
+            if along is not None:
+                changes = self._changes(x, given), self._changes(x, self._arrays(along, "along, "))
+                right = own.form.pushforward(own.field(x), *changes)
+                found = self._solved(x, -own.free(self._functional(right)), False)
+            return found.reshape(self.shape)
+
+    def pullback(self, data: Any, w: Any, u: Any | None = None, along: Any | None = None) -> dict[str, Any]:
+        """Derivatives by the data, or their derivatives along a change; see `SolutionMap`."""
+        with self._lock:
+            own, x = self._own, self._at(data, u)
+            z, rest = self._pulled(x, own.vectors.summed(self._array(w, self.shape, "w").reshape(-1)))
+            more = dict[str, Any]()
+            if along is not None:
+                change = self._changes(x, self._arrays(along, "along, "))
+                more = {name: one.pulled(x, -z, change) for name, one in self._inputs.items() if one.coefficient}
+                right = own.form.pullback(own.field(x), own.field(z), None, change)
+                z, rest = self._pulled(x, -self._functional(right))
             found = {name: one.pulled(x, rest if one.held else -z) for name, one in self._inputs.items()}
-            return {name: own.vectors.xp.asarray(slopes, own.dtype) for name, slopes in found.items()}
+            asarray = own.vectors.xp.asarray
+            return {name: asarray(slopes + more.get(name, 0), own.dtype) for name, slopes in found.items()}
+
+    def _functional(self, found: Any) -> Any:
+        return self._own.c0.gather(found, self._own.device).reshape(-1)
+
+    def _changes(self, x: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The change of the solution and of coefficients, as forms take them."""
+        for name, one in self._inputs.items():
+            if one.order < 2:
+                raise ArgumentError(f"there are no second derivatives of a solution with {name!r} among its inputs")
+        return {"u": self._own.field(self._pushed(x, given)), **self._coefficients(x, given)}
+
+    def _coefficients(self, x: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: one.pushed(x, given[name]) for name, one in self._inputs.items() if one.coefficient}
+
+    def _pushed(self, x: Any, given: Mapping[str, Any]) -> Any:
+        """The change of the solution along a change of the data."""
+
+        def made() -> Any:
+            own = self._own
+            parts = [(one, one.pushed(x, given[name])) for name, one in self._inputs.items() if not one.coefficient]
+            held = sum([part for one, part in parts if one.held], 0 * x)
+            right = sum([part for one, part in parts if not one.held], 0 * x)
+            if changes := self._coefficients(x, given):
+                right = right + self._functional(own.form.pushforward(own.field(x), changes))
+            return held + self._solved(x, lambda J: -own.free(right + own.gathered(J, held)), False)
+
+        return self._known("pushed", list(given.values()), made)
+
+    def _pulled(self, x: Any, w: Any) -> tuple[Any, Any]:
+        """The adjoint solution for w, which is 0 at prescribed values, and what it leaves of w: not 0 there alone."""
+
+        def made() -> Any:
+            z = self._solved(x, self._own.free(w), True)
+            return z, w - self._own.gathered(self._tangents.applied, z)
+
+        return self._known("pulled", [w], made)
+
+    def _known(self, what: str, arrays: list[Any], made: Callable[[], Any]) -> Any:
+        """What was made of equal arrays for the present solution, of the last few that were, or is made now."""
+        for key, old, found in self._made:
+            if key == what and self._own.vectors.comm.all(all(bool((a == b).all()) for a, b in zip(old, arrays))):
+                return found
+        self._made = [(what, arrays, made()), *self._made[: _KEPT - 1]]
+        return self._made[0][2]
 
     def _solved(self, x: Any, right: Any, transposed: bool) -> Any:
         d, _ = self._tangents.solve(x, right, self._tol, "SolutionMap: derivative", transposed)
@@ -180,10 +240,13 @@ class SolutionMap:
 
     def _at(self, data: Mapping[str, Any], u: Any | None) -> Any:
         """The solution for data, which are taken."""
-        new = self._take(data)
+        new, x = self._take(data) or self._x is None, self._x
         if u is not None:
             self._x = self._array(u, self.shape, "u").reshape(-1)
-        elif new or self._x is None:
+            if not new and self._own.vectors.comm.all(bool((self._x == x).all())):
+                return x
+            self._made = []
+        elif new:
             self._solve(data)
         return self._x
 
@@ -219,26 +282,3 @@ class SolutionMap:
             given = ", ".join(map(str, data)) if isinstance(data, Mapping) else shown(data)
             raise ArgumentError(f"the inputs are {', '.join(self.shapes)}, each with an array; got {given}")
         return [data[name] for name in self.shapes]
-
-    def named(self, arrays: Sequence[Any]) -> dict[str, Any]:
-        """Arrays in the order of `shapes` as data; see `SolutionMap`."""
-        return dict(zip(self.shapes, arrays, strict=True))
-
-    def vector(self, arrays: Sequence[Any]) -> Any:
-        """Global coefficients of a solution on the device of the operators; for the arrays see `named`."""
-        return self(self.named(arrays)).pair.read(self._own.device).reshape(self.shape)
-
-
-def copied(array: Any, out: Any) -> None:
-    """Copy an array to one of any library and device."""
-    source, target = wrap(array), wrap(out)
-    target.write(target.home)[...] = source.read(target.home)
-
-
-def as_map(problem: Any, inputs: Any, options: Mapping[str, Any]) -> SolutionMap:
-    """A `SolutionMap`, or what it is made of, as one."""
-    if not isinstance(problem, SolutionMap):
-        return SolutionMap(problem, inputs, **options)
-    if inputs is not None or options:
-        raise ArgumentError("a SolutionMap has inputs and options; leave them out")
-    return problem

@@ -128,7 +128,7 @@ def difference(found, expected):
 def test_functions(name, rng):
     function = FUNCTIONS[name]
     weak = weak_of(function)
-    first, data = weak.forward("u", "v"), random_data(rng, "u", "v", "w", "z")
+    first, data = weak.forward({("fn", "u"): "v"}), random_data(rng, "u", "v", "w", "z")
     expected = {
         (c, 0): np.imag(np.asarray(value) + np.zeros(POINTS)) / STEP
         for c, value in called(function, stepped(data, data)).items()
@@ -136,7 +136,7 @@ def test_functions(name, rng):
     derivative = evaluated(first, data)
     assert difference(derivative, expected) <= 2e-15
     # The second derivative, in another direction, by a step of the first.
-    second = evaluated(first.forward("u", "z"), data)
+    second = evaluated(first.forward({("fn", "u"): "z"}), data)
     moved = {**data, **{key: data["fn", "z", key[2], key[3]] for key in keys("v")}}
     by_step = evaluated(first, {**stepped(data, moved), **{key: data[key] for key in keys("v")}})
     expected = {key: np.imag(value) / STEP for key, value in by_step.items()}
@@ -186,7 +186,7 @@ def test_a_branch_that_is_not_taken_may_be_infinite(name):
     data = {key: np.full(POINTS, -0.25 if key[1] == "u" else 1.0) for own in "uvw" for key in keys(own)}
     weak = weak_of(function)
     with np.errstate(all="ignore"):
-        for found in (weak.forward("u", "v"), weak.pullback("u", "w", 2)):
+        for found in (weak.forward({("fn", "u"): "v"}), weak.pullback("u", "w", 2)):
             assert evaluated(found, data).get((0, 0), np.zeros(1))[0] == expected
 
 

@@ -247,6 +247,20 @@ def test_gradients_by_coefficients(name, backend, rng):
     by_field, by_number = form.pullback(u, w, "k"), form.pullback(u, w, "lam")
     moved = hp.WeakForm(space, bratu, fields={"lam": 1.5, "k": k + change})
     assert space.integrate(by_field * change) == pytest.approx(dot(w, moved(u) - form(u)), rel=1e-11)
+    along, h = {"u": w, "k": change, "lam": 1.0}, 1e-4
+    ends = [hp.WeakForm(space, bratu, fields={"lam": 1.5 + t, "k": k + t * change}) for t in (h, -h)]
+    for second, first in (
+        (form.pushforward(u, along), lambda own, at: own(at)),
+        (form.pushforward(u, along, along), lambda own, at: own.pushforward(at, along)),
+        (form.pullback(u, w, None, along), lambda own, at: own.pullback(at, w)),
+        (form.pullback(u, w, "k", along), lambda own, at: own.pullback(at, w, "k")),
+        (form.pullback(u, w, "lam", along), lambda own, at: own.pullback(at, w, "lam")),
+    ):
+        up, down = first(ends[0], u + h * w), first(ends[1], u - h * w)
+        if isinstance(up, float):
+            assert second == pytest.approx((up - down) / (2 * h), rel=1e-6)
+        else:
+            assert apart((1 / (2 * h)) * (up - down), second) < 1e-6
     before = dot(w, form(u))
     form.parameters["lam"] = 2.5
     assert by_number == pytest.approx(dot(w, form(u)) - before, rel=1e-11)

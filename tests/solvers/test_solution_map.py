@@ -18,20 +18,25 @@ RNG = np.random.default_rng(0)
 
 
 def checked(solution, data, close=1e-6, step=1e-4):
-    """Compare both derivatives with each other, and with differences; -> the solution."""
+    """Compare first and second derivatives, forward and transposed, with differences; -> the solution."""
     host = solution.c0.vectors_on(solution._own.device).to_host
     u = solution(data)
-    change = {name: RNG.standard_normal(shape).astype(u.dtype) for name, shape in solution.shapes.items()}
+    change, along = (
+        {name: RNG.standard_normal(shape).astype(u.dtype) for name, shape in solution.shapes.items()} for _ in range(2)
+    )
     w = RNG.standard_normal(solution.shape).astype(u.dtype)
-    du = host(solution.forward(data, change))
-    slopes = {name: np.asarray(host(own)) for name, own in solution.pullback(data, w).items()}
-    terms = [du * w, *(slopes[name] * change[name] for name in change)]
-    total = sum(np.abs(own).sum() for own in terms)
-    apart = abs(terms[0].sum() - sum(own.sum() for own in terms[1:]))
-    assert apart < (1e-3 if u.dtype == np.float32 else 1e-9) * total
-    ends = [solution({name: data[name] + t * change[name] for name in data}).vector for t in (step, -step)]
-    apart = (ends[0] - ends[1]) / (2 * step) - du
-    assert np.abs(apart).max() < close * np.abs(du).max()
+    ends = [{name: data[name] + t * along[name] for name in data} for t in (step, -step)]
+    for values, second in (
+        (lambda at: solution(at).vector, None),
+        (lambda at: host(solution.forward(at, change)), along),
+    ):
+        du = host(solution.forward(data, change if second else along, along=second))
+        slopes = {name: np.asarray(host(own)) for name, own in solution.pullback(data, w, along=second).items()}
+        terms = [du * w, *(slopes[name] * (change if second else along)[name] for name in data)]
+        apart = abs(terms[0].sum() - sum(own.sum() for own in terms[1:]))
+        assert apart < (1e-3 if u.dtype == np.float32 else 1e-9) * sum(np.abs(own).sum() for own in terms)
+        apart = (values(ends[0]) - values(ends[1])) / (2 * step) - du
+        assert np.abs(apart).max() < close * np.abs(du).max()
     return u
 
 
@@ -136,7 +141,10 @@ def test_set_up_is_kept(monkeypatch):
     w = RNG.standard_normal(solution.shape)
     first = solution.pullback(data, w)["diffusivity"]
     again = solution.pullback({"diffusivity": 1.0 * data["diffusivity"]}, w, u.vector)["diffusivity"]
-    assert solves == ["SolutionMap: derivative"] * 2 and np.array_equal(first, again)
+    assert solves == ["SolutionMap: derivative"] and np.array_equal(first, again)
+    solution.pullback(data, w, along=data)
+    solution.forward(data, data)
+    assert len(solves) == 3  # one more pair
     assert tangents.multigrid == "kept"
 
 

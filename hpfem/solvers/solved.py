@@ -1,0 +1,106 @@
+"""Solutions and their derivatives as functions of arrays, which other libraries call and differentiate.
+
+The k-th derivative of a solution is linear in w, with which its coefficients are multiplied, and in k changes of the
+data. These are slots: if all but one are filled, the result is by that one. So to transpose is to fill another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..backends.exchange import wrap
+from ..errors import ArgumentError
+from .solution_map import SolutionMap
+
+# In the order of `SolutionMap.shapes`; of changes, None are zero.
+Arrays = list[Any]
+
+
+class Solved(NamedTuple):
+    """A solution or a derivative: `known` are the data and, of a derivative, the solution there; `slots` are w and the
+    changes, with None in the place of the result.
+    """
+
+    solution: SolutionMap
+    known: Arrays
+    slots: list[Arrays | None]
+
+    @classmethod
+    def of(cls, solution: SolutionMap, arrays: Sequence[Any], order: int = 0, out: int = 0) -> Solved:
+        """That of an order, with the result by the slot `out`, of its arrays one after the other."""
+        if order > 2:
+            raise ArgumentError("solutions have first and second derivatives, no third ones")
+        rest, n = iter(arrays), len(solution.shapes)
+        sizes = [n + (order > 0), *(0 if k == out else n if k else 1 for k in range(order + 1))]
+        known, *slots = [[next(rest) for _ in range(size)] for size in sizes]
+        return cls(solution, known, [slot or None for slot in slots])
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The order, and the slot of the result."""
+        return len(self.slots) - 1, self.slots.index(None)
+
+    @property
+    def arrays(self) -> Arrays:
+        """All arrays; see `of`."""
+        return [*self.known, *(array for slot in self.slots for array in slot or ())]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the results."""
+        return list(self.solution.shapes.values()) if self.place[1] else [self.solution.shape]
+
+    def __call__(self) -> Arrays:
+        """The results, on the device of the operators."""
+        own, (w, *changes) = self.solution, self.slots
+        data, *along = [dict(zip(own.shapes, given)) for given in (self.known, *changes) if given]
+        if not changes:
+            return [own.vector(data)]
+        if w is None:
+            return [own.forward(data, along[0], self.known[-1], *along[1:])]
+        return list(own.pullback(data, w[0], self.known[-1], *along).values())
+
+    def slopes(
+        self, wanted: Sequence[bool], w: Arrays, results: Sequence[Any], made: Callable[[Solved], Any]
+    ) -> Arrays:
+        """Derivatives of w times the results by the arrays that are wanted, as they are `made`; None by the others."""
+        asked, n = Solved.of(self.solution, wanted, *self.place), len(self.solution.shapes)
+        found = list[Any]()
+        for number, own in enumerate([*asked.slots, asked.known[:n]]):
+            transposed = self._with(number, None, results)
+            transposed.slots[self.place[1]] = w
+            found.append(made(transposed) if own and any(own) else [None] * len(own or ()))
+        flat = [*found.pop(), *[None] * (len(self.known) - n), *(slope for own in found for slope in own)]
+        return [slope if one else None for slope, one in zip(flat, wanted, strict=True)]
+
+    def changed(self, changes: Sequence[Any], results: Sequence[Any], zeros: Callable[[Any], Any]) -> list[Solved]:
+        """Those whose sum is the change of the results along changes of the arrays."""
+        moved, found = Solved.of(self.solution, changes, *self.place), list[Solved]()
+        data = self.known[: len(self.solution.shapes)]
+        for number, (new, old) in enumerate([*zip(moved.slots, self.slots, strict=True), (moved.known, data)]):
+            if new and old and any(one is not None for one in new):
+                slot = [zeros(b) if a is None else a for a, b in zip(new, old)]
+                found.append(self._with(number, slot, results))
+        return found
+
+    def _with(self, number: int, slot: Arrays | None, results: Sequence[Any]) -> Solved:
+        """The same with a slot filled, which may be one more; then with the solution, if it is the result."""
+        slots = [*self.slots, *[None] * (number == len(self.slots))]
+        slots[number] = slot
+        return Solved(self.solution, [*self.known, *(() if self.place[0] else results)], slots)
+
+
+def copied(array: Any, out: Any) -> None:
+    """Copy an array to one of any library and device."""
+    source, target = wrap(array), wrap(out)
+    target.write(target.home)[...] = source.read(target.home)
+
+
+def as_map(problem: Any, inputs: Any, options: Mapping[str, Any]) -> SolutionMap:
+    """A `SolutionMap`, or what it is made of, as one."""
+    if not isinstance(problem, SolutionMap):
+        return SolutionMap(problem, inputs, **options)
+    if inputs is not None or options:
+        raise ArgumentError("a SolutionMap has inputs and options; leave them out")
+    return problem
