@@ -242,11 +242,7 @@ class World:
                 hp.from_meshio,
                 {"mesh": meshio.Mesh(np.array(points, float), [("quad", [[0, 1, 3, 2]])])},
             ),
-            Call(
-                "from_meshio parts",
-                _from_parts,
-                {"p": np.array(points, float), "c": np.array([[0, 1, 3, 2]])},
-            ),
+            Call("from_meshio parts", _from_parts, {"p": np.array(points, float), "c": np.array([[0, 1, 3, 2]])}),
         ]
 
     def _files(self, folder: Any) -> list[Call]:
@@ -378,19 +374,13 @@ class World:
             Call("Energy", lambda k, n: hp.Energy(space, lambda u, k: k, {"k": k}, n), {"k": 1.0, "n": 1}),
             Call("Energy()", hp.Energy(space, lambda u: u * u), {"u": u}),
             Call(
-                "node_gradient",
-                hp.node_gradient,
-                {"form": hp.Mass(space), "u": u, "w": u, "along": space.mesh.points},
+                "node_gradient", hp.node_gradient, {"form": hp.Mass(space), "u": u, "w": u, "along": space.mesh.points}
             ),
             Call("linearised", lambda u, store: self.mass.linearised(u, store), {"u": u, "store": "cheap"}),
             Call("linearised at", lambda u: self.mass.linearised(self.u).at(u), {"u": u}),
             Call("pullback", lambda u, w: self.mass.pullback(u, w), {"u": u, "w": u}),
             Call("WeakForm on", lambda on: hp.WeakForm(space, lambda u: u, test="value", on=on), {"on": "left"}),
-            Call(
-                "WeakForm on()",
-                hp.WeakForm(space, lambda u: u, test="value", on="left"),
-                {"field": u, "out": None},
-            ),
+            Call("WeakForm on()", hp.WeakForm(space, lambda u: u, test="value", on="left"), {"field": u, "out": None}),
             Call("WeakForm field", lambda k: hp.WeakForm(**form | {"fields": {"k": k}}), {"k": 1.0}),
             Call("Mass()", hp.Mass(space), {"field": u, "out": None}),
             Call(

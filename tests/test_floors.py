@@ -187,10 +187,7 @@ def test_branching_on_a_shape_is_found(source):
 
 @pytest.mark.parametrize(
     "source",
-    [
-        "if a.shape == (3, 2) and shape != b.shape and name == 'affine': pass",
-        "if shape.name not in TYPES: pass",
-    ],
+    ["if a.shape == (3, 2) and shape != b.shape and name == 'affine': pass", "if shape.name not in TYPES: pass"],
 )
 def test_comparing_array_shapes_and_tables_are_allowed(source):
     assert compares_shape(source) == []

@@ -160,10 +160,7 @@ OBJECTS = {
     "long weak form": (lambda: hp.WeakForm(c0_space().space, long_form), applied_to_smooth),
     "InverseMass": (lambda: InverseMass(c0_space().space), applied_to_smooth),
     **{
-        name: (
-            lambda name=name: OPERATORS[name](c0_space().space, *GIVEN.get(name, ())),
-            applied_to_smooth,
-        )
+        name: (lambda name=name: OPERATORS[name](c0_space().space, *GIVEN.get(name, ())), applied_to_smooth)
         for name in OPERATORS
     },
 }

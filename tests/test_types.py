@@ -72,8 +72,7 @@ def check(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
-    [(RIGHT, None), (WRONG, "Too many arguments"), (ABSENT, 'has no attribute "NoSuchError"')],
+    ("source", "message"), [(RIGHT, None), (WRONG, "Too many arguments"), (ABSENT, 'has no attribute "NoSuchError"')]
 )
 def test_uses_of_shapes_are_checked(check, source, message):
     result = check(source)

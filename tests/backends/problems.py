@@ -5,14 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from hpfem.forms import Pointwise
-from hpfem.forms.form import (
-    BWD_TRANS,
-    IPRODUCT_WRT_BASE,
-    IPRODUCT_WRT_DERIV_BASE,
-    PHYS_DERIV,
-    BlockProblem,
-    Form,
-)
+from hpfem.forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, IPRODUCT_WRT_DERIV_BASE, PHYS_DERIV, BlockProblem, Form
 from hpfem.forms.trace import trace
 from hpfem.geometry import AFFINE, GENERAL, BlockGeometry
 from hpfem.memory import PairArray

@@ -14,8 +14,7 @@ PASSES = {
     **{f"{name} {k}": own[k] for name, own in (("r", RESIDUAL), ("p", DIRECTION), ("all", ADVANCE)) for k in (0, 1)},
     **{f"sum of {count}": combination(count) for count in (1, 2, 4, 9)},
     "another": Pass(
-        *("a b c d e f g", "s t", "a = - a b c + s d", "g = t a - e f g - b", "b ="),
-        sums=["a g", "g e f", "b b"],
+        *("a b c d e f g", "s t", "a = - a b c + s d", "g = t a - e f g - b", "b ="), sums=["a g", "g e f", "b b"]
     ),
 }
 

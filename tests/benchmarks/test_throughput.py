@@ -7,14 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.roofline import Roofline
-from hpfem.benchmarks import (
-    BENCHMARKS,
-    BOX_SHAPES,
-    SOLID_SHAPES,
-    BenchSettings,
-    Runner,
-    compare_algorithms,
-)
+from hpfem.benchmarks import BENCHMARKS, BOX_SHAPES, SOLID_SHAPES, BenchSettings, Runner, compare_algorithms
 from hpfem.benchmarks.problems import problem_bytes, problem_mesh, problem_sizes, problem_space
 from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.errors import ArgumentError, NotSuitable

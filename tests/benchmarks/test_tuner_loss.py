@@ -51,9 +51,6 @@ def test_options_of_the_shipped_table_can_be_read():
     found = dict(
         tuner_loss.Searched.rows(SimpleNamespace(block=block, seconds=seconds, case={**case, "elements": 10**9}))
     )
-    assert {key.split("/")[0]: row for key, row in found.items()} == {
-        "fused": (512.0, ""),
-        "sumfac": (170.7, "stored"),
-    }
+    assert {key.split("/")[0]: row for key, row in found.items()} == {"fused": (512.0, ""), "sumfac": (170.7, "stored")}
     options = [from_text(FusedOptions, row[1]) for key, row in found.items() if key.startswith("fused")]
     assert options == [FusedOptions()]

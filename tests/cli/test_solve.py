@@ -78,10 +78,7 @@ def test_a_tensor(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["left: 10"],
-            "--diffusivity: values by region have no value for region(s) 'right'; add it, or use one",
-        ),
+        (["left: 10"], "--diffusivity: values by region have no value for region(s) 'right'; add it, or use one"),
         (["inclusion: 10", "1"], "--diffusivity: unknown region 'inclusion'; valid: left, right"),
         (["left: 10", "left: 1"], "two expressions for 'left'"),
         (["1", "2"], "two expressions for the rest"),

@@ -123,10 +123,7 @@ def test_bytes_are_those_of_the_arrays(name, dtype, rng):
             (hp.Laplacian(space), 2 * coeff.nbytes + factors["metric"]),
             (hp.Helmholtz(space, lam=1.0), 2 * coeff.nbytes + factors["metric"]),
             (hp.Helmholtz(space, lam=k, diffusivity=k), 2 * (coeff.nbytes + phys.nbytes) + factors["metric"]),
-            (
-                hp.AdvectionDiffusionReaction(space, vector),
-                2 * coeff.nbytes + vector.nbytes + factors["jacobian"],
-            ),
+            (hp.AdvectionDiffusionReaction(space, vector), 2 * coeff.nbytes + vector.nbytes + factors["jacobian"]),
             (
                 hp.WeakForm(space, lambda u, x: u * x[0], test=("value",)),
                 2 * coeff.nbytes + factors["wJ"] + factors["points"],

@@ -12,10 +12,7 @@ from tests.samples import curved, dimension, norm_error, skewed, straight, taper
 
 SHAPES = SHAPES_2D + SHAPES_3D
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
-MESHES = {
-    "affine": lambda name: skewed(straight(name)),
-    "deformed": lambda name: curved(name, order=2),
-}
+MESHES = {"affine": lambda name: skewed(straight(name)), "deformed": lambda name: curved(name, order=2)}
 each_kind = pytest.mark.parametrize("kind", MESHES)
 
 

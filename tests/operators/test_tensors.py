@@ -12,10 +12,7 @@ from tests.operators.ways import ways
 from tests.samples import NAMES, curved, norm_error, plane_in_space, skewed, straight
 from tests.space.test_by_region import SOLIDS, with_regions
 
-FULL = {
-    2: np.array([[2.0, 0.7], [0.7, 1.0]]),
-    3: np.array([[2.0, 0.7, -0.3], [0.7, 1.0, 0.2], [-0.3, 0.2, 1.5]]),
-}
+FULL = {2: np.array([[2.0, 0.7], [0.7, 1.0]]), 3: np.array([[2.0, 0.7, -0.3], [0.7, 1.0, 0.2], [-0.3, 0.2, 1.5]])}
 
 
 def varying(*x):

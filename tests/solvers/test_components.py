@@ -7,11 +7,7 @@ import hpfem as hp
 from hpfem.mesh import box
 from tests.samples import NAMES_3D, long
 
-PARTS = (
-    lambda x, y, z: np.sin(x) * np.exp(y) + z,
-    lambda x, y, z: x * y - z**2,
-    lambda x, y, z: np.cos(x + 2 * y) * z,
-)
+PARTS = (lambda x, y, z: np.sin(x) * np.exp(y) + z, lambda x, y, z: x * y - z**2, lambda x, y, z: np.cos(x + 2 * y) * z)
 
 
 def together(*x):

@@ -80,10 +80,7 @@ def heat(backend="numpy", shape="quad", k=1.0):
     return form, c0, hp.BoundaryConditions(c0, lambda x, y: x)
 
 
-DATA = {
-    "parameters": {"cos": np.cos, "sin": np.sin},
-    "dirichlet": lambda t: lambda x, y: np.cos(t) * x + np.sin(t) * y,
-}
+DATA = {"parameters": {"cos": np.cos, "sin": np.sin}, "dirichlet": lambda t: lambda x, y: np.cos(t) * x + np.sin(t) * y}
 
 
 def marched(method, steps, backend="numpy", end=1.0, k=1.0, **options):

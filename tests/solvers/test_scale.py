@@ -28,12 +28,7 @@ def solved(mesh, dtype, length, size, lam, conditions, f=wave):
     return values / size / length**2, u
 
 
-CASES = {
-    "dirichlet": (1.0, {"dirichlet": 0.0}),
-    "lam = 1": (1.0, {}),
-    "lam = 0": (0.0, {}),
-    "lam = 1e-9": (1e-9, {}),
-}
+CASES = {"dirichlet": (1.0, {"dirichlet": 0.0}), "lam = 1": (1.0, {}), "lam = 0": (0.0, {}), "lam = 1e-9": (1e-9, {})}
 
 
 @pytest.mark.filterwarnings("ignore::hpfem.HpfemWarning")  # the wave is no mean-free one on every mesh

@@ -108,16 +108,7 @@ def test_steps_are_those_of_the_scheme(backend, dtype, basis, quadrature, shapes
         bend = np.linalg.solve(M, bc.free * (bc.load + np.cos(t) * load - K @ states[-1]))
         states.append(p + h * rate + h**2 / 2 * bend if t == 0 else 2 * states[-1] - states[-2] + h**2 * bend)
     run = hp.march(
-        form,
-        p,
-        (0, 2 * h),
-        c0,
-        bc,
-        method="leapfrog",
-        dt=h,
-        velocity=rate,
-        load=lambda t: np.cos(t) * load,
-        bar=False,
+        form, p, (0, 2 * h), c0, bc, method="leapfrog", dt=h, velocity=rate, load=lambda t: np.cos(t) * load, bar=False
     )
     assert np.abs(run.u.vector - states[-1]).max() < 100 * np.finfo(dtype).eps * np.abs(states[-1]).max()
     assert run.u.vector.dtype == dtype and not run.u.vector[~bc.free].any()

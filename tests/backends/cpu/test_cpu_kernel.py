@@ -216,11 +216,7 @@ def test_matrices_of_directions(shape, far, rng, monkeypatch):
         space = make_space(shape, order, False)
         for form in ("Helmholtz", "Mass", "Laplacian")[: 3 if order < 5 else 1]:
             assert max(differences(space, form, "noncollocated", rng, **how)) < 1e-13
-    for options in (
-        {"quadrature": "collocated"},
-        {"quadrature": "gauss"},
-        {"basis": "orthogonal"},
-    ):
+    for options in ({"quadrature": "collocated"}, {"quadrature": "gauss"}, {"basis": "orthogonal"}):
         space = make_space(shape, 3, False, **options)
         assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 1e-13
     space = make_space(shape, 4, False, dtype="float32")

@@ -181,9 +181,7 @@ def _in_products(rng):
         (block.basis, choice.kernel.problem)
         for space in (hp.Space(mesh, 3, quadrature="collapsed"), hp.Space(bent, 3, quadrature="collapsed"))
         for block, choice in zip(
-            space.blocks,
-            hp.Helmholtz(space, lam=0.7, backend="numpy", algorithm="noncollocated").choices,
-            strict=True,
+            space.blocks, hp.Helmholtz(space, lam=0.7, backend="numpy", algorithm="noncollocated").choices, strict=True
         )
     ]
     simplex = hp.Space(curved("tet", order=2), 3, quadrature="simplex")

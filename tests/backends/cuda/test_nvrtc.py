@@ -17,11 +17,7 @@ from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.cuda.stdmat.strategy import source as stdmat_source
 from hpfem.backends.cuda.sumfac.strategy import SumFacPlan
-from hpfem.backends.cuda.sumfac_top.plan import (
-    SumFacTopOptions,
-    SumFacTopPlan,
-    default_plans,
-)
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, default_plans
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import DeviceError, NotSuitable
