@@ -1,4 +1,4 @@
-"""The type checker sees hpfem.shapes: a right use passes and a wrong one is reported."""
+"""The type checker sees hpfem.shapes and the public API: right uses pass, and wrong ones are reported."""
 
 import re
 
@@ -43,8 +43,6 @@ try:
 except (hp.MeshError, hp.ArgumentError) as error:
     raise hp.HpfemError(str(error)) from error
 """
-# Of what is imported only the types count, as with an installed package.
-STRICT = ("--strict", "--follow-imports", "silent")
 MISUSE = """
 import hpfem as hp
 
@@ -58,41 +56,19 @@ hp.Mass(space) + 3
 """
 
 
-@pytest.fixture
-def check(tmp_path):
-    """Check a program: (source, arguments of mypy) -> the finished process. What is known of the packages is used."""
-    folder, program = type_check.ROOT / "build" / "type_check", tmp_path / "program.py"
+
+def test_wrong_uses_are_reported(tmp_path):
+    """In one run, which takes what an earlier one has found in the packages."""
+    folder, programs = type_check.ROOT / "build" / "type_check", {}
+    for name, source in zip(("right", "wrong", "absent", "consumer", "misuse"), (RIGHT, WRONG, ABSENT, CONSUMER, MISUSE)):
+        programs[name] = tmp_path / f"{name}.py"
+        programs[name].write_text(source)
     type_check.lay_out(folder)
-
-    def run(source, *arguments):
-        program.write_text(source)
-        return type_check.mypy(folder, *arguments, str(program), cache="strict" if arguments else "")
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("source", "message"), [(RIGHT, None), (WRONG, "Too many arguments"), (ABSENT, 'has no attribute "NoSuchError"')]
-)
-def test_uses_of_shapes_are_checked(check, source, message):
-    result = check(source)
-    if message is None:
-        assert "program.py" not in result.stdout
-        assert result.stderr == ""
-    else:
-        assert result.returncode == 1, result.stdout + result.stderr
-        assert message in result.stdout
-
-
-def test_a_strictly_typed_program_passes(check):
-    result = check(CONSUMER, *STRICT)
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_misuse_of_the_api_is_reported(check):
-    found = check(MISUSE, *STRICT).stdout
-    lines = {int(number) for number in re.findall(r"program\.py:(\d+)", found)}
-    assert lines == {4, 5, 6, 7, 8, 9, 10}, found
+    result = type_check.mypy(folder, *map(str, programs.values()))
+    found = {(name, int(line)) for name, line in re.findall(r"(\w+)\.py:(\d+): error", result.stdout)}
+    assert found == {("wrong", 2), ("absent", 1), *(("misuse", line) for line in range(4, 11))}, result.stdout
+    assert result.returncode == 1 and result.stderr == ""
+    assert "Too many arguments" in result.stdout and 'has no attribute "NoSuchError"' in result.stdout
 
 
 def test_a_strictly_typed_program_runs(monkeypatch, tmp_path):
