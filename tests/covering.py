@@ -28,13 +28,14 @@ def pairs(values: Mapping[str, Hashable]) -> set[Hashable]:
 
 def covering(cases: Sequence[Mapping[str, Hashable]], names: Sequence[str]) -> list[int]:
     """Positions of cases that cover all pairs which occur; the choice depends on the names of the cases alone."""
-    missing = set[Hashable]().union(*map(pairs, cases))
+    owned = [pairs(case) for case in cases]
+    missing = set[Hashable]().union(*owned)
     order = sorted(range(len(cases)), key=lambda position: zlib.crc32(names[position].encode()))
     chosen = []
     while missing:
-        best = max(order, key=lambda position: len(pairs(cases[position]) & missing))
+        best = max(order, key=lambda position: len(owned[position] & missing))
         chosen.append(best)
-        missing -= pairs(cases[best])
+        missing -= owned[best]
     return sorted(chosen)
 
 

@@ -56,11 +56,11 @@ hp.Mass(space) + 3
 """
 
 
-
 def test_wrong_uses_are_reported(tmp_path):
     """In one run, which takes what an earlier one has found in the packages."""
     folder, programs = type_check.ROOT / "build" / "type_check", {}
-    for name, source in zip(("right", "wrong", "absent", "consumer", "misuse"), (RIGHT, WRONG, ABSENT, CONSUMER, MISUSE)):
+    sources = {"right": RIGHT, "wrong": WRONG, "absent": ABSENT, "consumer": CONSUMER, "misuse": MISUSE}
+    for name, source in sources.items():
         programs[name] = tmp_path / f"{name}.py"
         programs[name].write_text(source)
     type_check.lay_out(folder)

@@ -8,6 +8,7 @@ runs a function of a module in one process of them; or those that the first proc
 import atexit
 import faulthandler
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -62,6 +63,29 @@ def started(n, *command, environment=None, nodes=((), ())):
 def start(n, *command, limit=LIMIT, **options):
     """Run Python in n processes, with options of `started`; what came of it."""
     return subprocess.run(**started(n, *command, **options), capture_output=True, timeout=limit, check=False)
+
+
+# Runs commands one after the other; what each prints ends with a line of the first process.
+COMMANDS = f"""
+import json, sys
+from hpfem.cli import main
+from hpfem.support.communicator import world
+for given in json.loads(sys.argv[1]):
+    try:
+        assert main(given) == 0
+    except SystemExit as left:
+        assert not left.code
+    world().print("{DONE}")
+"""
+
+
+def commands(n, *given):
+    """Run commands of hpfem in the same n processes; what each prints, and their warnings."""
+    found = start(n, "-c", COMMANDS, json.dumps(given))
+    assert found.returncode == 0, found.stderr[-2000:]
+    *said, rest = found.stdout.split(f"{DONE}\n")
+    assert len(said) == len(given) and not rest
+    return said, found.stderr
 
 
 class Team:

@@ -5,38 +5,29 @@ import json
 import pytest
 
 from hpfem.cli import main, make_parser
-from tests.distributed.launch import needs_mpi, start
-
-
-def said(capsys, *given):
-    """What a command prints in one process, and in two."""
-    assert main(list(given)) == 0
-    found = start(2, "-m", "hpfem", *given)
-    assert found.returncode == 0, found.stderr[-2000:]
-    return capsys.readouterr().out, found.stdout
-
-
-@needs_mpi
-def test_info(capsys):
-    one, other = said(capsys, "info", "meshes/curved_mixed.msh", "--order", "3", "--backend", "cuda")
-    assert one == other
-
-
-@needs_mpi
-def test_help_is_printed_once():
-    assert start(2, "-m", "hpfem", "--help").stdout.count("usage: ") == 1
+from tests.distributed.launch import commands, needs_mpi
 
 
 def test_which_commands_work_in_many_processes():
-    (commands,) = (own for own in make_parser()._actions if own.dest == "command")
-    many = {name for name, parser in commands.choices.items() if not parser.get_default("alone")}
+    (known,) = (own for own in make_parser()._actions if own.dest == "command")
+    many = {name for name, parser in known.choices.items() if not parser.get_default("alone")}
     assert many == {"info", "solve", "scale"}
 
 
 @needs_mpi
-def test_solve(capsys, tmp_path):
-    given = ["solve", "meshes/cube_mixed.msh", "--order", "2", "--dirichlet", "0", "--exact", "x"]
-    one, other = map(json.loads, said(capsys, *given, "-o", str(tmp_path / "u.vtu"), "--json"))
+def test_what_one_process_says_is_said_once(capsys, tmp_path):
+    info = ["info", "meshes/curved_mixed.msh", "--order", "3", "--backend", "cuda"]
+    solve = ["solve", "meshes/cube_mixed.msh", "--order", "2", "--dirichlet", "0", "--exact", "x"]
+    solve += ["-o", str(tmp_path / "u.vtu"), "--json"]
+    alone = []
+    for given in (info, solve):
+        assert main(given) == 0
+        alone.append(capsys.readouterr().out)
+    more = [*solve[:4], "--lam", "0", "--source", "1"], [*solve[:4], "--dirichlet", "0", "--tol", "1e-18"]
+    (mesh, solution, usage, *_), warnings = commands(2, info, solve, ["--help"], *more)
+    assert mesh == alone[0] and usage.count("usage: ") == 1
+    assert warnings.count("their mean is taken out") == warnings.count("take a larger tolerance") == 1
+    one, other = json.loads(alone[1]), json.loads(solution)
     assert one.keys() == other.keys()
     for key in ("mesh", "order", "basis", "cells", "unknowns", "preconditioner"):
         assert one[key] == other[key]
@@ -45,17 +36,3 @@ def test_solve(capsys, tmp_path):
         [one[key] for key in ("norm", "integral", "error")], rel=1e-10
     )
     assert other["output"] == str(tmp_path / "u.pvtu") and (tmp_path / "u.pvtu").exists()
-
-
-@needs_mpi
-@pytest.mark.parametrize(
-    ("given", "warning"),
-    [
-        (["--lam", "0", "--source", "1"], "their mean is taken out"),
-        (["--dirichlet", "0", "--tol", "1e-18"], "take a larger tolerance"),
-    ],
-)
-def test_warnings_are_printed_once(given, warning):
-    found = start(2, "-m", "hpfem", "solve", "meshes/cube_mixed.msh", "--order", "2", *given)
-    assert found.returncode == 0, found.stderr[-2000:]
-    assert found.stderr.count(warning) == 1

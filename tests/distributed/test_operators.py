@@ -3,6 +3,7 @@
 import pytest
 
 from tests.distributed.launch import needs_mpi, run
+from tests.samples import long
 
 CASES = [
     ("orders", 2),
@@ -12,7 +13,8 @@ CASES = [
     ("curved_and_periodic", 3),
     ("empty", 3),
     ("boundary_terms", 2),
-    ("linearised", 4),
+    ("linearised", 3),
+    *long(("linearised", 4)),
     ("unsuitable", 3),
     ("by_nodes", 3),
     ("any_partition", 3),

@@ -21,7 +21,7 @@ from hpfem.benchmarks.scaling import (
     unknowns_per_box,
 )
 from hpfem.cli import main
-from tests.distributed.launch import needs_mpi, start
+from tests.distributed.launch import commands, needs_mpi
 from tests.fake_cupy import fake_cuda
 
 
@@ -120,26 +120,27 @@ def test_what_was_measured_before_an_error_is_kept(monkeypatch, tmp_path):
 
 
 @needs_mpi
-@pytest.mark.parametrize("kind", ["--weak", "--strong", "--alone"])
-def test_runs_are_put_together(kind, tmp_path, capsys):
-    file = tmp_path / "scaling.json"
-    given = ["scale", "--shapes", "hex,mixed", "--orders", "2", "--dofs", "3000", "--iterations", "5", kind]
-    given += ["--backend", "numpy", "-o", str(file)]
-    assert main(given) == 0
-    found = start(2, "-m", "hpfem", *given)
-    assert found.returncode == 0, found.stderr[-2000:]
-    assert found.stdout.count("iterations") == 2  # said once
-    table = found.stdout[found.stdout.index("conjugate gradients") :]
-    assert "…" not in table and "\x1b" not in table and max(map(len, table.splitlines())) <= 80
-    assert all(head in " ".join(table.split()) for head in ("unknowns / N", "rate / N", "iteration, solution"))
-    rows = read_results(file)["results"]
-    assert [(r["shape"], r["ranks"]) for r in rows] == [("hex", 1), ("hex", 2), ("mixed", 1), ("mixed", 2)]
-    for one, two in ((rows[0], rows[1]), (rows[2], rows[3])):
-        assert two["n_dofs"] == pytest.approx((1 if kind == "--strong" else 2) * one["n_dofs"], rel=0.1)
-        assert (two["messages"] > 0) == (kind != "--alone")
-    capsys.readouterr()
-    assert main(["plot", str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["pictures"] == [str(tmp_path / "scaling.png")]
+def test_runs_are_put_together(tmp_path, capsys):
+    kinds = ("--weak", "--strong", "--alone")
+    given = ["scale", "--shapes", "hex,mixed", "--orders", "2", "--dofs", "3000", "--iterations", "5"]
+    given += ["--backend", "numpy", "-o"]
+    runs = [[*given, str(tmp_path / kind / "scaling.json"), kind] for kind in kinds]
+    for kind, run in zip(kinds, runs):
+        (tmp_path / kind).mkdir()
+        assert main(run) == 0
+    for kind, said in zip(kinds, commands(2, *runs)[0]):
+        assert said.count("iterations") == 2  # said once
+        table, file = said[said.index("conjugate gradients") :], tmp_path / kind / "scaling.json"
+        assert "…" not in table and "\x1b" not in table and max(map(len, table.splitlines())) <= 80
+        assert all(head in " ".join(table.split()) for head in ("unknowns / N", "rate / N", "iteration, solution"))
+        rows = read_results(file)["results"]
+        assert [(r["shape"], r["ranks"]) for r in rows] == [("hex", 1), ("hex", 2), ("mixed", 1), ("mixed", 2)]
+        for one, two in ((rows[0], rows[1]), (rows[2], rows[3])):
+            assert two["n_dofs"] == pytest.approx((1 if kind == "--strong" else 2) * one["n_dofs"], rel=0.1)
+            assert (two["messages"] > 0) == (kind != "--alone")
+        capsys.readouterr()
+        assert main(["plot", str(file), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["pictures"] == [str(file.with_suffix(".png"))]
 
 
 def test_rows_of_several_gpus(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.distributed.launch import needs_mpi, run
+from tests.samples import long
 
 CASES = [
     ("conditions", 2),
@@ -16,16 +17,17 @@ CASES = [
     ("start", 3),
     ("multigrid", 3),
     ("vertices_everywhere", 3),
-    ("exchanges", 4),
+    ("exchanges", 3),
     ("any_partition", 3),
     ("one_sum", 3),
     ("rotated", 3),
     ("sums", 3),
     ("lower_sets", 3),
     ("named_sets", 2),
-    ("newtons_method", 4),
+    ("newtons_method", 3),
     ("maps", 3),
-    ("marching", 4),
+    ("marching", 2),
+    *long(*((case, 4) for case in ("exchanges", "newtons_method", "marching"))),
 ]
 
 
