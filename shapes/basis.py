@@ -108,17 +108,7 @@ class Basis:
         return tuple(self.table(k, z, derivative) for k, z in enumerate(listed))
 
     def evaluate(self, xi: Array) -> Array:
-        """Values of all modes.
-
-        Parameters
-        ----------
-        xi : ndarray, [n, dim]
-            Local coordinates.
-
-        Returns
-        -------
-        ndarray, [n_modes, n]
-        """
+        """Values of all modes at xi [n, dim], -> [n_modes, n]; see `gradient`."""
         return self.evaluate_eta(self.shape.inverse_collapse(xi))
 
     def evaluate_eta(self, eta: Array) -> Array:

@@ -63,24 +63,7 @@ def _lattice(shape: Shape, order: int) -> tuple[Indices, Indices]:
 
 
 def node_entities(shape: Shape, order: int) -> tuple[tuple[int, int], ...]:
-    """The entity (dimension, number) that owns each lattice point of a shape.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-        Lattice order, >= 1.
-
-    Returns
-    -------
-    tuple of (int, int)
-        In lattice order.
-
-    Raises
-    ------
-    ArgumentError
-        If the order is not an integer >= 1.
-    """
+    """The entity (dimension, number) that owns each lattice point of a shape, in order; see `equispaced_nodes`."""
     order = _checked(shape, order)
     return tuple(_owner(shape, tuple(int(i) for i in index), order) for index in lattice(shape, order))
 
@@ -126,22 +109,7 @@ def interpolation_nodes(shape: Shape, order: int) -> Array:
     """Unisolvent nodes that are Gauss-Lobatto on every edge and agree on faces of equal shape.
 
     Products are tensor products, simplices take the recursive nodes of [Isaac], the pyramid blends those of its faces.
-
-    Parameters
-    ----------
-    shape : Shape
-    order : int
-        Polynomial order, >= 1.
-
-    Returns
-    -------
-    ndarray, [n, dim]
-        In lattice order; read-only.
-
-    Raises
-    ------
-    ArgumentError
-        If the order is not an integer >= 1, or the shape is a cone over a base that is neither a simplex nor a quad.
+    A cone over another base is refused; for the rest see `equispaced_nodes`.
     """
     order = _checked(shape, order)
     return _interpolation_nodes(shape, order)

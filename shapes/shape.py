@@ -147,18 +147,9 @@ class Shape:
         return xi
 
     def inverse_collapse(self, xi: Array) -> Array:
-        """Collapsed coordinates of local ones.
+        """Collapsed coordinates of local ones, both [n, dim]; see `collapse`.
 
         At the apex of a cone, the base's coordinates are arbitrary; they are set to -1.
-
-        Parameters
-        ----------
-        xi : ndarray, [n, dim]
-            Local coordinates.
-
-        Returns
-        -------
-        ndarray, [n, dim]
         """
         eta = coordinates(xi, self.dim, self.name).copy()
         for k in reversed(range(self.dim)):
@@ -169,17 +160,7 @@ class Shape:
         return eta
 
     def collapse_matrix(self, eta: Array) -> Array:
-        """Derivatives d xi_i / d eta_j of the collapse.
-
-        Parameters
-        ----------
-        eta : ndarray, [n, dim]
-            Collapsed coordinates.
-
-        Returns
-        -------
-        ndarray, [n, dim, dim]
-        """
+        """Derivatives d xi_i / d eta_j of the collapse, [n, dim, dim]; see `collapse`."""
         xi = coordinates(eta, self.dim, self.name).T.copy()
         matrix = np.zeros((self.dim, *xi.shape))
         for k, (direction, z) in enumerate(zip(self.directions, xi, strict=True)):
@@ -356,23 +337,7 @@ def cone(base: Shape, name: str) -> Shape:
     """Append a collapsed direction: the cone over the base.
 
     Vertices are the base's, then the apex at (-1, .., -1, 1). The entities of dimension k are the base's
-    k-entities, then the cones over its (k-1)-entities.
-
-    Parameters
-    ----------
-    base : Shape
-        Of dimension 1 or more.
-    name : str
-        Name of the new shape.
-
-    Returns
-    -------
-    Shape
-
-    Raises
-    ------
-    ArgumentError
-        If the base is the point, or the name is taken.
+    k-entities, then the cones over its (k-1)-entities. The base is no point; for the rest see `product`.
     """
     if instance(base, Shape, "the base of a cone").dim == 0:
         raise ArgumentError("the cone over a point is the segment; use product")

@@ -166,21 +166,7 @@ class BoundaryConditions(Printed):
         return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
 
     def at(self, c0: C0Space, kept: Indices | slice, matrix: csr_array | None) -> BoundaryConditions:
-        """The same conditions, with zero data and another matrix, on a space that is part of this one.
-
-        Parameters
-        ----------
-        c0 : C0Space
-            Of modes that `kept` are (`Numbering.truncation`).
-        kept : ndarray of int, [c0.size], or slice
-            Their numbers here.
-        matrix : csr_array or None
-            Of the modes.
-
-        Returns
-        -------
-        BoundaryConditions
-        """
+        """The same, zero data and this matrix, on modes `kept` here; see `Numbering.truncation`."""
         other = BoundaryConditions(c0)
         other.constrained, other.dirichlet_facets = self.constrained[..., kept], self.dirichlet_facets
         other.components = self.components
@@ -205,17 +191,7 @@ class BoundaryConditions(Printed):
         return self.constrained.ndim == 2
 
     def constrained_on(self, vectors: VectorSpace) -> Any:
-        """Mask of the degrees of freedom with Dirichlet values on a device, which is made once.
-
-        Parameters
-        ----------
-        vectors : VectorSpace
-            Of the device.
-
-        Returns
-        -------
-        array of bool, [size] or [components, size]
-        """
+        """Mask of the `constrained`, on the device of vectors, made once, [size] or [components, size]; see `fixed`."""
         return self._masks.get(vectors.device, lambda: vectors.from_host(self.constrained))
 
     def fixed(self, components: int) -> Mask:

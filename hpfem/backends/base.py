@@ -268,21 +268,11 @@ class Backend(Immutable, ABC):
         return {}
 
     def timer(self) -> Timer:
-        """Clock for work on its device.
-
-        Returns
-        -------
-        Timer
-        """
+        """Clock for work on its device; see `Timer`."""
         return HostTimer()
 
     def processor(self) -> str:
-        """Name the processor, with everything that its speed depends on.
-
-        Returns
-        -------
-        str
-        """
+        """Name the processor, with everything that its speed depends on; see `TuningRecord`."""
         return processor_name()
 
     def caches(self) -> dict[str, Cache]:

@@ -238,32 +238,17 @@ def _ratio(misfit: float, norm: float, relative: bool) -> float:
 def h1_error(
     field: Field, exact: Callable[..., Any], gradient: Callable[..., Any], relative: bool = True, more: int = 3
 ) -> float:
-    """H1 norm of the difference of a field and a function: of values and of first derivatives.
+    """H1 norm of the difference of a field and a function: of values and of first derivatives; see `l2_error`.
 
     Parameters
     ----------
-    field : Field
-        State "coeff".
     exact : callable
         Of the D coordinates.
     gradient : callable
         Its derivatives: a component for each of the D coordinates, of several components of the function one after
         the other.
-    relative : bool
-        Whether to divide by the function's norm.
     more : int
         Points more than the default rule in each direction.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    StateError
-        If the field is not in state "coeff".
-    ArgumentError
-        If it is no field, or the functions do not fit.
     """
     check_state(instance(field, Field, "the field"), "coeff", "h1_error")
     space = field.space.at(quadrature=integer(more, 0, "more", MAX_POINTS), dtype=np.float64)
