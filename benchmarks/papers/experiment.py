@@ -123,6 +123,11 @@ class Experiment:
 EXPERIMENTS: Registry[Experiment] = Registry("experiment")
 
 
+def experiment(name: str, *given: Any, **more: Any) -> None:
+    """Declare an experiment: its fields after the name."""
+    EXPERIMENTS.add(name, Experiment(name, *given, **more))
+
+
 def matches(record: Record, where: Where) -> bool:
     """Say whether a result holds what is asked for."""
     return all(record.get(name) in (v if isinstance(v, tuple) else (v,)) for name, v in where.items())

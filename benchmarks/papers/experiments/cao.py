@@ -13,7 +13,7 @@ from hpfem.space import Space
 
 from ..blocks import Elements, GlobalElements, Sourced, box_size
 from ..cases import grid
-from ..experiment import EXPERIMENTS, Counts, Device, Experiment, Published, Series, Statement
+from ..experiment import Counts, Device, Published, Series, Statement, experiment
 from ..processes import InProcesses
 
 A100 = Device("2x NVIDIA A100", 2 * 1360e9, 2 * 9.7e12, "Table 5; bandwidth measured")
@@ -180,89 +180,83 @@ def _table_6(column: int, device: Device, **where: Any) -> tuple[Published, ...]
     )
 
 
-EXPERIMENTS.add(
+experiment(
     "cao-axhelm",
-    Experiment(
-        "cao-axhelm",
-        "Cao",
-        "axhelm at N = 7: stored, parallelepiped and trilinear",
-        "Figs 3, 7-10",
-        "Sec. 5.1: N = 7, 2^16 to 2^20 elements, the best of these sizes, in GFLOP/s of Table 3 (recalculation not"
-        " counted). Ours: 2^16, 2^18 and, of Poisson, 2^20 elements on a GPU, 2^9 on a CPU; median of 9."
-        " Rows of sumfac-warp are of a strategy that hpfem had up to commit b03092b.",
-        (
-            *(_axhelm_series(equation, STORED) for equation in EQUATIONS),
-            *(_axhelm_series(equation, AGAIN) for equation in EQUATIONS),
-            Series(
-                "axhelm by order (not in the paper)",
-                "GFLOP/s",
-                _orders,
-                _axhelm,
-                "other protocol: the paper has N = 7 only",
-                counts=Counts("Table 3", flops=axhelm_flops),
-            ),
+    "Cao",
+    "axhelm at N = 7: stored, parallelepiped and trilinear",
+    "Figs 3, 7-10",
+    "Sec. 5.1: N = 7, 2^16 to 2^20 elements, the best of these sizes, in GFLOP/s of Table 3 (recalculation not"
+    " counted). Ours: 2^16, 2^18 and, of Poisson, 2^20 elements on a GPU, 2^9 on a CPU; median of 9."
+    " Rows of sumfac-warp are of a strategy that hpfem had up to commit b03092b.",
+    (
+        *(_axhelm_series(equation, STORED) for equation in EQUATIONS),
+        *(_axhelm_series(equation, AGAIN) for equation in EQUATIONS),
+        Series(
+            "axhelm by order (not in the paper)",
+            "GFLOP/s",
+            _orders,
+            _axhelm,
+            "other protocol: the paper has N = 7 only",
+            counts=Counts("Table 3", flops=axhelm_flops),
         ),
-        statements=(
-            *(
-                Statement(
-                    f"axhelm is 1.74 to 4.10 times as fast with factors that are not stored, on {elements}",
-                    "abstract (A100, all equations and both kinds of elements)",
-                    "cuda",
-                    {"geometry": geometry, "d": (1, 3)},
-                    {"geometry": STORED[0]},
-                    1.74,
-                    4.10,
-                    by=("equation", "d"),
-                    over="its original kernel; ours is the product's fastest, whose contraction is optimised too; see"
-                    " cao-variants for a plain one",
-                )
-                for elements, geometry in (("parallelepipeds", "affine"), ("trilinear elements", "trilinear"))
-            ),
-        ),
-        corrections=(
-            "Sec. 4.3 prints F_rs = 8 N1^3 d for the four contractions along r and s; each takes 2 N1^4 d operations,"
-            " so that they are 8 N1^4 d, as 12 N1^4 for six of Table 3 says.",
-        ),
-        not_possible={
-            "kernels of Figs 9 and 10 one by one, `merged` and `partial` factors (Sec. 4.1)": "only the best of our"
-            " kernels is measured; see cao-variants",
-        },
     ),
+    statements=(
+        *(
+            Statement(
+                f"axhelm is 1.74 to 4.10 times as fast with factors that are not stored, on {elements}",
+                "abstract (A100, all equations and both kinds of elements)",
+                "cuda",
+                {"geometry": geometry, "d": (1, 3)},
+                {"geometry": STORED[0]},
+                1.74,
+                4.10,
+                by=("equation", "d"),
+                over="its original kernel; ours is the product's fastest, whose contraction is optimised too; see"
+                " cao-variants for a plain one",
+            )
+            for elements, geometry in (("parallelepipeds", "affine"), ("trilinear elements", "trilinear"))
+        ),
+    ),
+    corrections=(
+        "Sec. 4.3 prints F_rs = 8 N1^3 d for the four contractions along r and s; each takes 2 N1^4 d operations,"
+        " so that they are 8 N1^4 d, as 12 N1^4 for six of Table 3 says.",
+    ),
+    not_possible={
+        "kernels of Figs 9 and 10 one by one, `merged` and `partial` factors (Sec. 4.1)": "only the best of our"
+        " kernels is measured; see cao-variants",
+    },
 )
 
-EXPERIMENTS.add(
+experiment(
     "cao-nekbone",
-    Experiment(
-        "cao-nekbone",
-        "Cao",
-        "Nekbone: iterations of conjugate gradients on a box",
-        "Table 6",
-        "Table 6: two A100 or four K100, N = 7; it counts N^3 degrees of freedom an element and component (GFLOPS over"
-        " GDOFS is 188.08 = (12 N1^4 + 30 N1^3)/N^3), and so do we here; our files have the unknowns beside. The sizes,"
-        " the tolerance and the right-hand side are not printed. Ours: one device, 2^14 elements on a GPU and 2^9 on a"
-        " CPU; the kernel of the trilinear box recomputes the factors."
-        " Rows of sumfac-warp are of a strategy that hpfem had up to commit b03092b.",
-        (
-            *(_nekbone_series(equation, STORED) for equation in EQUATIONS),
-            *(_nekbone_series(equation, AGAIN) for equation in EQUATIONS),
-        ),
-        (*_table_6(3, A100), *_table_6(4, K100)),
-        GAINS,
-        corrections=(
-            "Sec. 5.5 prints '1.25x to 1.20x' for d = 1 on the A100; its Table 6 has 1.25 to 1.30.",
-            "GFLOPS / GDOFS in Table 6 is 188.08 for Poisson, so that it counts N^3 = 343 degrees of freedom an element"
-            " (N1^3 = 512 are computed) and 30 N1^3 operations beside the contractions; for Helmholtz 35 N1^3.",
-            "Table 6, Helmholtz, d = 1, Original on the A100: 1208 GFLOPS are 6.18 GDOFS by these counts, which fit all"
-            " other rows; it has 6.20.",
-        ),
-        not_possible={
-            "two GPUs": "see cao-nekbone-2, and benchmarks/SCALING.md for stored factors on two H200s",
-            "iterations and error of Table 6 (48 to 75, 1.4E-08 to 4.4E-08)": "tolerance, right-hand side and sizes are"
-            " not printed; ours are to 1e-8 of a random right-hand side",
-            "share of axhelm alone": "that of the product with the assembled operator is given; see cao-nekbone-2, and"
-            " benchmarks/CUDA.md for an iteration kernel by kernel",
-        },
+    "Cao",
+    "Nekbone: iterations of conjugate gradients on a box",
+    "Table 6",
+    "Table 6: two A100 or four K100, N = 7; it counts N^3 degrees of freedom an element and component (GFLOPS over"
+    " GDOFS is 188.08 = (12 N1^4 + 30 N1^3)/N^3), and so do we here; our files have the unknowns beside. The sizes,"
+    " the tolerance and the right-hand side are not printed. Ours: one device, 2^14 elements on a GPU and 2^9 on a"
+    " CPU; the kernel of the trilinear box recomputes the factors."
+    " Rows of sumfac-warp are of a strategy that hpfem had up to commit b03092b.",
+    (
+        *(_nekbone_series(equation, STORED) for equation in EQUATIONS),
+        *(_nekbone_series(equation, AGAIN) for equation in EQUATIONS),
     ),
+    (*_table_6(3, A100), *_table_6(4, K100)),
+    GAINS,
+    corrections=(
+        "Sec. 5.5 prints '1.25x to 1.20x' for d = 1 on the A100; its Table 6 has 1.25 to 1.30.",
+        "GFLOPS / GDOFS in Table 6 is 188.08 for Poisson, so that it counts N^3 = 343 degrees of freedom an element"
+        " (N1^3 = 512 are computed) and 30 N1^3 operations beside the contractions; for Helmholtz 35 N1^3.",
+        "Table 6, Helmholtz, d = 1, Original on the A100: 1208 GFLOPS are 6.18 GDOFS by these counts, which fit all"
+        " other rows; it has 6.20.",
+    ),
+    not_possible={
+        "two GPUs": "see cao-nekbone-2, and benchmarks/SCALING.md for stored factors on two H200s",
+        "iterations and error of Table 6 (48 to 75, 1.4E-08 to 4.4E-08)": "tolerance, right-hand side and sizes are"
+        " not printed; ours are to 1e-8 of a random right-hand side",
+        "share of axhelm alone": "that of the product with the assembled operator is given; see cao-nekbone-2, and"
+        " benchmarks/CUDA.md for an iteration kernel by kernel",
+    },
 )
 
 
@@ -299,19 +293,16 @@ def _two_series(equation: str, geometries: tuple[str, ...]) -> Series:
     )
 
 
-EXPERIMENTS.add(
+experiment(
     "cao-nekbone-2",
-    Experiment(
-        "cao-nekbone-2",
-        "Cao",
-        "Nekbone on two GPUs, a process each",
-        "Table 6, A100 server",
-        "As cao-nekbone, with twice as many elements, in two processes that mpiexec starts "
-        "(benchmarks/papers/processes.py), on a GPU each; the product's share of an iteration is that of the"
-        " operator alone, 10 times in a row (the paper's, by nsys, is 10 % to 35 % on two A100).",
-        tuple(_two_series(equation, geometries) for geometries in (STORED, AGAIN) for equation in EQUATIONS),
-        _table_6(3, A100),
-        GAINS,
-        not_possible={"four DCU K100": "see cao-nekbone"},
-    ),
+    "Cao",
+    "Nekbone on two GPUs, a process each",
+    "Table 6, A100 server",
+    "As cao-nekbone, with twice as many elements, in two processes that mpiexec starts "
+    "(benchmarks/papers/processes.py), on a GPU each; the product's share of an iteration is that of the"
+    " operator alone, 10 times in a row (the paper's, by nsys, is 10 % to 35 % on two A100).",
+    tuple(_two_series(equation, geometries) for geometries in (STORED, AGAIN) for equation in EQUATIONS),
+    _table_6(3, A100),
+    GAINS,
+    not_possible={"four DCU K100": "see cao-nekbone"},
 )

@@ -11,7 +11,7 @@ from hpfem.operators import Helmholtz, Operator
 from hpfem.space import Space
 
 from ..blocks import Sourced
-from ..experiment import EXPERIMENTS, Experiment, Series, Statement
+from ..experiment import Series, Statement, experiment
 from .cao import COEFFICIENTS, EQUATIONS, NODAL, OPERATORS
 
 DOFS = {"cuda": 1e7, "cpu": 1e5}
@@ -98,39 +98,36 @@ def _statements(backend: str) -> tuple[Statement, ...]:
     )
 
 
-EXPERIMENTS.add(
+experiment(
     "cao-beyond",
-    Experiment(
-        "cao-beyond",
-        "Cao",
-        "axhelm beyond N = 7 and hexes: sources of geometric factors by order and shape",
-        "Figs 7 and 9 for other orders and shapes (not in the paper)",
-        "Ours alone: 1e7 degrees of freedom on a GPU, 1e5 on a CPU; hexes with nodes at the points, other shapes with"
-        " the modified basis and our default points; elements straight-sided, tets of geometry order 2, or affine."
-        " 'stored': all factors at every point; 'recomputed' from the element's map; 'scaled': recomputed but for one"
-        " number a point; 'merged': with the coefficients in the factors. Helmholtz's coefficients vary. Of each source"
-        " what 'auto' takes, if it has this source, else the first strategy that offers it, collocated, with the"
-        " options that the tuner times first; median of 9. On the H200 elements that are not affine ran collocated"
-        " alone, and recomputed or affine hexes of N = 7 by sumfac-warp, a strategy that hpfem had up to commit"
-        " b03092b.",
-        (
-            _series(AFFINE, POISSON, OPERATORS[POISSON], (STORED,), affine=True),
-            _series(COMMON, POISSON, OPERATORS[POISSON], (STORED, RECOMPUTED, SCALED)),
-            _series(FIELDS, HELMHOLTZ, OPERATORS[HELMHOLTZ], (STORED,)),
-            _series(FUNCTIONS, HELMHOLTZ, _functions, (MERGED, RECOMPUTED, SCALED_MERGED)),
+    "Cao",
+    "axhelm beyond N = 7 and hexes: sources of geometric factors by order and shape",
+    "Figs 7 and 9 for other orders and shapes (not in the paper)",
+    "Ours alone: 1e7 degrees of freedom on a GPU, 1e5 on a CPU; hexes with nodes at the points, other shapes with"
+    " the modified basis and our default points; elements straight-sided, tets of geometry order 2, or affine."
+    " 'stored': all factors at every point; 'recomputed' from the element's map; 'scaled': recomputed but for one"
+    " number a point; 'merged': with the coefficients in the factors. Helmholtz's coefficients vary. Of each source"
+    " what 'auto' takes, if it has this source, else the first strategy that offers it, collocated, with the"
+    " options that the tuner times first; median of 9. On the H200 elements that are not affine ran collocated"
+    " alone, and recomputed or affine hexes of N = 7 by sumfac-warp, a strategy that hpfem had up to commit"
+    " b03092b.",
+    (
+        _series(AFFINE, POISSON, OPERATORS[POISSON], (STORED,), affine=True),
+        _series(COMMON, POISSON, OPERATORS[POISSON], (STORED, RECOMPUTED, SCALED)),
+        _series(FIELDS, HELMHOLTZ, OPERATORS[HELMHOLTZ], (STORED,)),
+        _series(FUNCTIONS, HELMHOLTZ, _functions, (MERGED, RECOMPUTED, SCALED_MERGED)),
+    ),
+    statements=(
+        Statement(
+            "[Swirydowicz]: computing factors in the kernel is impractical, loading them is faster, on hexes",
+            "[Swirydowicz] Sec. 7 (P100, screened Poisson)",
+            "cuda",
+            {"series": COMMON, "strategy": RECOMPUTED, "shape": "hex"},
+            {"series": COMMON, "strategy": STORED, "shape": "hex"},
+            high=1.0,
+            by=("order",),
         ),
-        statements=(
-            Statement(
-                "[Swirydowicz]: computing factors in the kernel is impractical, loading them is faster, on hexes",
-                "[Swirydowicz] Sec. 7 (P100, screened Poisson)",
-                "cuda",
-                {"series": COMMON, "strategy": RECOMPUTED, "shape": "hex"},
-                {"series": COMMON, "strategy": STORED, "shape": "hex"},
-                high=1.0,
-                by=("order",),
-            ),
-            *_statements("cuda"),
-            *_statements("cpu"),
-        ),
+        *_statements("cuda"),
+        *_statements("cpu"),
     ),
 )

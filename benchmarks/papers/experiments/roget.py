@@ -8,7 +8,7 @@ from typing import Any
 
 from ..blocks import FUSED, SEPARATE, Wave
 from ..cases import grid
-from ..experiment import EXPERIMENTS, Counts, Experiment, Series, Statement
+from ..experiment import Counts, Series, Statement, experiment
 
 BOXES = {"cuda": (32, 32, 32), "cpu": (8, 8, 8)}
 
@@ -36,29 +36,26 @@ _series = partial(
     strategies=dict.fromkeys(("cuda", "cpu"), (FUSED, SEPARATE)),
 )
 
-EXPERIMENTS.add(
+experiment(
     "roget-wave",
-    Experiment(
-        "roget-wave",
-        "Roget",
-        "The proxy of wave propagation in 3-D: leapfrog steps",
-        "slides 'FUnTiDES', 'Global SEM system'",
-        "The slides give neither sizes nor numbers (their figures are pictures); N <= 5 ('Next Steps'). Ours: a box of"
-        " 8^3 hexes on a CPU and 32^3 on a GPU. A step is the product with the stiffness, and an update of the pressure"
-        f" by one kernel of the backend ({FUSED}) or by {SEPARATE} of NumPy or CuPy.",
-        (_series("wave", "MDoF/s"), _series("steps", "steps/s")),
-        statements=tuple(
-            Statement(
-                "(ours) an update by one kernel over one by vector operations",
-                "not in the paper",
-                backend,
-                {"series": "wave", "strategy": FUSED},
-                {"series": "wave", "strategy": SEPARATE},
-                1.0,
-                by=("order",),
-            )
-            for backend in ("cuda", "cpu")
-        ),
-        not_possible={"one element a thread, a team of threads an element": "of the stiffness alone: see roget-gemm"},
+    "Roget",
+    "The proxy of wave propagation in 3-D: leapfrog steps",
+    "slides 'FUnTiDES', 'Global SEM system'",
+    "The slides give neither sizes nor numbers (their figures are pictures); N <= 5 ('Next Steps'). Ours: a box of"
+    " 8^3 hexes on a CPU and 32^3 on a GPU. A step is the product with the stiffness, and an update of the pressure"
+    f" by one kernel of the backend ({FUSED}) or by {SEPARATE} of NumPy or CuPy.",
+    (_series("wave", "MDoF/s"), _series("steps", "steps/s")),
+    statements=tuple(
+        Statement(
+            "(ours) an update by one kernel over one by vector operations",
+            "not in the paper",
+            backend,
+            {"series": "wave", "strategy": FUSED},
+            {"series": "wave", "strategy": SEPARATE},
+            1.0,
+            by=("order",),
+        )
+        for backend in ("cuda", "cpu")
     ),
+    not_possible={"one element a thread, a team of threads an element": "of the stiffness alone: see roget-gemm"},
 )

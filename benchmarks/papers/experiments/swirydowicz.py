@@ -11,7 +11,7 @@ from hpfem.operators import Mass
 
 from ..blocks import Copies, Elements
 from ..cases import grid
-from ..experiment import EXPERIMENTS, Counts, Device, Experiment, Published, Series, Statement
+from ..experiment import Counts, Device, Published, Series, Statement, experiment
 
 P100 = Device("NVIDIA Tesla P100 (PCI-E)", 549e9, None, "Sec. 3 and Fig. 1; bandwidth theoretical")
 PROTOCOL = (
@@ -85,46 +85,43 @@ def _experiment(
     what, value, source = best
     row = Published(what, value, "TFLOP/s", source, P100, "cuda", {"series": name, "elements": 4096})
     series = partial(Series, unit="TFLOP/s", cases=partial(_cases, name), counts=COUNTS[name])
-    EXPERIMENTS.add(
+    experiment(
         ident,
-        Experiment(
-            ident,
-            "Swirydowicz",
-            f"{name} at high order",
-            figures,
-            PROTOCOL,
-            (
-                series(
-                    name,
-                    block=partial(_block, Elements, operator, quadrature),
-                    status="equivalent: copies of a few hexes; their own factors are read",
-                ),
-                series(
-                    "roofline",
-                    block=partial(_block, Copies, operator, quadrature),
-                    strategies=dict.fromkeys(("cuda", "cpu"), (COPY,)),
-                    status="exact protocol",
-                ),
+        "Swirydowicz",
+        f"{name} at high order",
+        figures,
+        PROTOCOL,
+        (
+            series(
+                name,
+                block=partial(_block, Elements, operator, quadrature),
+                status="equivalent: copies of a few hexes; their own factors are read",
             ),
-            (row,),
-            statements=(
-                Statement(
-                    "the best kernel is close to copying what it reads and writes (we take 0.9 times)",
-                    close,
-                    "cuda",
-                    {"series": name, **where},
-                    {"series": "roofline"},
-                    0.9,
-                    by=("elements", "order"),
-                ),
+            series(
+                "roofline",
+                block=partial(_block, Copies, operator, quadrature),
+                strategies=dict.fromkeys(("cuda", "cpu"), (COPY,)),
+                status="exact protocol",
             ),
-            corrections=(
-                "Sec. 5 and Table 2 call T_BP1.0 = 2 N_p + N_p^GL 'bytes'; these are doubles, as the factor 8 of the"
-                " next formula shows.",
-            )
-            if name == "BP1.0"
-            else (),
         ),
+        (row,),
+        statements=(
+            Statement(
+                "the best kernel is close to copying what it reads and writes (we take 0.9 times)",
+                close,
+                "cuda",
+                {"series": name, **where},
+                {"series": "roofline"},
+                0.9,
+                by=("elements", "order"),
+            ),
+        ),
+        corrections=(
+            "Sec. 5 and Table 2 call T_BP1.0 = 2 N_p + N_p^GL 'bytes'; these are doubles, as the factor 8 of the"
+            " next formula shows.",
+        )
+        if name == "BP1.0"
+        else (),
     )
 
 

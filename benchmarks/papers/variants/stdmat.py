@@ -19,7 +19,7 @@ from hpfem.shapes.quadrature import TensorRule
 
 from ..blocks import InTurns
 from ..cases import grid
-from ..experiment import EXPERIMENTS, Experiment, Series, Statement
+from ..experiment import Series, Statement, experiment
 from ..experiments.xing import ALGORITHMS, SIZE, TURNS
 
 NAME = "stdmat-compiled"
@@ -74,64 +74,61 @@ def _said(
     return Statement(says, source, "cpu", {**both, **above}, {**both, "strategy": below}, low)
 
 
-EXPERIMENTS.add(
+experiment(
     "xing-stdmat",
-    Experiment(
-        "xing-stdmat",
-        "Xing",
-        "StdMat beside SumFac, both compiled",
-        "Alg. 1, 2, Figs 5b, 6b",
-        "Sec. 4 on CPUs. StdMat is measured as products of BLAS for many elements (stdmat, Alg. 1), and as compiled"
-        " products for 8 elements, a register, that stay in the cache (stdmat-compiled; Alg. 2, whose products are"
-        f" LIBXSMM's); the faster counts. {TURNS}",
-        (
-            Series(
-                "in turns",
-                "GDoF/s",
-                _cases,
-                _block,
-                "equivalent: copies of a few elements, deformed ones of geometry order 2",
-                backends=("cpu",),
-                strategies={"cpu": STRATEGIES},
-                algorithms=ALGORITHMS,
-            ),
+    "Xing",
+    "StdMat beside SumFac, both compiled",
+    "Alg. 1, 2, Figs 5b, 6b",
+    "Sec. 4 on CPUs. StdMat is measured as products of BLAS for many elements (stdmat, Alg. 1), and as compiled"
+    " products for 8 elements, a register, that stay in the cache (stdmat-compiled; Alg. 2, whose products are"
+    f" LIBXSMM's); the faster counts. {TURNS}",
+    (
+        Series(
+            "in turns",
+            "GDoF/s",
+            _cases,
+            _block,
+            "equivalent: copies of a few elements, deformed ones of geometry order 2",
+            backends=("cpu",),
+            strategies={"cpu": STRATEGIES},
+            algorithms=ALGORITHMS,
         ),
-        statements=(
+    ),
+    statements=(
+        _said(
+            "mass: StdMat is better at low order (we take P <= 3) on all shapes",
+            "bk1",
+            {"strategy": STDMAT, "order": (1, 2, 3), "shape": SOLID_SHAPES},
+            "sumfac",
+        ),
+        _said(
+            "mass: SumFac is better for P > 3 (tets apart)",
+            "bk1",
+            {"strategy": "sumfac", "order": (4, 5, 6, 7), "shape": ("hex", "prism", "pyramid")},
+            STDMAT,
+        ),
+        _said(
+            "mass: StdMat stays competitive on tets at every order (we take 0.8 of SumFac and more)",
+            "bk1",
+            {"strategy": STDMAT, "shape": "tet"},
+            "sumfac",
+            0.8,
+        ),
+        _said(
+            "Helmholtz: SumFac is markedly superior to StdMat for almost all orders and shapes",
+            "bk3",
+            {"strategy": "sumfac", "shape": SOLID_SHAPES},
+            STDMAT,
+        ),
+        *(
             _said(
-                "mass: StdMat is better at low order (we take P <= 3) on all shapes",
-                "bk1",
-                {"strategy": STDMAT, "order": (1, 2, 3), "shape": SOLID_SHAPES},
-                "sumfac",
-            ),
-            _said(
-                "mass: SumFac is better for P > 3 (tets apart)",
-                "bk1",
-                {"strategy": "sumfac", "order": (4, 5, 6, 7), "shape": ("hex", "prism", "pyramid")},
-                STDMAT,
-            ),
-            _said(
-                "mass: StdMat stays competitive on tets at every order (we take 0.8 of SumFac and more)",
-                "bk1",
-                {"strategy": STDMAT, "shape": "tet"},
-                "sumfac",
-                0.8,
-            ),
-            _said(
-                "Helmholtz: SumFac is markedly superior to StdMat for almost all orders and shapes",
-                "bk3",
-                {"strategy": "sumfac", "shape": SOLID_SHAPES},
-                STDMAT,
-            ),
-            *(
-                _said(
-                    f"{name}: groups of elements are faster on CPUs than one product for many",
-                    benchmark,
-                    {"strategy": NAME},
-                    "stdmat",
-                    source="Sec. 3.3.1",
-                )
-                for benchmark, name in (("bk1", "mass"), ("bk3", "Helmholtz"))
-            ),
+                f"{name}: groups of elements are faster on CPUs than one product for many",
+                benchmark,
+                {"strategy": NAME},
+                "stdmat",
+                source="Sec. 3.3.1",
+            )
+            for benchmark, name in (("bk1", "mass"), ("bk3", "Helmholtz"))
         ),
     ),
 )

@@ -13,7 +13,7 @@ from hpfem.forms.form import BlockKernel, BlockProblem
 
 from ..blocks import Sized, VariantElements
 from ..cases import grid
-from ..experiment import EXPERIMENTS, Experiment, Series, Statement
+from ..experiment import Series, Statement, experiment
 
 NAME = "sumfac-spilling"
 DOFS = 1e7
@@ -50,49 +50,43 @@ _series = partial(Series, backends=("cuda",), status=STATUS, repeats=5)
 _spilling = partial(_series, NAME, block=_thread, algorithms=("noncollocated",))
 _of_quads = partial(Statement, source="Sec. 4, 5", backend="cuda", low=1.0, by=("geometry", "order"))
 
-EXPERIMENTS.add(
+experiment(
     "eichstaedt-thread",
-    Experiment(
-        "eichstaedt-thread",
-        "Eichstaedt",
-        "Quads: a thread an element at every order, beside a block of threads",
-        "Fig. 4",
-        "Sec. 4: P = 1..10; registers overflow beyond P = 4 on a Titan V. Ours: 1e7 degrees of freedom, median of 5.",
-        (
-            _spilling(unit="GFLOP/s", cases=_quads),
-            _series(
-                "block",
-                unit="GFLOP/s",
-                cases=_quads,
-                block=_block,
-                strategies={"cuda": ("sumfac-top",)},
-                algorithms=("noncollocated",),
-            ),
+    "Eichstaedt",
+    "Quads: a thread an element at every order, beside a block of threads",
+    "Fig. 4",
+    "Sec. 4: P = 1..10; registers overflow beyond P = 4 on a Titan V. Ours: 1e7 degrees of freedom, median of 5.",
+    (
+        _spilling(unit="GFLOP/s", cases=_quads),
+        _series(
+            "block",
+            unit="GFLOP/s",
+            cases=_quads,
+            block=_block,
+            strategies={"cuda": ("sumfac-top",)},
+            algorithms=("noncollocated",),
         ),
-        statements=(
-            _of_quads(
-                "a thread an element wins up to P = 4",
-                above={"strategy": NAME, "order": (1, 2, 3, 4)},
-                below={"strategy": "sumfac-top"},
-            ),
-            _of_quads(
-                "a block an element wins above",
-                above={"strategy": "sumfac-top", "order": (5, 6, 7, 8, 9, 10)},
-                below={"strategy": NAME},
-            ),
+    ),
+    statements=(
+        _of_quads(
+            "a thread an element wins up to P = 4",
+            above={"strategy": NAME, "order": (1, 2, 3, 4)},
+            below={"strategy": "sumfac-top"},
+        ),
+        _of_quads(
+            "a block an element wins above",
+            above={"strategy": "sumfac-top", "order": (5, 6, 7, 8, 9, 10)},
+            below={"strategy": NAME},
         ),
     ),
 )
 
-EXPERIMENTS.add(
+experiment(
     "xing-thread",
-    Experiment(
-        "xing-thread",
-        "Xing",
-        "SumFac with a thread an element, spilling included",
-        "Alg. 3, Figs 5a, 6a",
-        "Sec. 3.3.2: every order that the paper draws. Ours: 1e7 degrees of freedom, median of 5; elements of more than"
-        " 150 points, whose loops would take the compiler minutes, are refused: see xing-algorithms, with loops.",
-        (_spilling(unit="GDoF/s", cases=_solids),),
-    ),
+    "Xing",
+    "SumFac with a thread an element, spilling included",
+    "Alg. 3, Figs 5a, 6a",
+    "Sec. 3.3.2: every order that the paper draws. Ours: 1e7 degrees of freedom, median of 5; elements of more than"
+    " 150 points, whose loops would take the compiler minutes, are refused: see xing-algorithms, with loops.",
+    (_spilling(unit="GDoF/s", cases=_solids),),
 )

@@ -17,7 +17,7 @@ from hpfem.memory import HOST
 
 from ...blocks import Copies
 from ...cases import grid
-from ...experiment import EXPERIMENTS, Counts, Experiment, Series, Statement
+from ...experiment import Counts, Series, Statement, experiment
 from ...experiments.cao import AXHELM, EQUATIONS, NODAL, OPERATORS, ORDER, axhelm_flops
 from ..gpu import LaunchedElements, LaunchedKernel, filled
 
@@ -195,82 +195,79 @@ AGAIN = ("trilinear", "merged", "partial")
 # What stands for the paper's original kernel: ours with its contraction, or with all that we add.
 BASELINES = {"our plain kernel": CONTRACTIONS[:1], "the fastest of ours": CONTRACTIONS}
 
-EXPERIMENTS.add(
+experiment(
     "cao-variants",
-    Experiment(
-        "cao-variants",
-        "Cao",
-        "axhelm at N = 7: five sources of factors, four ways of contraction",
-        "Figs 7, 9 (A100: with tensor cores)",
-        "Sec. 5.1: N = 7, 2^16 to 2^20 elements, the best of these sizes, in GFLOP/s of Table 3 (recalculation not"
-        " counted). Ours: one kernel with switches (variants/axhelm/axhelm.h), 2^16 elements, median of 9; each way of"
-        " contraction adds to those before it, as in Sec. 5.3. Stored factors are of the same trilinear elements.",
-        tuple(series for equation, geometry in SOURCES for series in _series(equation, geometry)),
-        statements=(
-            *(
-                _statement(
-                    f"stored factors reach 85 % to 100 % of their roofline: {what}",
-                    "Sec. 5.3, of the original kernels",
-                    above={"strategy": _of("stored", contractions=contractions)},
-                    below={"strategy": COPY + "stored"},
-                    low=0.85,
-                )
-                for what, contractions in BASELINES.items()
-            ),
-            *(
-                _statement(
-                    f"{now} after {before} gains on parallelepipeds",
-                    "Sec. 5.3, Fig. 9",
-                    above={"strategy": _of("parallelepiped", contractions=(now,))},
-                    below={"strategy": _of("parallelepiped", contractions=(before,))},
-                    low=1.0,
-                )
-                for before, now in pairwise(CONTRACTIONS)
-            ),
+    "Cao",
+    "axhelm at N = 7: five sources of factors, four ways of contraction",
+    "Figs 7, 9 (A100: with tensor cores)",
+    "Sec. 5.1: N = 7, 2^16 to 2^20 elements, the best of these sizes, in GFLOP/s of Table 3 (recalculation not"
+    " counted). Ours: one kernel with switches (variants/axhelm/axhelm.h), 2^16 elements, median of 9; each way of"
+    " contraction adds to those before it, as in Sec. 5.3. Stored factors are of the same trilinear elements.",
+    tuple(series for equation, geometry in SOURCES for series in _series(equation, geometry)),
+    statements=(
+        *(
             _statement(
-                "... and ends at 92.9 % to 99.8 % of the roofline",
-                "Sec. 5.3",
-                above={"strategy": _of("parallelepiped")},
-                below={"strategy": COPY + "parallelepiped"},
-                low=0.929,
-            ),
-            *(
-                _statement(
-                    f"optimised kernels of trilinear elements are 1.74 to 4.10 times as fast as the original: {what}",
-                    "abstract (A100, all equations and both kinds of elements)",
-                    above={"strategy": _of(*AGAIN)},
-                    below={"strategy": _of("stored", contractions=contractions)},
-                    low=1.74,
-                    high=4.10,
-                    over="its original kernel of stored factors, without the ways of contraction of Sec. 5.3",
-                )
-                for what, contractions in BASELINES.items()
-            ),
-            _statement(
-                "with merged or partial factors they come close to their roofline (we take 85 %, as the abstract)",
-                "Sec. 5.4",
-                above={"strategy": _of("merged", "partial")},
-                below={"strategy": (COPY + "merged", COPY + "partial")},
+                f"stored factors reach 85 % to 100 % of their roofline: {what}",
+                "Sec. 5.3, of the original kernels",
+                above={"strategy": _of("stored", contractions=contractions)},
+                below={"strategy": COPY + "stored"},
                 low=0.85,
-            ),
-            _statement(
-                "merged scale factors gain on all cases of Helmholtz",
-                "Sec. 5.4",
-                above={"strategy": _of("merged")},
-                below={"strategy": _of("trilinear")},
-                low=1.0,
-            ),
-            _statement(
-                "partial recalculation gains on all cases of Poisson, on the A100",
-                "Sec. 5.4",
-                above={"strategy": _of("partial")},
-                below={"strategy": _of("trilinear")},
-                low=1.0,
-            ),
+            )
+            for what, contractions in BASELINES.items()
         ),
-        not_possible={
-            "rooflines by the time of computation (eq. 19)": "it binds the A100 in one case alone (Sec. 5.2)",
-            "DCU K100 (Figs 8, 10)": "its numbers are in the figures alone",
-        },
+        *(
+            _statement(
+                f"{now} after {before} gains on parallelepipeds",
+                "Sec. 5.3, Fig. 9",
+                above={"strategy": _of("parallelepiped", contractions=(now,))},
+                below={"strategy": _of("parallelepiped", contractions=(before,))},
+                low=1.0,
+            )
+            for before, now in pairwise(CONTRACTIONS)
+        ),
+        _statement(
+            "... and ends at 92.9 % to 99.8 % of the roofline",
+            "Sec. 5.3",
+            above={"strategy": _of("parallelepiped")},
+            below={"strategy": COPY + "parallelepiped"},
+            low=0.929,
+        ),
+        *(
+            _statement(
+                f"optimised kernels of trilinear elements are 1.74 to 4.10 times as fast as the original: {what}",
+                "abstract (A100, all equations and both kinds of elements)",
+                above={"strategy": _of(*AGAIN)},
+                below={"strategy": _of("stored", contractions=contractions)},
+                low=1.74,
+                high=4.10,
+                over="its original kernel of stored factors, without the ways of contraction of Sec. 5.3",
+            )
+            for what, contractions in BASELINES.items()
+        ),
+        _statement(
+            "with merged or partial factors they come close to their roofline (we take 85 %, as the abstract)",
+            "Sec. 5.4",
+            above={"strategy": _of("merged", "partial")},
+            below={"strategy": (COPY + "merged", COPY + "partial")},
+            low=0.85,
+        ),
+        _statement(
+            "merged scale factors gain on all cases of Helmholtz",
+            "Sec. 5.4",
+            above={"strategy": _of("merged")},
+            below={"strategy": _of("trilinear")},
+            low=1.0,
+        ),
+        _statement(
+            "partial recalculation gains on all cases of Poisson, on the A100",
+            "Sec. 5.4",
+            above={"strategy": _of("partial")},
+            below={"strategy": _of("trilinear")},
+            low=1.0,
+        ),
     ),
+    not_possible={
+        "rooflines by the time of computation (eq. 19)": "it binds the A100 in one case alone (Sec. 5.2)",
+        "DCU K100 (Figs 8, 10)": "its numbers are in the figures alone",
+    },
 )

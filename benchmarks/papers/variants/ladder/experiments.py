@@ -15,7 +15,7 @@ from hpfem.operators import Mass, Operator
 
 from ...blocks import Copies
 from ...cases import grid
-from ...experiment import EXPERIMENTS, Experiment, Published, Series, Statement
+from ...experiment import Published, Series, Statement, experiment
 from ...experiments.swirydowicz import COUNTS, P100, bp35_flops
 from ..gpu import LaunchedElements, LaunchedKernel, NearMemory
 from .plan import COLUMNS, LADDERS, MOST_THREADS, POINTS, Rung
@@ -118,42 +118,39 @@ def _experiment(
         Series, unit="TFLOP/s", cases=partial(_cases, problem, threads), backends=("cuda",), counts=COUNTS[problem]
     )
     ident = f"swirydowicz-ladder-{problem.replace('.', '').lower()}-{threads[:3].replace('-', '').lower()}"
-    EXPERIMENTS.add(
+    experiment(
         ident,
-        Experiment(
-            ident,
-            "Swirydowicz",
-            f"{problem} rung by rung, a thread for each {'column of points' if threads == COLUMNS else 'point'}",
-            figures,
-            "Sec. 5-8: 512 and 4096 hexes, float64, a block of threads an element; ours: one kernel whose switches are"
-            " turned on one after the other (variants/ladder/ladder.h), median of 9. Until loops are unrolled, columns"
-            " of 8 numbers and more are in a thread's local memory, not in its registers: NVRTC unrolls shorter ones"
-            " itself. Rows of even length are padded, the paper's of 8 and 16.",
-            (
-                series(
-                    threads,
-                    block=partial(_block, threads),
-                    strategies={"cuda": rungs(problem, threads)},
-                    status="equivalent: one teaching kernel with switches; copies of a few hexes",
-                ),
-                series(
-                    "roofline",
-                    block=_copies,
-                    strategies={"cuda": (COPY,)},
-                    status="exact protocol",
-                ),
-                series(
-                    "roofline of shared memory",
-                    block=partial(_near, threads),
-                    strategies={"cuda": tuple(NEAR + name for name in BOUND[threads])},
-                    status="other protocol: eq. 13, bytes of every thread by the kernel's plan (what a warp reads at"
-                    " once is served as one: a rung may exceed it), over a bandwidth that a kernel measures in the run",
-                ),
+        "Swirydowicz",
+        f"{problem} rung by rung, a thread for each {'column of points' if threads == COLUMNS else 'point'}",
+        figures,
+        "Sec. 5-8: 512 and 4096 hexes, float64, a block of threads an element; ours: one kernel whose switches are"
+        " turned on one after the other (variants/ladder/ladder.h), median of 9. Until loops are unrolled, columns"
+        " of 8 numbers and more are in a thread's local memory, not in its registers: NVRTC unrolls shorter ones"
+        " itself. Rows of even length are padded, the paper's of 8 and 16.",
+        (
+            series(
+                threads,
+                block=partial(_block, threads),
+                strategies={"cuda": rungs(problem, threads)},
+                status="equivalent: one teaching kernel with switches; copies of a few hexes",
             ),
-            tuple(published),
-            tuple(statements),
-            **more,
+            series(
+                "roofline",
+                block=_copies,
+                strategies={"cuda": (COPY,)},
+                status="exact protocol",
+            ),
+            series(
+                "roofline of shared memory",
+                block=partial(_near, threads),
+                strategies={"cuda": tuple(NEAR + name for name in BOUND[threads])},
+                status="other protocol: eq. 13, bytes of every thread by the kernel's plan (what a warp reads at"
+                " once is served as one: a rung may exceed it), over a bandwidth that a kernel measures in the run",
+            ),
         ),
+        tuple(published),
+        tuple(statements),
+        **more,
     )
 
 

@@ -15,7 +15,7 @@ from hpfem.forms.form import BlockProblem
 
 from ...blocks import Copies
 from ...cases import grid
-from ...experiment import EXPERIMENTS, Experiment, Published, Series, Statement
+from ...experiment import Published, Series, Statement, experiment
 from ...experiments.eichstaedt import TITAN_V
 from ..gpu import LaunchedElements, LaunchedKernel, NearMemory
 from .plan import VARIANTS, QuadPlan
@@ -89,107 +89,104 @@ THREAD, BLOCK = (tuple(name for name in VARIANTS if name.startswith(which)) for 
 _series = partial(Series, unit="GFLOP/s", cases=_cases, backends=("cuda",))
 _statement = partial(Statement, backend="cuda", by=("order",), low=1.0)
 
-EXPERIMENTS.add(
+experiment(
     "eichstaedt-memory",
-    Experiment(
-        "eichstaedt-memory",
-        "Eichstaedt",
-        "Quads: tables in global, constant or shared memory, data of stride 1 or 32",
-        "Figs 1-6",
-        "Sec. 4: P = 1..10, mean of 1000 executions; neither sizes nor the count of operations is printed. Ours: one"
-        " kernel with switches (variants/quads/quads.h), 1e7 degrees of freedom, nominal operations of"
-        " `hpfem.forms.cost`, mean of 1000 launches. Loops of a thread an element are unrolled up to P = 4; beyond, the"
-        " compiler decides, and numbers spill. Layouts are made before the timing, as in the paper.",
-        (
-            _series(
-                "quads",
-                block=_block,
-                strategies={"cuda": tuple(VARIANTS)},
-                status="other protocol: number of elements and count of operations are ours",
-            ),
-            _series("roofline", block=_copies, strategies={"cuda": ("copying",)}, status="equivalent: copying, Fig. 5"),
-            _series(
-                "roofline of near memory",
-                block=_near,
-                strategies={"cuda": tuple(NEAR + name for name in BOUND)},
-                status="equivalent: Fig. 6, bytes of every thread by the kernel's plan, over the bandwidths of shared"
-                " memory and L1 that kernels measure in the run",
-            ),
+    "Eichstaedt",
+    "Quads: tables in global, constant or shared memory, data of stride 1 or 32",
+    "Figs 1-6",
+    "Sec. 4: P = 1..10, mean of 1000 executions; neither sizes nor the count of operations is printed. Ours: one"
+    " kernel with switches (variants/quads/quads.h), 1e7 degrees of freedom, nominal operations of"
+    " `hpfem.forms.cost`, mean of 1000 launches. Loops of a thread an element are unrolled up to P = 4; beyond, the"
+    " compiler decides, and numbers spill. Layouts are made before the timing, as in the paper.",
+    (
+        _series(
+            "quads",
+            block=_block,
+            strategies={"cuda": tuple(VARIANTS)},
+            status="other protocol: number of elements and count of operations are ours",
         ),
-        (
-            Published(
-                "the best kernel: 42 % of the peak",
-                0.42 * 6900,
-                "GFLOP/s",
-                "derived from Sec. 4: the four best kernels reach 20 % to 42 % of 6900 GFLOP/s",
-                TITAN_V,
-                "cuda",
-                {"strategy": tuple(VARIANTS)},
-            ),
+        _series("roofline", block=_copies, strategies={"cuda": ("copying",)}, status="equivalent: copying, Fig. 5"),
+        _series(
+            "roofline of near memory",
+            block=_near,
+            strategies={"cuda": tuple(NEAR + name for name in BOUND)},
+            status="equivalent: Fig. 6, bytes of every thread by the kernel's plan, over the bandwidths of shared"
+            " memory and L1 that kernels measure in the run",
         ),
-        (
-            _statement(
-                "constant memory gains over global, a thread an element (up to twice)",
-                "Sec. 4, Fig. 3",
-                above={"strategy": "thread, stride 32, constant", "geometry": "affine"},
-                below={"strategy": "thread, stride 32, global", "geometry": "affine"},
-            ),
-            _statement(
-                "shared memory gains over global for P > 6, a block an element (up to 20 %)",
-                "Sec. 4, Fig. 3",
-                above={"strategy": "block, shared", "geometry": "affine", "order": (7, 8, 9, 10)},
-                below={"strategy": "block, global", "geometry": "affine"},
-                high=1.25,
-            ),
-            _statement(
-                "interleaved elements are significantly faster, a thread an element (we take 1.2 times)",
-                "Sec. 3, Figs 1, 2",
-                above={"strategy": tuple(name for name in THREAD if "32" in name)},
-                below={"strategy": tuple(name for name in THREAD if "32" not in name)},
-                by=("geometry", "order"),
-                low=1.2,
-            ),
-            _statement(
-                "a thread an element wins up to P = 4",
-                "Sec. 4, 5",
-                above={"strategy": THREAD, "order": LOW},
-                below={"strategy": BLOCK},
-                by=("geometry", "order"),
-            ),
-            _statement(
-                "a block an element wins above",
-                "Sec. 4, 5",
-                above={"strategy": BLOCK, "order": HIGH},
-                below={"strategy": THREAD},
-                by=("geometry", "order"),
-            ),
-            _statement(
-                "straight-sided elements are substantially faster (we take 1.2 times)",
-                "Sec. 4, 5",
-                above={"strategy": tuple(VARIANTS), "geometry": "affine"},
-                below={"strategy": tuple(VARIANTS), "geometry": "deformed"},
-                low=1.2,
-            ),
-            _statement(
-                "a thread an element is bound by memory (we take 0.7 of copying), up to P = 4",
-                "Sec. 4, Fig. 5",
-                above={"strategy": THREAD, "order": LOW},
-                below={"strategy": "copying"},
-                by=("geometry", "order"),
-                low=0.7,
-            ),
-            _statement(
-                "a block an element is bound by L1 (we take half of its roofline)",
-                "Sec. 4, Fig. 6",
-                above={"strategy": "block, shared"},
-                below={"strategy": NEAR + "block, shared"},
-                by=("geometry", "order"),
-                low=0.5,
-            ),
-        ),
-        not_possible={
-            "rooflines of L1 with a thread an element": "all threads of a warp read an entry of a table at once, which"
-            " L1 serves as one: the kernel's plan does not tell the bytes",
-        },
     ),
+    (
+        Published(
+            "the best kernel: 42 % of the peak",
+            0.42 * 6900,
+            "GFLOP/s",
+            "derived from Sec. 4: the four best kernels reach 20 % to 42 % of 6900 GFLOP/s",
+            TITAN_V,
+            "cuda",
+            {"strategy": tuple(VARIANTS)},
+        ),
+    ),
+    (
+        _statement(
+            "constant memory gains over global, a thread an element (up to twice)",
+            "Sec. 4, Fig. 3",
+            above={"strategy": "thread, stride 32, constant", "geometry": "affine"},
+            below={"strategy": "thread, stride 32, global", "geometry": "affine"},
+        ),
+        _statement(
+            "shared memory gains over global for P > 6, a block an element (up to 20 %)",
+            "Sec. 4, Fig. 3",
+            above={"strategy": "block, shared", "geometry": "affine", "order": (7, 8, 9, 10)},
+            below={"strategy": "block, global", "geometry": "affine"},
+            high=1.25,
+        ),
+        _statement(
+            "interleaved elements are significantly faster, a thread an element (we take 1.2 times)",
+            "Sec. 3, Figs 1, 2",
+            above={"strategy": tuple(name for name in THREAD if "32" in name)},
+            below={"strategy": tuple(name for name in THREAD if "32" not in name)},
+            by=("geometry", "order"),
+            low=1.2,
+        ),
+        _statement(
+            "a thread an element wins up to P = 4",
+            "Sec. 4, 5",
+            above={"strategy": THREAD, "order": LOW},
+            below={"strategy": BLOCK},
+            by=("geometry", "order"),
+        ),
+        _statement(
+            "a block an element wins above",
+            "Sec. 4, 5",
+            above={"strategy": BLOCK, "order": HIGH},
+            below={"strategy": THREAD},
+            by=("geometry", "order"),
+        ),
+        _statement(
+            "straight-sided elements are substantially faster (we take 1.2 times)",
+            "Sec. 4, 5",
+            above={"strategy": tuple(VARIANTS), "geometry": "affine"},
+            below={"strategy": tuple(VARIANTS), "geometry": "deformed"},
+            low=1.2,
+        ),
+        _statement(
+            "a thread an element is bound by memory (we take 0.7 of copying), up to P = 4",
+            "Sec. 4, Fig. 5",
+            above={"strategy": THREAD, "order": LOW},
+            below={"strategy": "copying"},
+            by=("geometry", "order"),
+            low=0.7,
+        ),
+        _statement(
+            "a block an element is bound by L1 (we take half of its roofline)",
+            "Sec. 4, Fig. 6",
+            above={"strategy": "block, shared"},
+            below={"strategy": NEAR + "block, shared"},
+            by=("geometry", "order"),
+            low=0.5,
+        ),
+    ),
+    not_possible={
+        "rooflines of L1 with a thread an element": "all threads of a warp read an entry of a table at once, which"
+        " L1 serves as one: the kernel's plan does not tell the bytes",
+    },
 )

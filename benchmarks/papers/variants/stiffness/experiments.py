@@ -19,7 +19,7 @@ from hpfem.operators import Laplacian
 
 from ...blocks import Elements, VariantElements
 from ...cases import grid
-from ...experiment import EXPERIMENTS, Experiment, Series, Statement
+from ...experiment import Series, Statement, experiment
 from ..gpu import WARP, LaunchedElements, LaunchedKernel, filled
 
 # Elements whose arrays are in a CPU's cache at a time; threads of a block where each has an element.
@@ -179,74 +179,69 @@ def _ours(case: Mapping[str, Any], backend: str) -> Elements:
 _series = partial(Series, unit="GDoF/s", cases=_cases, status="other protocol: sizes are ours")
 _statement = partial(Statement, by=("order",), low=1.0)
 
-EXPERIMENTS.add(
+experiment(
     "roget-gemm",
-    Experiment(
-        "roget-gemm",
-        "Roget",
-        "The stiffness as six small matrix products, beside the classical sum",
-        "slides 'Stiffness Operator Computation', 'Performance Impact of the GEMM-Based Reformulation'",
-        "The slides give no numbers (their figures are pictures) and no sizes; n = 2..8 points a direction, on GPUs."
-        " Ours: curved hexes; on a CPU 1e5 degrees of freedom, BLAS's products and NumPy's loops; on a GPU 1e7, one"
-        " kernel with switches (variants/stiffness/stiffness.h; 32 elements interleaved where a thread has one), and"
-        " cuBLAS: gemm is a batch of small products, gemm-batched one product for all elements, with transposed copies"
-        " between them.",
-        (
-            *(
-                _series(
-                    name, block=partial(_variant, name), backends=("cpu",) if name == "classical" else ("cuda", "cpu")
-                )
-                for name in VARIANTS
-            ),
-            _series("kernels", block=_launched, backends=("cuda",), strategies={"cuda": tuple(LAUNCHED)}),
-            _series("ours", block=_ours),
+    "Roget",
+    "The stiffness as six small matrix products, beside the classical sum",
+    "slides 'Stiffness Operator Computation', 'Performance Impact of the GEMM-Based Reformulation'",
+    "The slides give no numbers (their figures are pictures) and no sizes; n = 2..8 points a direction, on GPUs."
+    " Ours: curved hexes; on a CPU 1e5 degrees of freedom, BLAS's products and NumPy's loops; on a GPU 1e7, one"
+    " kernel with switches (variants/stiffness/stiffness.h; 32 elements interleaved where a thread has one), and"
+    " cuBLAS: gemm is a batch of small products, gemm-batched one product for all elements, with transposed copies"
+    " between them.",
+    (
+        *(
+            _series(name, block=partial(_variant, name), backends=("cpu",) if name == "classical" else ("cuda", "cpu"))
+            for name in VARIANTS
         ),
-        statements=(
-            *(
-                _statement(
-                    f"products are faster than the sum ({which})",
-                    "slide 'Conclusion'",
-                    "cuda",
-                    {"strategy": f"products, {which}"},
-                    {"strategy": f"classical, {which}"},
-                )
-                for which in ("a thread", "a team")
-            ),
-            _statement(
-                "batches of elements gain further",
-                "slides 'Next Steps', 'Conclusion' (expected)",
-                "cuda",
-                {"strategy": ("gemm", "gemm-batched")},
-                {"strategy": ("products, a thread", "products, a team")},
-            ),
-            *(
-                _statement(
-                    f"products are faster than the sum ({name})",
-                    "slide 'Conclusion' (of GPUs)",
-                    "cpu",
-                    {"strategy": name},
-                    {"strategy": "classical"},
-                )
-                for name in ("gemm", "gemm-batched")
-            ),
-            _statement(
-                "batches of elements gain further",
-                "slides 'Next Steps', 'Conclusion' (expected)",
-                "cpu",
-                {"strategy": "gemm-batched"},
-                {"strategy": "gemm"},
-            ),
-            *(
-                _statement(
-                    "(ours) compiled sum factorisation over the fastest of these",
-                    "not in the paper",
-                    backend,
-                    {"series": "ours"},
-                    {"series": (*VARIANTS, "kernels")},
-                )
-                for backend in ("cuda", "cpu")
-            ),
-        ),
-        not_possible={"WMMA (slides 'Next Steps')": "the slides have no such kernel; see cao-variants"},
+        _series("kernels", block=_launched, backends=("cuda",), strategies={"cuda": tuple(LAUNCHED)}),
+        _series("ours", block=_ours),
     ),
+    statements=(
+        *(
+            _statement(
+                f"products are faster than the sum ({which})",
+                "slide 'Conclusion'",
+                "cuda",
+                {"strategy": f"products, {which}"},
+                {"strategy": f"classical, {which}"},
+            )
+            for which in ("a thread", "a team")
+        ),
+        _statement(
+            "batches of elements gain further",
+            "slides 'Next Steps', 'Conclusion' (expected)",
+            "cuda",
+            {"strategy": ("gemm", "gemm-batched")},
+            {"strategy": ("products, a thread", "products, a team")},
+        ),
+        *(
+            _statement(
+                f"products are faster than the sum ({name})",
+                "slide 'Conclusion' (of GPUs)",
+                "cpu",
+                {"strategy": name},
+                {"strategy": "classical"},
+            )
+            for name in ("gemm", "gemm-batched")
+        ),
+        _statement(
+            "batches of elements gain further",
+            "slides 'Next Steps', 'Conclusion' (expected)",
+            "cpu",
+            {"strategy": "gemm-batched"},
+            {"strategy": "gemm"},
+        ),
+        *(
+            _statement(
+                "(ours) compiled sum factorisation over the fastest of these",
+                "not in the paper",
+                backend,
+                {"series": "ours"},
+                {"series": (*VARIANTS, "kernels")},
+            )
+            for backend in ("cuda", "cpu")
+        ),
+    ),
+    not_possible={"WMMA (slides 'Next Steps')": "the slides have no such kernel; see cao-variants"},
 )
