@@ -14,14 +14,14 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import hpfem as hp
-from benchmarks.script import Content, Tables, pivot, run
+from benchmarks.script import Content, Tables, by_tables, count_of, run
 from hpfem.mesh import Mesh, box, read_mesh
 from hpfem.solvers.gmres import gmres
 from hpfem.solvers.multigrid import Multigrid
@@ -265,19 +265,6 @@ def _by_cells(space: hp.Space, k: ByCells) -> hp.Field:
     return space.field("phys", arrays)
 
 
-def text_of(content: Content) -> str:
-    """The tables of a file, with their titles, and what failed: "x" where no solution came."""
-    lines: list[str] = []
-    for found in content["tables"].values():
-        failed = [f"{one['row']}, {one['column']}: {one['failed']}" for one in found["cases"] if "failed" in one]
-        cells: dict[tuple[str, ...], dict[str, str]] = {(one["row"],): {} for one in found["cases"]}
-        for one in found["cases"]:
-            count = one["iterations"]
-            cells[one["row"],][one["column"]] = "x" if count is None else str(count)
-        lines += [f"## {found['title']}", "", pivot([""], cells), "", *failed]
-    return "\n".join(lines)
-
-
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
     """Solve the cases of the tables; a line for each goes to the error stream."""
     began = time.perf_counter()
@@ -291,7 +278,7 @@ def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> Content:
     """Solve, print and write."""
-    return run(__doc__, measure, text_of, arguments, add_options=TABLES.add_option)
+    return run(__doc__, measure, partial(by_tables, cell=count_of), arguments, add_options=TABLES.add_option)
 
 
 if __name__ == "__main__":

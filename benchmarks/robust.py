@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from benchmarks.script import Content, Tables, pivot, run
+from benchmarks.script import Content, Tables, by_tables, run
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers.multigrid import Multigrid
 from tests.solvers.test_random_problems import random_problem
@@ -116,11 +116,10 @@ def changes(given: argparse.Namespace) -> Iterator[Record]:
             A = hp.GlobalOperator(hp.Helmholtz(space, 1.0, k), c0, bc)
             b = A.vectors.from_host(np.random.default_rng(0).standard_normal(c0.size) * bc.free)
             M = least("set-up", partial(Multigrid, A)) if M is None else M
-        if hasattr(M, "refresh"):
-            least("refresh", partial(M.refresh, A))
-            ratio = round(times["refresh"] / times["set-up"], 2)
-            yield {"row": shape, "column": "refresh / set-up", "count": ratio, "seconds": times}
-            yield {"row": shape, "column": "refreshed"} | iterations(A, b, M)
+        least("refresh", partial(M.refresh, A))
+        ratio = round(times["refresh"] / times["set-up"], 2)
+        yield {"row": shape, "column": "refresh / set-up", "count": ratio, "seconds": times}
+        yield {"row": shape, "column": "refreshed"} | iterations(A, b, M)
         yield {"row": shape, "column": "made anew"} | iterations(A, b, Multigrid(A))
 
 
@@ -129,8 +128,7 @@ def newton(given: argparse.Namespace) -> Iterator[Record]:
     """Newton's method for the p-Laplacian, p = 3, cube_mixed, P = 4: iterations of each step to 1e-2"""
     for dtype in ("float64", "float32"):
         for how in ("made anew", "kept", "refreshed"):
-            if how != "refreshed" or hasattr(Multigrid, "refresh"):
-                yield from _newton(given, dtype, how)
+            yield from _newton(given, dtype, how)
 
 
 def _residual(du: Any) -> Any:
@@ -241,18 +239,10 @@ def steps(given: argparse.Namespace) -> Iterator[Record]:
                     yield record | {"text": f"{record['count']}, {1e3 * seconds:.3g} ms"}
 
 
-def text_of(content: Content) -> str:
-    """The tables of a file, with their titles; "x" where no solution came."""
-    lines: list[str] = []
-    for found in content["tables"].values():
-        cells: dict[tuple[str, ...], dict[str, str]] = {(one["row"],): {} for one in found["cases"]}
-        for one in found["cases"]:
-            count, method = one["count"], one.get("method", "cg")
-            text = "x" if count is None else f"{count}" + f" ({method})" * (method != "cg")
-            cells[one["row"],][one["column"]] = one.get("text", text)
-        lines += [f"## {found['title']}", "", pivot([""], cells), ""]
-        lines += [f"{one['row']}, {one['column']}: {one['failed']}" for one in found["cases"] if "failed" in one]
-    return "\n".join(lines)
+def _cell(one: Record) -> str:
+    """Iterations and the method, "x" where no solution came, or the text of a case."""
+    count, method = one["count"], one.get("method", "cg")
+    return str(one.get("text", "x" if count is None else f"{count}" + f" ({method})" * (method != "cg")))
 
 
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
@@ -266,7 +256,7 @@ def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> Content:
     """Solve, print and write."""
-    return run(__doc__, measure, text_of, arguments, ("numpy", "cpu", "cuda"), TABLES.add_option)
+    return run(__doc__, measure, partial(by_tables, cell=_cell), arguments, ("numpy", "cpu", "cuda"), TABLES.add_option)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,23 @@ def pivot(names: Sequence[str], cells: Mapping[tuple[str, ...], Mapping[Any, str
     return markdown_table([*names, *map(column.format, columns)], rows)
 
 
+def by_tables(content: Content, cell: Callable[[Content], str]) -> str:
+    """The tables of a file with their titles, a row's cell for each column, and behind them what failed."""
+    lines: list[str] = []
+    for found in content["tables"].values():
+        cells: dict[tuple[str, ...], dict[str, str]] = {}
+        for one in found["cases"]:
+            cells.setdefault((one["row"],), {})[one["column"]] = cell(one)
+        failed = [f"- {one['row']}, {one['column']}: {one['failed']}" for one in found["cases"] if "failed" in one]
+        lines += [f"## {found['title']}", "", pivot([""], cells), "", *failed]
+    return "\n".join(lines)
+
+
+def count_of(one: Content) -> str:
+    """The iterations of a case, "x" where no solution came."""
+    return "x" if one["iterations"] is None else str(one["iterations"])
+
+
 def run(
     description: str | None,
     measure: Callable[[argparse.Namespace, Content], Iterator[object]],

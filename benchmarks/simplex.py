@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from benchmarks.script import Content, Tables, pivot, run
+from benchmarks.script import Content, Tables, by_tables, run
 from hpfem.backends import choose_backend
 from hpfem.backends.timer import HostTimer
 from hpfem.benchmarks import thread_limit
@@ -199,17 +199,6 @@ def _cell(record: Record) -> str:
     return f"{rate}{record['gain']:.2f}"
 
 
-def text_of(content: Content) -> str:
-    """The tables of a file."""
-    lines: list[str] = []
-    for found in content["tables"].values():
-        cells: dict[tuple[str, ...], dict[str, str]] = {}
-        for one in found["cases"]:
-            cells.setdefault((one["row"],), {})[one["column"]] = _cell(one)
-        lines += [f"## {found['title']}", "", pivot([""], cells), ""]
-    return "\n".join(lines)
-
-
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
     """Measure the cases of the tables; a line for each goes to the error stream."""
     content |= {"backend": given.backend, "small": given.small}
@@ -227,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> Content:
         TABLES.add_option(parser)
         parser.add_argument("--orders", type=int, nargs="*", metavar="P", help="these orders alone (1 to 10)")
 
-    return run(__doc__, measure, text_of, arguments, ("cpu", "cuda"), add_options=add_options)
+    return run(__doc__, measure, partial(by_tables, cell=_cell), arguments, ("cpu", "cuda"), add_options=add_options)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import numpy as np
 
 import hpfem as hp
 from benchmarks.multigrid import FLAT, FOLDERS, files
-from benchmarks.script import Content, Tables, pivot, run
+from benchmarks.script import Content, Tables, by_tables, count_of, run
 from hpfem.backends import choose_backend
 from hpfem.mesh import Mesh, box, read_mesh
 from hpfem.solvers import make_preconditioner
@@ -184,24 +184,22 @@ def _milliseconds(call: Callable[[], Any], backend: str, comm: Any) -> float:
     return round(1e3 * min(timer.seconds(call, calls) for _ in range(7)) / calls, 4)
 
 
+def _share(first: dict[str, float], one: Content) -> str:
+    """The time of a cycle over that of the first case of its row."""
+    return f"{one['cycle_ms'] / first.setdefault(one['row'], one['cycle_ms']):.2f}"
+
+
 def text_of(content: Content) -> str:
     """The tables of a file: iterations, and where cells are stretched more and more what a cycle takes."""
-    lines: list[str] = []
+    if world().rank:
+        return ""
+    texts = [by_tables(content, count_of)]
     for name, found in content["tables"].items():
-        counts: dict[tuple[str, ...], dict[str, str]] = {}
-        cycles: dict[tuple[str, ...], dict[str, str]] = {}
-        failed = [f"- {one['row']}, {one['column']}: {one['failed']}" for one in found["cases"] if "failed" in one]
-        first: dict[str, float] = {}
-        for one in found["cases"]:
-            key, count = (one["row"],), one["iterations"]
-            counts.setdefault(key, {})[one["column"]] = "x" if count is None else str(count)
-            if count is not None:
-                unit = first.setdefault(one["row"], one["cycle_ms"])
-                cycles.setdefault(key, {})[one["column"]] = f"{one['cycle_ms'] / unit:.2f}"
-        lines += [f"## {found['title']}", "", pivot([""], counts), "", *failed]
         if name in ("boxes", "finer", "cycles"):
-            lines += ["A cycle over one of the first column", "", pivot([""], cycles), ""]
-    return "\n".join(lines) if world().rank == 0 else ""
+            timed = [one for one in found["cases"] if one["iterations"] is not None]
+            shares = {"title": f"{found['title']}: a cycle over one of the first column", "cases": timed}
+            texts.append(by_tables({"tables": {name: shares}}, partial(_share, {})))
+    return "\n".join(texts)
 
 
 def measure(given: argparse.Namespace, content: Content) -> Iterator[None]:
