@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.bk_cpu import make_problem
 from benchmarks.script import markdown_table
 from hpfem.backends.cpu.codegen.ir import ARGUMENTS, Builder, Index
+from hpfem.backends.cpu.codegen.prefetch import BY_WORK
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
 from hpfem.backends.cpu.runtime.buffers import aligned
 from hpfem.backends.cpu.runtime.cache import compiled
@@ -53,8 +54,8 @@ def measure(shape: str, order: int, seconds: float) -> dict[str, float | str]:
     """Microseconds for a group by kernel, and shares of the roofline."""
     problem = make_problem("bk3", shape, order, "deformed", 1000, "float64", "collocated")
     lanes, fma = host().lanes(problem.dtype), measure_fma(problem.dtype, 0.1)
-    levels = {"not fetched": 0, "once": 1, "again": 2}
-    programs = {name: write_sumfac(problem, lanes, level) for name, level in levels.items()}
+    counts = {"not fetched": 0, "once": 1, "again": BY_WORK}
+    programs = {name: write_sumfac(problem, lanes, fetches) for name, fetches in counts.items()}
     texts = {name: program.text for name, program in programs.items()}
     texts["computing"], found = FACTORS.subn(r"\1 0\3", texts["not fetched"])
     assert found == 1

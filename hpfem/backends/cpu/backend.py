@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from ...errors import NotSuitable
+from ...errors import ArgumentError, NotSuitable
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...forms.merged import merged_if_possible
@@ -23,12 +23,12 @@ from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct, FactorisedMatrix
 from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
-from ..strategy import Options, Strategy, with_source
+from ..strategy import Options, Search, Strategy, with_source
 from ..vectors import VectorSpace
 from .codegen.strategies import COMPILED
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
-from .runtime.kernel import CpuKernel
+from .runtime.kernel import FETCHES, CpuKernel, fetches_of
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.programs import program_index
@@ -46,7 +46,24 @@ _VECTORS = CpuVectors(HOST)
 _LONGEST_FIBER = 32
 
 
-class CpuSumFac(Strategy):
+class CpuFetching(Strategy):
+    """A strategy of compiled kernels; how often they fetch what lies ahead is an option."""
+
+    def search(self, problem: BlockProblem) -> Search:
+        """Search the sources, then how often the fastest fetches; see `Strategy.search`."""
+        timed = yield (first := next(super().search(problem)))
+        best = min(timed, key=timed.__getitem__, default=first[0]) or ""
+        yield [f"{best} fetches={n}".strip() for n in fetches_of(problem)[1]]
+
+    def _asked(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, int | None]:
+        """The problem and the fetches that options name; see `with_source`."""
+        source, found, count = (options or "").partition("fetches=")
+        if found and count not in map(str, FETCHES):
+            raise ArgumentError(f"strategy {self.name!r} has no options {options!r}: fetches are of {FETCHES}")
+        return with_source(self, problem, source.strip() or None), int(count) if found else None
+
+
+class CpuSumFac(CpuFetching):
     """Sum factorisation, one element per SIMD lane, fused over all stages ([Xing] Alg. 3)."""
 
     name, special, tensor, sources = "sumfac", False, True, tuple(FactorSource)
@@ -71,11 +88,11 @@ class CpuSumFac(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""
-        problem = with_source(self, problem, options)
+        problem, fetches = self._asked(problem, options)
         points = max(problem.tabulation.rule.counts)
         if points > _LONGEST_FIBER:
             raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {_LONGEST_FIBER}")
-        return CpuKernel(problem)
+        return CpuKernel(problem, fetches=fetches)
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations; parity saves more of them without collocation; see `Strategy.cost`."""
@@ -103,7 +120,7 @@ class CpuPlain(Strategy):
         return _NUMPY_COST * operator_flops(problem, "sumfac")
 
 
-class CpuCompiled(Strategy):
+class CpuCompiled(CpuFetching):
     """Matrices, compiled, one element per SIMD lane: a row of `COMPILED`, whose name the kernel has."""
 
     special = True
@@ -119,8 +136,9 @@ class CpuCompiled(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if the row's writer serves the problem; see `Strategy.build`."""
-        problem = with_source(self, problem, options)
-        return CpuKernel(merged_if_possible(problem) if self._row.merges else problem, self.name)
+        problem, fetches = self._asked(problem, options)
+        problem = merged_if_possible(problem) if self._row.merges else problem
+        return CpuKernel(problem, self.name, fetches=fetches)
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time as the row does; see `Strategy.cost`."""

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from hpfem.backends import BACKENDS
 from hpfem.backends.cpu import backend as cpu_backend
 from hpfem.backends.cpu.codegen.dense import write_dense
 from hpfem.backends.cpu.codegen.indexed import Runs
@@ -196,6 +197,33 @@ def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
     for shape in (HEX, TET, QUAD):
         space = make_space(shape, 2, False)
         assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
+
+
+def test_how_often_lines_are_fetched_is_an_option_where_caches_are_too_small(rng, monkeypatch):
+    """The same bits; the tuner tries others for the fastest source of factors."""
+    [choice] = FORMS["Helmholtz"](make_space(TET, 2, True), algorithm="collocated", backend="cpu").choices
+    problem, strategy = choice.kernel.problem, BACKENDS["cpu"].strategy("sumfac")
+    for nbytes, timed, tried in (
+        (4 << 20, {None: 1.0}, []),
+        (1, {None: 1.0}, [f"fetches={n}" for n in (0, 1, 2, 4, 8)]),
+        (1, {None: 1.0, "recomputed": 0.5}, [f"recomputed fetches={n}" for n in (0, 1, 2, 4, 8)]),
+    ):
+        monkeypatch.setattr(runtime, "PREFETCH_BYTES", nbytes)
+        search = strategy.search(problem)
+        assert next(search)[0] is None and search.send(timed) == tried
+    source, results = rng.standard_normal((1, problem.n_elements, problem.n_input)), []
+    for options in (None, "fetches=0", "fetches=4", "stored fetches=8"):
+        kernel = strategy.build(problem, options)
+        results.append(np.empty((1, problem.n_elements, problem.n_output)))
+        kernel.apply(source, results[-1])
+        assert np.array_equal(results[-1], results[0])
+    monkeypatch.setattr(runtime, "_specialised", lambda *key: pytest.fail(f"fetches {key[3]}"))
+    with pytest.raises(pytest.fail.Exception, match="fetches 8"):
+        kernel.indexed(np.zeros(0, np.int32), ())  # a global product fetches as often
+    with pytest.raises(ArgumentError, match=r"'sumfac' has no options 'fetches=3': fetches are of \(0, 1, 2"):
+        strategy.build(problem, "fetches=3")
+    with pytest.raises(ArgumentError, match="'dense' has no options 'stored'"):
+        BACKENDS["cpu"].strategy("dense").build(problem, "stored fetches=1")
 
 
 @pytest.mark.parametrize("shape", [HEX, QUAD])

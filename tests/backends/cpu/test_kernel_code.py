@@ -7,7 +7,7 @@ import pytest
 from benchmarks.kernel_code import LANES, MCA, blocks_of, lines_of_cache, main, program_of
 from hpfem.backends.cpu.codegen.indexed import CACHE_LINE
 from hpfem.backends.cpu.codegen.ir import Builder
-from hpfem.backends.cpu.codegen.prefetch import Prefetch
+from hpfem.backends.cpu.codegen.prefetch import BY_WORK, Prefetch
 
 # Lines of scratch between caches, and cycles by llvm-mca 14 for the compiler of LLVM 20, at order 4.
 RECORDED = {"hex": (1853, 7702), "prism": (1186, 6233), "pyramid": (1156, 6089), "tet": (790, 4999)}
@@ -36,13 +36,15 @@ def test_loops_are_decoded_once(shape):
     assert lines_of_cache(program, n_points, 16 << 10)[0] > lines_of_cache(program, n_points)[0] > 0
 
 
-# What is read from memory is fetched again, as a processor may drop a prefetch.
+# A processor may drop a prefetch: lines are fetched again, as often as arithmetic leaves time.
 @pytest.mark.parametrize(
-    ("level", "lines", "places"), [(1, 600, [0]), (2, 80, [0]), (2, 100, [0, 60]), (2, 600, [0, 30, 60, 90])]
+    ("fetches", "flops", "times"),
+    [(1, 0, 1), (4, 10_000, 4), (BY_WORK, 7000, 8), (BY_WORK, 9712, 5), (BY_WORK, 20_000, 1)],
 )
-def test_streams_are_fetched_by_the_work_beside_them(level, lines, places):
-    b = Builder(LANES, "float64")
-    prefetch = Prefetch(b, level, [lines * CACHE_LINE], [7 * CACHE_LINE])
+def test_streams_are_fetched_by_the_work_beside_them(fetches, flops, times):
+    b, lines = Builder(LANES, "float64"), 600
+    prefetch = Prefetch(b, fetches, [lines * CACHE_LINE], [7 * CACHE_LINE])
+    b.count_flops(flops)
     with b.function("run", "ptr %all"):
         for trips, work in ((10, 30), (5, 60), (5, 0)):
             with b.loop(trips):
@@ -51,7 +53,8 @@ def test_streams_are_fetched_by_the_work_beside_them(level, lines, places):
                     b.store(b.load("%all"), "%all")
         b.lines[:0] = prefetch.finish()
     loops = re.split(r"^L\d+:", b.module(), flags=re.MULTILINE)[1:]
-    for n, call, again in ((lines, 0, places), (7, 1, [0])):
+    read, written = ([over // n * k for k in range(n)] for over, n in ((64, times), (16, (times + 1) // 2)))
+    for n, call, again in ((lines, 0, read), (7, 1, written)):
         at = [re.findall(rf"%q\d_{call}, i64 (\d+)\n  call.*prefetch.*, i32 {call}, i32 3", loop) for loop in loops]
         first, second, third = (len(own) // len(again) for own in at)
         assert n <= 10 * first + 5 * second + 5 * third < n + 5

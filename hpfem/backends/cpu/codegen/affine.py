@@ -53,7 +53,7 @@ def write_affine(
     factors = Factors(b, problem, 0)
     streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
     prefetched = Prefetch(b, prefetch, *streams)
-    write_both(b, "read_modes", "write_modes", n, indexed, prefetch > 0)
+    write_both(b, "read_modes", "write_modes", n, indexed, prefetch != 0)
     with b.function("run", ARGUMENTS, internal=False):
         b.emit("%last = sub nsw i64 %elements, 1")
         target, further = b.at("%scratch", (n, 1)), b.at("%scratch", (2 * n, 1))

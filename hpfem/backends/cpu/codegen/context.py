@@ -48,7 +48,7 @@ class Context:
         self.by_rows = self.form.gradients and problem.collocated
         self.direction = self.dim - 1 if self.by_rows else 0  # of the fibers along which points are visited
         self.factors = Factors(self.b, problem, self.direction)
-        self.indexed, self.ahead = indexed, prefetch > 0
+        self.indexed, self.ahead = indexed, prefetch != 0
         inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
         outputs = [] if indexed else [problem.n_output * self.b.nbytes] * problem.given
         self.prefetch = Prefetch(self.b, prefetch, [self.factors.group_bytes, *inputs], outputs)

@@ -210,7 +210,7 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: I
     b, form, ctx.by_rows = ctx.b, problem.form, True
     writer = _Writer(ctx)
     if form.to_modes:
-        write_both(b, "read_input", "write_result", n, indexed, prefetch > 0)
+        write_both(b, "read_input", "write_result", n, indexed, prefetch != 0)
     else:
         write_reader(b, "read_input", Layout(n))
         write_writer(b, "write_result", Layout(problem.n_points))

@@ -11,9 +11,11 @@ from .ir import Builder, Index
 
 # Bytes between what is worked on and what is fetched, where groups are small.
 _DISTANCE = 8 << 10
-# A processor drops prefetches when many are under way. From memory, lines are fetched again, so many lines further on:
-# twice, or four times where a group has more bytes; once in small groups, where the instructions cost more.
-_AGAIN = {6 << 10: (0,), 32 << 10: (0, 60), math.inf: (0, 30, 60, 90)}
+# A processor drops prefetches when many are under way. Lines from memory are therefore fetched again, over so many
+# lines, at most so often, and as often as there is time: for so many operations and fetches while a line comes.
+BY_WORK = -1
+_READ_AGAIN, _WRITTEN_AGAIN = 64, 16
+_MOST, _OPERATIONS = 8, 21
 
 
 def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list[int]:
@@ -24,14 +26,13 @@ def input_streams(b: Builder, n: int, components: int, indexed: Indexed) -> list
 class Prefetch:
     """Instructions that fetch what lies ahead, a share at every call of `fetch`.
 
-    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too. `level` is 0
-    for nothing, 1 for what a cache beyond the core's own holds, 2 for memory.
+    `read` and `written` are bytes of a group in each row of memory; a processor reads what is written too. A line is
+    fetched so many times, half as many where it is written, or not at all, or `BY_WORK`.
     """
 
-    def __init__(self, b: Builder, level: int, read: Sequence[int], written: Sequence[int]) -> None:
-        self._b, self._streams, self._read = b, [*read, *written] if level else [], len(read)
-        nbytes = sum(self._streams) if level > 1 else 0
-        self._far = next(far for limit, far in _AGAIN.items() if nbytes <= limit)
+    def __init__(self, b: Builder, fetches: int, read: Sequence[int], written: Sequence[int]) -> None:
+        self._b, self._streams, self._read = b, [*read, *written] if fetches else [], len(read)
+        self._fetches = fetches
         self._places: list[tuple[int, int]] = []  # in the builder's lines, and how often it is passed
 
     def start(self, group: Index, rows: Sequence[str]) -> None:
@@ -66,22 +67,28 @@ class Prefetch:
             shares[-1] += math.ceil((n - done) / self._places[-1][1])
         return shares
 
+    def _again(self) -> list[range]:
+        """How many lines further on a line is fetched again, where it is read, and where it is written."""
+        n, lines = self._fetches, sum(self._streams) / CACHE_LINE
+        if n == BY_WORK:
+            n = min(max(_OPERATIONS - round(self._b.flops / lines), 1), _MOST)
+        return [range(0, over, over // k)[:k] for over, k in ((_READ_AGAIN, n), (_WRITTEN_AGAIN, (n + 1) // 2))]
+
     def finish(self) -> list[str]:
         """Write the shares of all calls."""
         if not self._streams:
             return []
         b = self._b
         b.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        shares = [self._shares(math.ceil(n / CACHE_LINE)) for n in self._streams]
+        shares, again = [self._shares(math.ceil(n / CACHE_LINE)) for n in self._streams], self._again()
         for call, (place, _) in enumerate(self._places):
             text = []
             for s, lines in enumerate(own[call] for own in shares):
                 if not lines:
                     continue
                 here, to_write = f"%q{call}_{s}", int(s >= self._read)
-                again = (0,) if to_write else self._far
                 text.append(f"  {here} = load ptr, ptr %ahead{s}")
-                for i, far in product(range(lines), again):
+                for i, far in product(range(lines), again[to_write]):
                     there = f"{here}_{i}_{far}"
                     text.append(f"  {there} = getelementptr i8, ptr {here}, i64 {CACHE_LINE * (i + far)}")
                     # Into the first-level cache, from which what has no room goes to the second.

@@ -18,7 +18,7 @@ from .orthogonal import orthogonal_cost, write_orthogonal
 
 
 class Compiled(NamedTuple):
-    """A row: `write` takes a problem, lanes, the level of `Prefetch`, and the entities if it is indexed."""
+    """A row: `write` takes a problem, lanes, the fetches of `Prefetch`, and the entities if it is indexed."""
 
     write: Callable[[BlockProblem, int, int, Indexed], Program]
     cost: Callable[[BlockProblem], float]  # operations, relative to those of collocated sum factorisation

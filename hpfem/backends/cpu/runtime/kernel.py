@@ -25,6 +25,7 @@ from ..codegen.indexed import Indexed, Runs, codes_ahead
 from ..codegen.ir import Program
 from ..codegen.matrix import Step, packed, steps_of, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
+from ..codegen.prefetch import BY_WORK
 from ..codegen.strategies import COMPILED
 from ..codegen.sumfac import write_sumfac
 from .begun import Begun
@@ -38,6 +39,8 @@ Array = NDArray[np.floating[Any]]
 # Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
 # Above eight times as many no cache holds them.
 PREFETCH_BYTES = 4 << 20
+# How often lines may be fetched: the tuner knows what a processor does best.
+FETCHES = 0, 1, 2, 4, 8
 _WRITERS: dict[str, Callable[[BlockProblem, int, int, Indexed], Program]] = {
     "sumfac": write_sumfac,
     "diagonal": write_diagonal,
@@ -47,15 +50,22 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, int, Indexed], Program]] = {
 
 @cache
 def _specialised(
-    pickled: bytes, strategy: str, target: Target, prefetch: int, runs: tuple[Runs, ...] | None
+    pickled: bytes, strategy: str, target: Target, fetches: int, runs: tuple[Runs, ...] | None
 ) -> tuple[Program, Begun]:
     """The code for a problem without data, written once."""
-    return begin(_write, target, pickled, strategy, target, prefetch, runs)
+    return begin(_write, target, pickled, strategy, target, fetches, runs)
 
 
-def _write(pickled: bytes, strategy: str, target: Target, prefetch: int, runs: tuple[Runs, ...] | None) -> Program:
+def _write(pickled: bytes, strategy: str, target: Target, fetches: int, runs: tuple[Runs, ...] | None) -> Program:
     problem = pickle.loads(pickled)
-    return _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, runs)
+    return _WRITERS[strategy](problem, target.lanes(problem.dtype), fetches, runs)
+
+
+def fetches_of(problem: BlockProblem) -> tuple[int, list[int]]:
+    """How often what lies ahead is fetched, from a shared cache once; what else to try, out of a core's own caches."""
+    nbytes = operator_bytes(problem) * problem.n_elements
+    usual = BY_WORK if nbytes > 8 * PREFETCH_BYTES else int(nbytes > PREFETCH_BYTES)
+    return usual, [n for n in FETCHES if n != usual] if 4 * nbytes > PREFETCH_BYTES else []
 
 
 # Bytes before the codes of coefficients.
@@ -229,17 +239,17 @@ class CpuKernel(GroupKernel, BlockKernel):
         like: CpuKernel | None = None,
         codes: NDArray[np.int32] | None = None,
         runs: tuple[Runs, ...] | None = None,
+        fetches: int | None = None,
     ) -> None:
-        self.problem, self.strategy = problem, strategy
+        self.problem, self.strategy, self._asked = problem, strategy, fetches
         target = target or host()
-        nbytes = operator_bytes(problem) * problem.n_elements
-        prefetch = (nbytes > PREFETCH_BYTES) + (nbytes > 8 * PREFETCH_BYTES)
+        fetches = fetches_of(problem)[0] if fetches is None else fetches
         key = pickle.dumps(problem.without_data())
-        program, code = _specialised(key, strategy, target, prefetch, runs)
+        program, code = _specialised(key, strategy, target, fetches, runs)
         super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
         # Rows of memory are read in long pieces then.
-        self._one_by_one = program.one_by_one and prefetch > 0
+        self._one_by_one = program.one_by_one and fetches != 0
         trace, kind = problem.form.trace, problem.read_factors
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
@@ -276,7 +286,7 @@ class CpuKernel(GroupKernel, BlockKernel):
 
     def indexed(self, codes: NDArray[np.int32], runs: tuple[Runs, ...]) -> CpuKernel:
         """The same on global vectors, with the same geometry; codes as `indexed_codes` makes them."""
-        return CpuKernel(self.problem, self.strategy, self.target, self, codes, runs)
+        return CpuKernel(self.problem, self.strategy, self.target, self, codes, runs, self._asked)
 
     def apply(self, source: Array, out: Array) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
