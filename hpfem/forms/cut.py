@@ -111,7 +111,7 @@ def _matrix(weak: Weak, active: str) -> tuple[Weak, list[Expression]]:
     for row, e in weak.rows.items():
         columns = reverse(weak.graph, [(e, 1.0)], ("fn", active))
         entries |= {(row, (key[2], key[3])): entry for key, entry in columns.items()}
-    same = _equal(weak.graph, entries.values())
+    same = _equal(weak.graph, reversed(entries.values()))  # the last ones are fewer operations by triangular Jacobians
     varying = depending(weak.graph.nodes, lambda key: _varies(key, active))
     graph, place, rows = Commuting(), dict[int, int](), dict[Row, Expression]()
     for (row, column), entry in entries.items():
@@ -135,21 +135,55 @@ def _equal(graph: Graph, results: Iterable[Expression]) -> dict[int, Expression]
     of factors hides this from the graph; of the 81 entries of a symmetric matrix 36 come twice.
     """
     listed = list(results)
-    nodes, rng = live(graph, listed), np.random.default_rng(0)
-    if any(node.op in (*COMPARISONS, "where", "min", "max", "abs") for node in nodes):
+    nodes, first, same = live(graph, listed), list[Expression](), dict[int, Expression]()
+    if not _analytic(nodes):
         return {e.index: e for e in listed}
-    values, first, same = dict[int, Any](), list[Expression](), dict[int, Expression]()
+    values = _sampled(nodes, _random(nodes))
+    for e in listed:
+        own = values[e.index]
+        size = 1e-13 * np.abs(own).max()
+        equal = [other for other in first if np.all(np.abs(values[other.index] - own) <= size)]
+        same[e.index] = equal[0] if equal else e
+        first += [] if equal else [e]
+    return same
+
+
+def isotropic(weak: Weak) -> bool:
+    """Whether a form is the same in rotated coordinates, its coefficients as they are; found as by `_equal`."""
+    rotation, axes = np.linalg.qr(np.random.default_rng(1).standard_normal((weak.dim,) * 2))[0], range(1, 1 + weak.dim)
+    graph, rows = weak.graph, weak.rows
+    derivatives = {key[:3] for key in weak.inputs if key[0] == "fn" and key[3] > 0}
+    more = [graph.node("input", (), (*key, i)) for key in derivatives for i in axes]
+    given, turned = _random([*weak.nodes, *more]), dict[Any, Any]()
+    for key in derivatives:
+        turned |= {(*key, i): sum(rotation[j - 1, i - 1] * given[*key, j] for j in axes) for i in axes}
+    one, other = (_sampled(weak.nodes, own) for own in (given, {**given, **turned}))
+    old = {row: one[e.index] for row, e in rows.items()}
+    for (c, i), e in rows.items():
+        wanted = sum(rotation[j - 1, i - 1] * old.get((c, j), 0.0) for j in axes) if i else old[c, 0]
+        if not np.all(np.abs(other[e.index] - wanted) <= 1e-13 * max(np.abs(own).max() for own in old.values())):
+            return False
+    return _analytic(weak.nodes)
+
+
+def _analytic(nodes: Iterable[Expression]) -> bool:
+    return not any(node.op in (*COMPARISONS, "where", "min", "max", "abs") for node in nodes)
+
+
+def _random(nodes: Iterable[Expression]) -> dict[Any, Any]:
+    """Random numbers for inputs: near 0 for functions, near 1 for coefficients."""
+    rng, keys = np.random.default_rng(0), [node.payload for node in nodes if node.op == "input"]
+    return {key: rng.uniform(-0.2, 0.2, _SAMPLES) + (key[0] != "fn") for key in keys}
+
+
+def _sampled(nodes: Iterable[Expression], given: Mapping[Any, Any]) -> dict[int, Any]:
+    """Values of nodes for given inputs."""
+    values = dict[int, Any]()
     with np.errstate(all="ignore"):
         for node in nodes:
             args = [values[a.index] for a in node.args]
-            if node.op == "input":  # near 0 for functions, near 1 for coefficients
-                values[node.index] = rng.uniform(-0.2, 0.2, _SAMPLES) + (node.payload[0] != "fn")
+            if node.op == "input":
+                values[node.index] = given[node.payload]
             else:
                 values[node.index] = OPERATIONS[node.op][2](*args) if args else node.payload + np.zeros(_SAMPLES)
-        for e in listed:
-            own = values[e.index]
-            size = 1e-13 * np.abs(own).max()
-            equal = [other for other in first if np.all(np.abs(values[other.index] - own) <= size)]
-            same[e.index] = equal[0] if equal else e
-            first += [] if equal else [e]
-    return same
+    return values

@@ -144,27 +144,28 @@ class Weak:
                 new[node.index] = graph.apply("mul", lower, args[0])
         return Weak(graph, self.dim, self.functions, {row: new[e.index] for row, e in self.rows.items()}, self.test)
 
-    def on_reference(self, geometry: str) -> Weak:
+    def on_reference(self, geometry: str, rotated: bool) -> Weak:
         """The form by derivatives on the reference element; the field `geometry` has the inverse Jacobian, row by row,
-        and the determinant.
+        its lower triangle where x is `rotated`, and the determinant.
         """
         graph, axes = Commuting(), range(1, 1 + self.dim)
-        inverse = {
-            (a, i): graph.node("input", (), ("field", geometry, (a - 1) * self.dim + i - 1)) for a in axes for i in axes
-        }
-        volume, new = graph.node("input", (), ("field", geometry, self.dim**2)), dict[int, Expression]()
+        places = [(a, i) for a in axes for i in axes if i <= a or not rotated]
+        inverse = {place: graph.node("input", (), ("field", geometry, k)) for k, place in enumerate(places)}
+        volume, new = graph.node("input", (), ("field", geometry, len(places))), dict[int, Expression]()
         for node in self.nodes:
             key = node.payload
             if node.op == "input" and key[0] == "fn" and key[3] > 0:
-                parts = [inverse[a, key[3]] * graph.node("input", (), (*key[:3], a)) for a in axes]
+                given = [(inverse[a, i], a) for a, i in places if i == key[3]]
+                parts = [own * graph.node("input", (), (*key[:3], a)) for own, a in given]
                 new[node.index] = sum(parts[1:], parts[0])
             else:
                 args = [new[a.index] for a in node.args]
                 new[node.index] = graph.apply(node.op, *args) if args else graph.node(node.op, (), key)
         rows = {row: new[e.index] * volume for row, e in self.rows.items() if row[1] == 0}
         for c, a in {(row[0], a) for row in self.rows if row[1] > 0 for a in axes}:
-            parts = [inverse[a, i] * new[self.rows[c, i].index] for i in axes if (c, i) in self.rows]
-            rows[c, a] = sum(parts[1:], parts[0]) * volume
+            parts = [inverse[a, i] * new[self.rows[c, i].index] for b, i in places if a == b and (c, i) in self.rows]
+            if parts:
+                rows[c, a] = sum(parts[1:], parts[0]) * volume
         return Weak(graph, self.dim, self.functions, rows, self.test)
 
     def adjoints(self, to: tuple[Any, ...], new: str | None) -> dict[tuple[Any, ...], Expression]:

@@ -108,6 +108,18 @@ def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
     return det, inverse
 
 
+def triangular(A: Any, xp: Any = np) -> list[Any]:
+    """The entries, row by row, of the lower triangular L with L L^T = A A^T; A [d, D, ...] -> [...] each."""
+    found, directions = list[Any](), list[Any]()
+    for row in A:
+        for direction in directions:
+            found.append((row * direction).sum(axis=0))
+            row = row - found[-1] * direction
+        found.append(xp.sqrt((row * row).sum(axis=0)))
+        directions.append(row / found[-1])
+    return found
+
+
 def metric(J: Any, weights: Any, xp: Any = np) -> tuple[Any, ...]:
     """Entries of w |J| (J^T J)^-1 of many small matrices, and w |J|; J [D, d, ...] -> [...]."""
     if _fuses(J, xp):

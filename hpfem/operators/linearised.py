@@ -14,7 +14,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
-from ..forms.cut import STORED, STORES, cut
+from ..forms.cut import STORED, STORES, cut, isotropic
 from ..forms.derivative import Weak
 from ..forms.form import BlockKernel, Form
 from ..forms.graph import Expression
@@ -290,7 +290,8 @@ def _on_reference(
     flat = all(block.geometry.space_dim == block.shape.dim for block in space.blocks)
     if changing or not form._agrees or not flat or form.precision != "full" or ("x" in {k[0] for k in linear.inputs}):
         return None
-    weak = linear.on_reference(_GEOMETRY)
+    rotated = isotropic(linear)
+    weak = linear.on_reference(_GEOMETRY, rotated)
     kernel, entries = cut(weak, "v", "matrix")
     read = stored + sum(form.fields[name].components for name in given)
     now = later = 0.0
@@ -304,7 +305,7 @@ def _on_reference(
         or any(key[0] in ("param", "field") and key[1] != STORED for key in kernel.inputs)
     ):
         return None
-    geometry = jacobians(space, form.device)
+    geometry = jacobians(space, form.device, rotated)
 
     def there(field: Field) -> Field:
         return Field(geometry.space, field.state, field.data)

@@ -11,6 +11,7 @@ from hpfem.shapes import Shape, equispaced_nodes
 from ..backends.base import vectors_on
 from ..geometry import BlockGeometry
 from ..geometry.element_map import ElementMap, chunks
+from ..geometry.jacobians import triangular
 from ..geometry.kinds import AFFINE
 from ..memory import Device, PairArray
 from .block import Block
@@ -35,25 +36,29 @@ def reference_geometry(block: Block, count: int) -> BlockGeometry:
 
 
 # By space and device, for as long as somebody has it.
-_MADE: WeakKeyDictionary[Space, WeakValueDictionary[str, Field]] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[Space, WeakValueDictionary[tuple[str, bool], Field]] = WeakKeyDictionary()
 
 
-def jacobians(space: Space, device: Device) -> Field:
-    """The inverse Jacobians, row by row, and determinants at the points: a field on a space of reference elements."""
+def jacobians(space: Space, device: Device, rotated: bool) -> Field:
+    """The inverse Jacobians, row by row, and determinants at the points: a field on a space of reference elements; with
+    x rotated at every point, such that those are lower triangular.
+    """
     made = _MADE.setdefault(space, WeakValueDictionary())
-    found = made.get(device.name)
+    found = made.get((device.name, rotated))
     if found is None:
         xp, blocks, pairs = vectors_on(device).xp, [], []
         for block in space.blocks:
             geometry, d = reference_geometry(block, block.n_elements), block.shape.dim
             collapse = xp.asarray(block.shape.collapse_matrix(block.rule.eta))
-            out = xp.empty((d * d + 1, block.n_elements, block.n_points), space.dtype)
+            n = d * (d + 1) // 2 if rotated else d * d
+            out = xp.empty((n + 1, block.n_elements, block.n_points), space.dtype)
             for some in chunks(block.n_elements, 2 * block.n_points * (d * d + 1)):
                 inverse, weights = block.geometry.inverse_and_weights(some, xp)
-                out[:-1, some] = xp.einsum("qka,aieq->kieq", collapse, inverse).reshape(-1, *weights.shape)
+                inverse = xp.einsum("qka,aieq->kieq", collapse, inverse)
+                out[:-1, some] = xp.stack(triangular(inverse, xp) if rotated else [*inverse.reshape(n, *weights.shape)])
                 out[-1, some] = weights / xp.asarray(block.rule.weights)
             blocks.append(Block(block.tabulation, geometry, block.elements))
             pairs.append(PairArray.of(out, device))
             pairs[-1].constant = True
-        found = made[device.name] = Field(space.on_blocks(blocks), "phys", pairs)
+        found = made[device.name, rotated] = Field(space.on_blocks(blocks), "phys", pairs)
     return found
