@@ -139,3 +139,22 @@ def test_coefficients_that_become_rough(shape, degree, rng):
             own[...] = np.where(rng.random((1, own.shape[1], 1)) < 0.5, 1.0, 1e6)
         M.refresh()
         assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 30
+
+
+def test_groups_are_kept_while_couplings_are(backend, rng):
+    mesh = box("tri", (6, 6)).transformed(lambda x: x * [1.0, 1 / 16])
+    space = hp.Space(mesh, 3, backend=backend)
+    c0, k = hp.C0Space(space), varying(space, 0)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 0.0, k), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    M, b = Multigrid(A), vector(A) * A.vectors.from_host(A.bc.free)
+    assert M.levels[0].smoothers[0].has == 1
+    for number, kept in ((1, True), (2, True), (3, False), (3, True)):
+        if number < 3:
+            change(k, number)
+        elif not kept:
+            for own in k.arrays:
+                own[...] = np.where(rng.random((1, own.shape[1], 1)) < 0.5, 1.0, 1e4)
+        M.refresh()
+        assert [level.smoothers[0].kept for level in M.levels[:-1]] == [kept] * (len(M.levels) - 1)
+        counts = [hp.cg(A, b, own, tol=1e-8, bar=False)[1].iterations for own in (M, Multigrid(A))]
+        assert counts[0] <= counts[1] + 2, counts

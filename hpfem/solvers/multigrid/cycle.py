@@ -40,6 +40,8 @@ from .smoother import LowEnergySmoother
 NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 50.0
+# By how much it may grow in kept groups of functions.
+_WORSE = 1.25
 # Smallest eigenvalue of the coarsest matrix, with a unit diagonal, below which float32 takes more iterations.
 _ILL = 1e-6
 # Largest deviation of Jacobians from their cell's mean that is neglected inside the cycle.
@@ -102,6 +104,7 @@ class Level:
             if found[-1][0].all <= _LARGEST:
                 break
         self.bounds, self.smoothers = min(found, key=lambda pair: pair[0].all)
+        self.first = self.bounds.all  # with groups as they are
         for own in self.smoothers:
             own.scale(first_step(self.bounds.all, degree))
 
@@ -111,11 +114,16 @@ class Level:
         return irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
 
     def refresh(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
-        """Take other means of the same cells."""
-        for c, own in enumerate(self.smoothers):
-            own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled))
-        vectors, start = self.A.vectors, self._start(numbers)
-        self.bounds = largest_eigenvalue(self.product, self.smooth, vectors, start, self.bounds)
+        """Take other means of the same cells; groups are kept unless that raises the largest eigenvalue."""
+        for anew in (False, True):
+            for c, own in enumerate(self.smoothers):
+                own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
+            vectors, start = self.A.vectors, self._start(numbers)
+            self.bounds = largest_eigenvalue(self.product, self.smooth, vectors, start, self.bounds)
+            if not any(own.kept for own in self.smoothers):
+                self.first = self.bounds.all
+            if self.bounds.all <= _WORSE * self.first:
+                break
         for own in self.smoothers:
             own.scale(first_step(self.bounds.all, degree))
 
@@ -221,8 +229,9 @@ class Multigrid:
     def refresh(self, A: GlobalOperator | None = None) -> None:
         """Take the coefficients that an operator has now; the set-up is not repeated.
 
-        Functions of low energy and the interpolation of the vertices stay those of the coefficients before: after large
-        changes a new `Multigrid` takes fewer iterations. With forms on boundaries it is made anew.
+        Functions of low energy and the interpolation of the vertices stay those of the coefficients before, as do the
+        matrices of groups of functions, but for their scale, while couplings do not change much: after large changes a
+        new `Multigrid` takes fewer iterations. With forms on boundaries it is made anew.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, triu
+from scipy.sparse import csr_array, diags_array, triu
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
@@ -37,6 +37,8 @@ Indices = NDArray[np.int64]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000
+# By how much the energy of a difference of strongly coupled functions, over the diagonal, may change in kept groups.
+_LIKE = 2.0
 # Marks of entities.
 _CONE, _SHORT, _PYRAMID = 1, 2, 4
 
@@ -49,6 +51,14 @@ class _Functions:
     energies: Array  # in each mean, [dim^2 + 1, n_modes]
     pairs: list[tuple[Any, ...]]  # of strongly coupled ones; of others at thin pyramids
     coupling: list[Array]  # their energies in each mean, [dim^2 + 1, pairs]
+
+
+class _Made(NamedTuple):
+    """What a smoother with groups was made of."""
+
+    D: Any
+    inverse: Any
+    coupled: csr_array  # the absolute values of the couplings, relative to the diagonal
 
 
 class _Group(NamedTuple):
@@ -140,8 +150,13 @@ class LowEnergySmoother:
 
     `energies` are of each block, `robin` [size, size] is the operator's matrix from Robin conditions; with `lines` 1
     strongly coupled functions are solved for together, with 2 large groups of them beside thin pyramids are eliminated
-    first; `has` tells which of that there is. Classes of cells stay those that it was made with.
+    first; `has` tells which of that there is. Classes of cells stay those that it was made with, and `kept` tells
+    whether the matrices of groups are, but for their scale: B stays positive definite.
     """
+
+    _made: _Made | None = None
+    _scale: Any = None
+    kept = False
 
     def __init__(
         self,
@@ -154,6 +169,7 @@ class LowEnergySmoother:
     ) -> None:
         self._c0, self._free, self._groups = c0, free, list[_Group]()
         self._vectors, self._T = c0.vectors_on(backend.device()), None
+        self.lines = list[Layers | SharedLayers]()
         marks = _marks(c0, energies)
         if c0.size:
             self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own, marks)]
@@ -166,8 +182,10 @@ class LowEnergySmoother:
         self.has = int(c0.space.comm.max(float(min(lines, some[0] and 1 + some[1]))))
         self.refresh(energies, robin)
 
-    def refresh(self, energies: Sequence[Energies], robin: csr_array | None) -> None:
-        """Take other means of the same cells; collective."""
+    def refresh(self, energies: Sequence[Energies], robin: csr_array | None, anew: bool = False) -> None:
+        """Take other means of the same cells; groups are made anew if couplings changed much, or if asked for;
+        collective.
+        """
         c0, vectors, groups = self._c0, self._vectors, self._groups
         xp, dtype = vectors.xp, c0.space.dtype
         D: Any = xp.zeros(0)
@@ -186,16 +204,26 @@ class LowEnergySmoother:
                     "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
                     " that fixes the solution?"
                 )
-        self._inverse, self.lines = (1 / D).astype(dtype), list[Layers | SharedLayers]()
+        self._inverse, self.kept = (1 / D).astype(dtype), False
         if self.has > 0:
             Q, beside = c0.low_energy_matrix, None
+            coupled, root = _energies_of_pairs(groups, 0, energies, Q), diags_array(1 / np.sqrt(as_numpy(D)))
+            relative = csr_array(abs(root @ coupled @ root))
+            made = None if anew else self._made
+            self.kept = c0.space.comm.all(made is not None and _alike_in(relative, made.coupled))
+            if made is not None and self.kept:
+                before, now = (xp.where(xp.isinf(own), 1.0, own) for own in (made.D, D))
+                self._scale = xp.sqrt(before / now).astype(dtype)
+                self._inverse = made.inverse * self._scale
+                return
+            self._scale = None
             if self.has > 1:
                 far = [own for own in groups if not own.functions.coupling[1].size]
                 partly = _of_groups(far, Q).matrix.indices if far else np.zeros(0, dtype=np.int64)
                 beside = Beside(_energies_of_pairs(groups, 1, energies, Q), partly)
-            coupled = _energies_of_pairs(groups, 0, energies, Q)
-            self.lines, D = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
-            self._inverse = vectors.from_host((1 / D).astype(dtype))
+            self.lines, divided = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
+            self._inverse = vectors.from_host((1 / divided).astype(dtype))
+            self._made = _Made(D, self._inverse, relative)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -204,11 +232,21 @@ class LowEnergySmoother:
         z = self._T.transposed(r, self._inverse)
         for lines in self.lines:
             lines(z)
+        if self._scale is not None:
+            z *= self._scale
         return self._T(z, onto)
 
     def scale(self, factor: float) -> None:
         """Multiply B by a number, until other means come."""
         self._inverse = self._inverse * self._inverse.dtype.type(factor)
+
+
+def _alike_in(new: csr_array, old: csr_array) -> bool:
+    """Whether couplings relative to the diagonal have not changed much."""
+    if not np.array_equal(new.indices, old.indices):
+        return False
+    apart = np.maximum(1 - new.data, 0), np.maximum(1 - old.data, 0)
+    return bool(np.all(apart[0] <= _LIKE * apart[1]) and np.all(apart[1] <= _LIKE * apart[0]))
 
 
 def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
