@@ -58,7 +58,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     Attributes
     ----------
     operator : Operator
-        The part in the volume: of a sum, all forms there together.
+        The part in the volume: of a sum, all forms there together. Its `parameters` are those of the forms, by "1.k"
+        of form 1 where several have a k, and the factors "0", "1", ....
     boundary_terms : tuple of BoundaryTerm
         The forms on boundaries.
     coupled : int

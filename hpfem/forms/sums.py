@@ -9,13 +9,13 @@ from .graph import Expression, Graph, Replaced, copied
 from .trace import Trace
 
 
-def added(traces: Sequence[Trace], names: Sequence[Mapping[str, str]], components: int) -> Trace:
-    """The sum of functions, each times the parameter that its number names; with new names for fields and parameters.
+def added(parts: Sequence[tuple[str, Trace]], names: Sequence[Mapping[str, str]], components: int) -> Trace:
+    """The sum of functions, each times a parameter, given by its name; with new names for fields and parameters.
 
     A function of one component is applied to each of several. Fluxes that are numbers times gradients stay so if all
     are, so that the symmetric metric suffices.
     """
-    graph, dim, symmetric = Graph(), traces[0].dim, not any(trace.general for trace in traces)
+    graph, dim, symmetric = Graph(), parts[0][1].dim, not any(trace.general for _, trace in parts)
     value: dict[int, Expression] = {}
     scaled: dict[tuple[int, int], Expression] = {}
     flux: dict[tuple[int, int], Expression] = {}
@@ -24,10 +24,10 @@ def added(traces: Sequence[Trace], names: Sequence[Mapping[str, str]], component
         term = _times(graph, factor, term)
         total[place] = graph.apply("add", total[place], term) if place in total else term
 
-    for number, trace in enumerate(traces):
-        factor = graph.node("input", (), ("param", str(number)))
+    for (factor_name, trace), renamed in zip(parts, names, strict=True):
+        factor = graph.node("input", (), ("param", factor_name))
         for first in range(0, components, trace.components):
-            new = copied(trace.live, graph, _renamed(graph, names[number], first))
+            new = copied(trace.live, graph, _renamed(graph, renamed, first))
             for c, node in enumerate(trace.value or (), first):
                 add(value, c, factor, new[node.index])
             for c, terms in enumerate(trace.scaled or (), first):

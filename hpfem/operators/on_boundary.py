@@ -38,7 +38,8 @@ class BoundaryForm(Summable):
         Name in ``mesh.boundaries``. A facet between two cells counts once, as one of the cell listed first; gradients
         and normals are refused there.
     fields : mapping, optional
-        As for `WeakForm`; fields in state "coeff", which are evaluated on the boundary.
+        As for `WeakForm`; fields in state "coeff". They and functions are evaluated at the points of the facets, P + 7
+        of Gauss's rule in each direction whatever the rule of the space is; multigrid interpolates between these.
     test : tuple of str
         The factors of the results: test "value", "grad" or both.
     make : callable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -134,23 +135,24 @@ class OperatorSum(Summable):
 
     @cached_property
     def volume(self) -> Any:
-        """The operator of all forms in the volume; None if there is none."""
+        """The operator of all forms in the volume; None if there is none. Coefficients have their names in the forms,
+        or "1.k" of form 1 where several have a k; the factors are parameters "0", "1", ....
+        """
         parts = [(number, own) for number, own in enumerate(self.summands) if own.on is None]
         if not parts:
             return None
+        count = Counter(key for _, own in parts for key in (*own.parameters, *own.fields))
         fields: dict[int, tuple[str, Field]] = {}
         places: dict[str, tuple[Any, Any]] = {}
-        names = []
-        for place, (number, own) in enumerate(parts):
-            places[str(place)] = self.factors, number
-            places |= {f"{place}.{key}": (own.parameters, key) for key in own.parameters}
-            used = {key: fields.setdefault(id(field), (f"{place}.{key}", field)) for key, field in own.fields.items()}
-            names.append(
-                {key: f"{place}.{key}" for key in own.parameters} | {key: name for key, (name, _) in used.items()}
-            )
+        names = list[dict[str, str]]()
+        for number, own in parts:
+            named = {key: key if count[key] == 1 else f"{number}.{key}" for key in (*own.parameters, *own.fields)}
+            places |= {str(number): (self.factors, number)}
+            places |= {named[key]: (own.parameters, key) for key in own.parameters}
+            names.append(named | {k: fields.setdefault(id(f), (named[k], f))[0] for k, f in own.fields.items()})
         n, first = max(own.form.components for _, own in parts), parts[0][1]
         name = _joined([own.name for _, own in parts], " + ")
-        form = Form.weak(name, added([own.form.trace for _, own in parts], names, n), n)
+        form = Form.weak(name, added([(str(number), own.form.trace) for number, own in parts], names, n), n)
         how = {key: getattr(parts[0][1], key) for key in ("strategy", "algorithm", "precision")}
         how = {key: given for key, given in how.items() if all(getattr(own, key) == given for _, own in parts)}
         made = first.alike(
