@@ -35,6 +35,8 @@ class VectorSpace(Unshared):
     """Vectors on a device whose arrays are NumPy's."""
 
     iteration: DeviceIteration | None = None  # tools for iterating without the host
+    # Entries of a group up to which its matrix is inverted as it is, rather than eliminated layer by layer.
+    whole_group = 24
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -80,6 +82,17 @@ class VectorSpace(Unshared):
             self.combine((factor, 1.0), (product, onto[places]), product)
             out[places] = product
         return out
+
+    def in_groups(self, matrix: csr_array, members: NDArray[np.int64]) -> Callable[[Any], None]:
+        """Make what writes a product to some entries of the vector, `members` [n], which may be in groups that no entry
+        connects; matrix [n, m].
+        """
+        own, places = self.sparse(matrix), self.from_host(members)
+
+        def multiply(z: Any) -> None:
+            z[places] = own @ z
+
+        return multiply
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
         """Make calls, launches alone, that do not depend on each other: a device may run them at the same time."""

@@ -90,7 +90,7 @@ def test_processes_that_share_groups_make_what_one_makes(rng):
     """Each from the coefficients of the functions that its own need, which one process gives."""
     A, coupled, beside = parts(rng)
     n, r = len(A), rng.standard_normal(len(A))
-    factors, left = _factors(*above(coupled, beside), A.diagonal(), 4)
+    factors, left = _factors(*above(coupled, beside), A.diagonal(), 4, 24)
     z = r / left
     wanted = z.copy()
     solve(*factors, wanted)
@@ -104,7 +104,7 @@ def test_processes_that_share_groups_make_what_one_makes(rng):
             entries.append((numbers[j], numbers[i], M[i, j]))
         sent = rng.permutation(np.flatnonzero(own))
         given.append((numbers[sent], A.diagonal()[sent], np.zeros(len(sent), dtype=bool), entries))
-    found = _parts(given, 4)
+    found = _parts(given, 4, 24)
     ids = [(own - 5) // 3 for own, *_ in given]
     known = [np.full(part.factors[2].shape[1], -1) for part in found]
     for part, own, columns in zip(found, ids, known, strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -44,20 +43,21 @@ class _Level:
     ) -> None:
         self.A, self.P, self.R = (vectors.sparse(M.astype(dtype).tocsr()) for M in (A, P, P.T))
         xp = vectors.xp
-        self.inverse = inverted(xp.asarray(A.diagonal()), xp).astype(dtype)
-        start = noise(xp.arange(A.shape[0], dtype=np.uint32)).astype(dtype)
-        self._vectors = vectors
-        self.bounds = comm.bcast(largest_eigenvalue(self.apply, self.smooth, vectors, start, before))
-        self.inverse = self.inverse * first_step(self.bounds.all, _DEGREE)
+        inverse = inverted(xp.asarray(A.diagonal()), xp)
+        own, start = inverse.astype(dtype), noise(xp.arange(A.shape[0], dtype=np.uint32)).astype(dtype)
+        self.bounds = comm.bcast(largest_eigenvalue(lambda x: self.A @ x, lambda r: r * own, vectors, start, before))
+        # The smoother's steps are a polynomial of B A times B, here of degree 1 with B diagonal: a matrix like A.
+        at_0, at_1 = chebyshev(_residual_of_number, np.copy, _DEGREE, np.ones(2), HOST_VECTORS)
+        scale, entries = inverse * first_step(self.bounds.all, _DEGREE), A.tocsr().tocoo()
+        scale = as_numpy(scale) if isinstance(entries.data, np.ndarray) else scale
+        rows, columns = entries.row, entries.col
+        entries.data = scale[rows] * ((at_1 - at_0) * entries.data * scale[columns] + at_0 * (rows == columns))
+        self.smoother = vectors.sparse(entries.astype(dtype).tocsr())
 
-    def apply(self, x: Any) -> Any:
-        return self.A @ x
 
-    def residual(self, r: Any, x: Any, scale: float = 1.0) -> Any:
-        return self._vectors.plus_product(r, -scale, self.A, x)
-
-    def smooth(self, r: Any) -> Any:
-        return r * self.inverse
+def _residual_of_number(r: Any, x: Any, scale: float = 1.0) -> Any:
+    """R - scale A x of numbers, for A = 0 and 1."""
+    return r - scale * np.arange(2.0) * x
 
 
 class Hierarchy(NamedTuple):
@@ -201,8 +201,7 @@ class AlgebraicMultigrid:
             self._vectors.multiply(r[None], self._root, y[None])
             self._vectors.multiply(y[None], self._transposed, x[None])
             return x
-        level, vectors = self._levels[number], self._vectors
-        smooth = partial(chebyshev, level.residual, level.smooth, _DEGREE, vectors=vectors)
-        x = smooth(r)
-        vectors.plus_product(x, 1.0, level.P, self(level.R @ level.residual(r, x), number + 1), x)
-        return smooth(level.residual(r, x), onto=x)
+        level, add = self._levels[number], self._vectors.plus_product
+        x = level.smoother @ r
+        add(x, 1.0, level.P, self(level.R @ add(r, -1.0, level.A, x), number + 1), x)
+        return add(x, 1.0, level.smoother, add(r, -1.0, level.A, x), x)

@@ -53,8 +53,15 @@ class CellMap:
             self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
         self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, vectors, dtype, rough)
         self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
-        C = c0.face_correction
-        self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
+        C, self._C = c0.face_correction, None
+        if C is not None:
+            # Rows inside faces, columns on edges: of a new vector these rows alone are written.
+            inside = np.flatnonzero(np.diff(C.indptr)) if vectors.comm.size == 1 else None
+            parts, places = (
+                (C if inside is None else C[inside], C.T),
+                inside if inside is None else vectors.from_host(inside),
+            )
+            self._C = *(vectors.sparse(csr_array(part.astype(dtype))) for part in parts), places
 
     def __call__(self, x: Any, onto: Any = None) -> Any:
         """Map a vector; x, onto [size] -> [size]."""
@@ -68,10 +75,11 @@ class CellMap:
         return self._product.transposed(r if self._C is None else self._corrected(r, 1), scale, self._weights)
 
     def _corrected(self, x: Any, number: int) -> Any:
-        """X less its product with C or C^T, over all processes."""
+        """X less its product with C, maybe in place, or C^T, over all processes."""
         assert self._C is not None
         if self._vectors.comm.size == 1:
-            return self._vectors.plus_product(x, -1.0, self._C[number], x)
+            where = (x, self._C[2]) if number == 0 else ()
+            return self._vectors.plus_product(x, -1.0, self._C[number], x, *where)
         return x - self._vectors.summed(self._C[number] @ x)
 
     def squares(self, local: Sequence[Any]) -> Any:

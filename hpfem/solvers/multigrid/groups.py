@@ -21,7 +21,7 @@ from .irregular import noise
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Layers, and functions, up to which a group's matrix is inverted as it is.
+# Layers up to which a group's matrix is inverted as it is, and functions where nobody says how many.
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
@@ -51,7 +51,7 @@ class Eliminated(NamedTuple):
 
 
 def eliminated(
-    coupled: csr_array, diagonal: Array, order: int, least: float = 0.0
+    coupled: csr_array, diagonal: Array, order: int, least: float = 0.0, few: int = _FEW
 ) -> tuple[list[Eliminated], Indices, csr_array]:
     """Factorise the matrices of groups: steps, and the functions that are left, with the inverse of their matrix; for
     vectors that are divided by the diagonal; coupled [n, n], diagonal [n] -> [k], [k, n]. What is coupled by no more
@@ -68,7 +68,7 @@ def eliminated(
     while len(members):
         top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
         np.maximum.at(top, group, level)
-        odd = ((top >= _LAYERS) & (size > _FEW))[group] & (level % 2 == 1)
+        odd = ((top >= _LAYERS) & (size > few))[group] & (level % 2 == 1)
         if not odd.any():
             break
         own, others = np.flatnonzero(odd), np.flatnonzero(~odd)

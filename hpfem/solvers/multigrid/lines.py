@@ -85,15 +85,15 @@ class Layers:
     def __init__(
         self, steps: list[Eliminated], members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike
     ) -> None:
-        self._stages, self._members = [Stage(step, vectors, dtype) for step in steps], vectors.from_host(members)
-        self._inverse = vectors.sparse(csr_array(inverse.astype(dtype)))
+        self._stages = [Stage(step, vectors, dtype) for step in steps]
+        self._rest = vectors.in_groups(csr_array(inverse.astype(dtype)), members)
         self.entries = inverse.nnz + sum(step.there.nnz + step.back.nnz for step in steps)
 
     def __call__(self, z: Any) -> None:
         """Apply to a vector, [size]."""
         for stage in self._stages:
             stage.there(z)
-        z[self._members] = self._inverse @ z
+        self._rest(z)
         for stage in reversed(self._stages):
             stage.back(z)
 
@@ -145,13 +145,13 @@ def lines_of(
         sent, entries = _shared(coupled, beside, diagonal, c0, order)
         found = comm.gather(entries)
         with comm.together():
-            parts = None if found is None else _parts(found, order)
+            parts = None if found is None else _parts(found, order, vectors.whole_group)
         part = comm.scatter(parts)
         own = diagonal.copy()
         own[sent], left[sent] = np.inf, part.diagonal
         if len(part.members):
             made.append(SharedLayers(part, sent, c0, vectors, dtype))
-    factors, own = _factors(coupled, beside, own, order)
+    factors, own = _factors(coupled, beside, own, order, vectors.whole_group)
     if len(factors[1]):
         made.append(Layers(*factors, vectors, dtype))
     return made, np.where(np.isinf(own), left, own)
@@ -179,18 +179,18 @@ def _shared(
     return sent, (numbers, diagonal[sent], partly[sent], entries)
 
 
-def _factors(coupled: csr_array, beside: Beside | None, diagonal: Array, order: int) -> tuple[Factors, Array]:
+def _factors(coupled: csr_array, beside: Beside | None, diagonal: Array, order: int, few: int) -> tuple[Factors, Array]:
     """Factorise the matrices of groups, large ones eliminated from what is beside them; and the diagonal that is left;
     coupled [n, n], diagonal [n].
     """
     if beside is None:
-        return eliminated(coupled, diagonal, order, _WEAK_MEAN), diagonal
+        return eliminated(coupled, diagonal, order, _WEAK_MEAN, few), diagonal
     first, coupled, diagonal = swept(coupled, beside, diagonal, order, _WEAK_MEAN)
-    steps, members, inverse = eliminated(coupled, diagonal, order)
+    steps, members, inverse = eliminated(coupled, diagonal, order, few=few)
     return ([*first, *steps], members, inverse), diagonal
 
 
-def _parts(given: Sequence[tuple[Any, ...]], order: int) -> list[_Part]:
+def _parts(given: Sequence[tuple[Any, ...]], order: int, few: int) -> list[_Part]:
     """Groups that processes share: what each of them gets, from what each of them has sent."""
     known = unique(np.concatenate([numbers for numbers, *_ in given]))
     sent, diagonal = [np.searchsorted(known, numbers) for numbers, *_ in given], np.empty(len(known))
@@ -203,7 +203,7 @@ def _parts(given: Sequence[tuple[Any, ...]], order: int) -> list[_Part]:
         pairs = np.sort([np.searchsorted(known, own) for own in (i, j)], axis=0)
         matrices.append(csr_array(coo_array((values, tuple(pairs)), (len(known),) * 2)))
     beside = Beside(matrices[1], np.flatnonzero(partly)) if len(matrices) > 1 else None
-    (steps, members, inverse), diagonal = _factors(matrices[0], beside, diagonal, order)
+    (steps, members, inverse), diagonal = _factors(matrices[0], beside, diagonal, order, few)
     changed = marked(len(known), [members, *(own for step in steps for own in (step.own, step.others))])
     used = marked(len(known), [inverse.indices, *(M.indices for step in steps for M in (step.there, step.back))])
     own = [places[(changed | used)[places]] for places in sent]

@@ -50,9 +50,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const unsigned short *const target = tables + piece.table * (ELEMENTS * MODES);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int element = warp % ELEMENT_WARPS * (16 * ELEMENT_TILES), pair = warp / ELEMENT_WARPS * MODE_PAIRS;
-  // The next columns of M are on their way, the first ones while the block reads its numbers.
+  // The next columns of M are on their way, the first ones while the block reads its numbers, all then from the second cache:
+  // a small problem's blocks all wait for the same columns.
   Pair next[MODE_PAIRS];
   const Pair *const mine = matrix + (piece.matrix * (MODE_WARPS * MODE_PAIRS) + pair) * (32 * COLUMN_TILES) + lane;
+  if (lane == 0 && warp % ELEMENT_WARPS == 0) HPFEM_PREFETCH_L2(mine, int(MODE_PAIRS * 32 * COLUMN_TILES * sizeof(Pair)));
   HPFEM_UNROLL for (int j = 0; j < MODE_PAIRS; j++) next[j] = mine[32 * COLUMN_TILES * j];
   for (int i0 = threadIdx.x; i0 < here * MODES; i0 += SIDE * THREADS) {
     Index own[SIDE];

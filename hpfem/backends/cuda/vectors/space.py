@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...passes import Pass
@@ -18,6 +18,7 @@ from ...sharing import Sharing
 from ...vectors import VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, in_branches
+from .groups import MOST, GroupProducts, GroupTables
 from .indexed import IndexedRestriction, SparseMatrix
 from .iteration import CudaIteration
 from .messages import CudaMessages
@@ -65,6 +66,7 @@ class CudaVectors(VectorSpace):
     """Vectors on a GPU; see `VectorSpace`."""
 
     iteration = CudaIteration()
+    whole_group = 64  # every layer is a launch that waits for the one before
 
     @property
     def xp(self) -> Any:
@@ -105,6 +107,11 @@ class CudaVectors(VectorSpace):
         out = self.xp.empty_like(onto) if out is None else out
         matrix.write(x, out, places, onto, factor)
         return out
+
+    def in_groups(self, matrix: csr_array, members: NDArray[np.int64]) -> Callable[[Any], None]:
+        """Multiply in one kernel, unless a group is large; see `VectorSpace.in_groups`."""
+        tables = GroupTables.of(members, matrix)
+        return GroupProducts(tables) if 0 < tables.largest <= MOST else super().in_groups(matrix, members)
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
         """Make branches of a graph that is captured; see `VectorSpace.beside`."""
