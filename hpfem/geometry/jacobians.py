@@ -129,19 +129,7 @@ def metric(J: Any, weights: Any, xp: Any = np) -> tuple[Any, ...]:
 
 
 def solve(J: Array, r: Array) -> Array:
-    """Solve J y = r for many small matrices; for tall matrices the normal equations.
-
-    Parameters
-    ----------
-    J : ndarray, [D, d, ...]
-        D >= d.
-    r : ndarray, [D, ...]
-
-    Returns
-    -------
-    ndarray, [d, ...]
-        0 where J is singular.
-    """
+    """Solve J y = r, tall J by normal equations; J [D, d, ...], r [D, ...] -> [d, ...]; see `metric`."""
     if len(J) > J.shape[1]:
         J, r = _gram(J), np.einsum("ia...,i...->a...", J, r)
     det = determinant(J)

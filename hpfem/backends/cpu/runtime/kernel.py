@@ -229,7 +229,7 @@ class MatrixKernel(GroupKernel):
 
 
 class CpuKernel(GroupKernel, BlockKernel):
-    """A form on a block, compiled; `like` is a kernel of the same problem; with `codes` of `runs`, `call` serves."""
+    """A form on a block, compiled; `like` has the geometry of the same problem; with `codes` of `runs`, see `call`."""
 
     def __init__(
         self,
