@@ -15,7 +15,6 @@ coefficients of its edges too. T is computed: both sides are evaluated at the sa
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from hpfem.shapes.low_energy import interior_modes, modal_entity_modes
 
 from ..errors import ArgumentError
 from ..mesh.symmetry import entity_nodes, interior_nodes, symmetries
+from ..support.immutable import frozen
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -42,14 +42,14 @@ def entity_modes(basis: Basis, dim: int, number: int) -> Indices:
     entity = shape.entities[dim][number]
     if basis.nodes is not None and dim > 0:
         nodes = entity_nodes(shape, basis.order, dim, number)
-        return _frozen(nodes[interior_nodes(entity.shape, basis.order)])
-    return _frozen(modal_entity_modes(basis, dim, number))
+        return frozen(nodes[interior_nodes(entity.shape, basis.order)])
+    return frozen(modal_entity_modes(basis, dim, number))
 
 
 @cache
 def modes_by_entity(basis: Basis) -> Indices:
     """Modes of a cell in the order of its entities: of its vertices, edges, faces, and its own; -> [n_modes]."""
-    return _frozen(np.concatenate(_by_entity(basis)))
+    return frozen(np.concatenate(_by_entity(basis)))
 
 
 def _by_entity(basis: Basis) -> list[Indices]:
@@ -61,17 +61,17 @@ def _by_entity(basis: Basis) -> list[Indices]:
 @cache
 def sizes_by_entity(basis: Basis) -> Indices:
     """Numbers of modes of the entities of a cell, in the order of `modes_by_entity`; -> [entities]."""
-    return _frozen(np.array([len(modes) for modes in _by_entity(basis)]))
+    return frozen(np.array([len(modes) for modes in _by_entity(basis)]))
 
 
 @cache
 def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
     """Coefficients of all an entity's modes in its local order from its global order; -> [n_modes, n_modes]."""
     if shape.dim == 0:
-        return _frozen(np.eye(1))
+        return frozen(np.eye(1))
     basis = make_basis(name, shape, order)
     if code == 0:
-        return _frozen(np.eye(basis.n_modes))
+        return frozen(np.eye(basis.n_modes))
     rule = quadrature(shape, [order + 2] * shape.dim, ["gauss"] * shape.dim)
     seen_globally = shape.collapse(rule.eta)
     seen_locally = _affine_image(shape, symmetries(shape)[code], seen_globally)
@@ -82,16 +82,16 @@ def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
     matrix = np.linalg.lstsq(ours / scale, theirs, rcond=None)[0] / scale[:, None]
     whole = np.rint(matrix)
     near = (np.abs(matrix - whole) < _ROUNDING * np.maximum(1.0, np.abs(matrix))) & (np.abs(whole) <= 1)
-    return _frozen(np.where(near, whole, matrix))
+    return frozen(np.where(near, whole, matrix))
 
 
 @cache
 def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
     """The part of `orientation_matrix` between interior modes; -> [n, n]."""
     if shape.dim == 0:
-        return _frozen(np.eye(1))
+        return frozen(np.eye(1))
     inside = interior_modes(make_basis(name, shape, order))
-    return _frozen(orientation_matrix(name, shape, order, code)[np.ix_(inside, inside)])
+    return frozen(orientation_matrix(name, shape, order, code)[np.ix_(inside, inside)])
 
 
 @cache
@@ -99,7 +99,7 @@ def edge_block(name: str, shape: Shape, order: int, code: int, edge: int) -> Arr
     """The part of `orientation_matrix` from an edge's modes, in global order, to the interior modes; -> [n, n_edge]."""
     basis = make_basis(name, shape, order)
     part = np.ix_(interior_modes(basis), entity_modes(basis, 1, edge))
-    return _frozen(orientation_matrix(name, shape, order, code)[part])
+    return frozen(orientation_matrix(name, shape, order, code)[part])
 
 
 def _affine_image(shape: Shape, images: Indices, points: Array) -> Array:
@@ -107,8 +107,3 @@ def _affine_image(shape: Shape, images: Indices, points: Array) -> Array:
     corners = np.column_stack([shape.vertices, np.ones(shape.n_vertices)])
     solution = np.linalg.lstsq(corners, shape.vertices[images], rcond=None)[0]
     return np.column_stack([points, np.ones(len(points))]) @ solution
-
-
-def _frozen(array: Any) -> Any:
-    array.flags.writeable = False
-    return array
