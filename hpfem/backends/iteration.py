@@ -49,6 +49,9 @@ class ConjugateVectors(Protocol):
 class DeviceIteration(ABC):
     """The tools of a device that iterates without its host: scalars on the device, and graphs of launches."""
 
+    # The restriction of such a device also takes an array for sums, the address of a number that stops it, and what
+    # results are added to.
+
     @abstractmethod
     def conjugate_vectors(
         self, x: Any, r: Any, scale: float, tolerance: float, most: int, inverse: Any, blocks: int | None

@@ -137,7 +137,7 @@ class Messages:
 
 
 class Unshared:
-    """What vectors of several processes do together, where one process has them alone: nothing."""
+    """What vectors of several processes do together, collective and in place; of one process alone: nothing."""
 
     @property
     def comm(self) -> Communicator:

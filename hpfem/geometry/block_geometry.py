@@ -39,7 +39,7 @@ class BlockGeometry(PointMap):
         n_scales = 1 if merged is None or not merged.reacts else 2
         super().__init__(shape, order, coefficients, rule, kind, xp, n_scales)
         self.merged, self.tensor = merged, merged is not None and merged.tensor
-        self.by_element = not self.tensor
+        self.by_element = not self.tensor  # every element has its coefficients: no need of `write_factors`
         self._deviation: float | None = None
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()

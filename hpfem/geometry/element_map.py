@@ -186,6 +186,7 @@ class ElementMap:
         c = self.coefficients_of(elements, xp)
         table = gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1])
         parts = self.space_dim, self.dim, gradient.shape[2], -1
+        # Elements are contiguous; on a device points are: its threads work on neighbours along the last axis.
         if xp is np:
             return xp.matmul(table, c.transpose(1, 2, 0)).reshape(parts).transpose(0, 1, 3, 2)
         rows = xp.matmul(c.reshape(-1, c.shape[2]), xp.asarray(table.T))
