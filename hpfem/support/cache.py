@@ -26,9 +26,10 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-# Entries that a process writes between two looks at the sizes of all, which takes time, and how many it wrote.
+# Entries that a process writes between two looks at the sizes of all, which takes time: at least these, and a sixteenth
+# of those that are there; and how many it may yet write.
 PRUNE_EVERY = 64
-_written: Counter[Path] = Counter()
+_more: dict[Path, int] = {}
 # Seconds after which an incomplete file was left by a process that died.
 _ABANDONED = 3600.0
 _ADVICE = "set HPFEM_CACHE_DIR to a folder that can be written"
@@ -127,73 +128,68 @@ class Cache:
         """The files of the folder; none if it cannot be read."""
         try:
             with os.scandir(self.folder) as found:
-                return sorted((file for file in found if not file.is_dir(follow_symlinks=False)), key=lambda f: f.name)
+                return [file for file in found if not file.is_dir(follow_symlinks=False)]
         except OSError:
             return []
 
     def entries(self) -> list[Path]:
-        """Files of the entries."""
-        paths = [Path(file.path) for file in self._files() if not file.name.startswith(TEMPORARY)]
-        return [path for path in paths if path.suffix == self.suffix]
+        """Files of the entries, by name."""
+        return [self.folder / f"{stem}{self.suffix}" for _, _, stem in sorted(self._found(), key=lambda own: own[2])]
 
-    def _size(self, entry: Path) -> int:
-        """Bytes of an entry; 0 if another process deleted it."""
-        total = 0
-        for path in (entry, *(entry.with_suffix(suffix) for suffix in self.beside)):
-            try:
-                total += path.lstat().st_size
-            except FileNotFoundError:
-                continue
-        return total
+    def _found(self) -> list[tuple[float, int, str]]:
+        """When each entry was used, its bytes, and its name without a suffix."""
+        sizes, used = Counter[str](), {}
+        for file in self._files():
+            stem, suffix = os.path.splitext(file.name)
+            if not stem.startswith(TEMPORARY) and suffix in (self.suffix, *self.beside):
+                with suppress(FileNotFoundError):  # another process deleted it
+                    status = file.stat(follow_symlinks=False)
+                    sizes[stem] += status.st_size
+                    if suffix == self.suffix:
+                        used[stem] = status.st_mtime
+        return [(used[stem], sizes[stem], stem) for stem in used]
 
-    def _delete(self, entry: Path) -> None:
+    def _delete(self, stem: str) -> None:
         for suffix in (self.suffix, *self.beside):
-            entry.with_suffix(suffix).unlink(missing_ok=True)
+            (self.folder / f"{stem}{suffix}").unlink(missing_ok=True)
 
     def _delete_abandoned(self, age: float) -> None:
         """Delete incomplete files that processes left when they died, if older than a number of seconds."""
         for file in self._files():
             if file.name.startswith(TEMPORARY):
-                try:
+                with suppress(FileNotFoundError):  # another process deleted it
                     if file.stat(follow_symlinks=False).st_mtime <= time.time() - age:
                         os.unlink(file.path)
-                except FileNotFoundError:
-                    continue  # another process deleted it
 
     def info(self) -> CacheInfo:
         """Count the entries."""
-        entries = self.entries()
-        return CacheInfo(self.folder, len(entries), sum(map(self._size, entries)), self.limit)
+        found = self._found()
+        return CacheInfo(self.folder, len(found), sum(size for _, size, _ in found), self.limit)
 
     def clear(self) -> int:
         """Delete the entries."""
-        entries = self.entries()
-        for entry in entries:
-            self._delete(entry)
+        found = self._found()
+        for _, _, stem in found:
+            self._delete(stem)
         self._delete_abandoned(0.0)
-        return len(entries)
+        return len(found)
 
     def grown(self, spared: float = 0.0) -> None:
-        """Count an entry that was written; after the first and every 64th of this process, delete old ones."""
-        if _written[self.folder] % PRUNE_EVERY == 0:
-            self.prune(spared)
-        _written[self.folder] += 1
+        """Count an entry that was written; after the first of this process, and then now and then, delete old ones."""
+        more = _more.get(self.folder, 0)
+        _more[self.folder] = (more or max(PRUNE_EVERY, self.prune(spared) // 16)) - 1
 
-    def prune(self, spared: float = 0.0) -> None:
-        """Delete the least recently used entries while there are more bytes than the limit."""
+    def prune(self, spared: float = 0.0) -> int:
+        """Delete the least recently used entries while there are more bytes than the limit; how many are left."""
         self._delete_abandoned(_ABANDONED)
-        found = []
-        for entry in self.entries():
-            try:
-                found.append((entry.lstat().st_mtime, self._size(entry), entry))
-            except FileNotFoundError:
-                continue  # another process deleted it
-        total, now = sum(size for _, size, _ in found), time.time()
-        for used, size, entry in sorted(found):
+        found = sorted(self._found())
+        total, now, deleted = sum(size for _, size, _ in found), time.time(), 0
+        for used, size, stem in found:
             if self.limit is None or total <= self.limit or (spared and used > now - spared):
                 break
-            self._delete(entry)
-            total -= size
+            self._delete(stem)
+            total, deleted = total - size, deleted + 1
+        return len(found) - deleted
 
 
 def _ours(status: os.stat_result) -> bool:

@@ -37,10 +37,10 @@ def test_counts_and_clears(tmp_path):
 
 def test_the_least_recently_used_go_first(tmp_path):
     kept = fill(tmp_path / "some", "abcd")
-    replace(kept, limit=4000).prune()
+    assert replace(kept, limit=4000).prune() == 4
     assert names(kept) == list("abcd")
     os.utime(tmp_path / "some" / "a.code")
-    replace(kept, limit=2500).prune()
+    assert replace(kept, limit=2500).prune() == 2
     assert names(kept) == ["a", "d"] and kept.info().nbytes == 2000
 
 
@@ -82,8 +82,9 @@ def test_without_file_locks_all_make_it(tmp_path):
 
 def test_sizes_are_looked_at_now_and_then(tmp_path, monkeypatch):
     """Looking at all entries after each that is written would take longer than compiling a kernel."""
-    kept, looked = fill(tmp_path / "some", "abc"), []
-    monkeypatch.setattr(Cache, "prune", lambda self, spared: looked.append(spared))
-    for _ in range(2 * PRUNE_EVERY):
-        kept.grown(3.0)
-    assert looked == [3.0, 3.0]
+    for entries, every in ((3, PRUNE_EVERY), (160 * PRUNE_EVERY, 10 * PRUNE_EVERY)):
+        kept, looked = Cache(tmp_path / str(entries), ".code"), []
+        monkeypatch.setattr(Cache, "prune", lambda self, spared: looked.append(spared) or entries)  # noqa: B023
+        for number in range(2 * every):
+            kept.grown(3.0)
+            assert looked == [3.0] * (1 + number // every)

@@ -25,7 +25,7 @@ from .begun import Begun
 from .cache import key_of
 from .target import Target
 
-LIMIT = 16 << 20
+LIMIT = 6 << 20
 
 
 def program_index() -> Cache:
