@@ -324,48 +324,47 @@ def pulled_back(
     """The transposed derivative of a form by its function or a coefficient, applied to w, and its derivatives along
     changes; see `Operator.pullback`. By a field it may be tested with the basis.
     """
-    weak, functions, given = _along(form, changes)
-    n, functions = form.form.components, {"u": u, "w": w, **functions}
-    both = [checked_function(form, f, n, f"{what!r}") for what, f in functions.items()]
-    trial = [(what, n) for what in functions]
-    if name is None or name == "u":
-        made = lowered(weak.pullback("u", "w", n), trial, f"transposed derivative of {form.name}")
-        return made_operator(form, made, given)(side_by_side(both, form))
-    number = _kind(form, name) == "param"
-    found = weak.adjoints((_kind(form, name), name), "w")
-    keys = [("param", name)] if number else [("field", name, c) for c in range(form.fields[name].components)]
-    results = [found.get(key, weak.graph.constant(0.0)) for key in keys]
-    what = f"derivative of {form.name} by {name}"
-    if tested and not number:
+    weak, trial, applied = _along(form, changes, {"u": u, "w": w})
+    n, kind = form.form.components, "fn" if name is None else _kind(form, name)
+    if kind == "fn":
+        return applied(lowered(weak.pullback("u", "w", n), trial, f"transposed derivative of {form.name}"))
+    found = weak.adjoints((kind, name), "w")
+    keys = [("param", name)] if kind == "param" else [("field", name, c) for c in range(form.fields[name].components)]
+    results, what = [found.get(key, weak.graph.constant(0.0)) for key in keys], f"derivative of {form.name} by {name}"
+    if tested and kind == "field":
         weak = Weak(weak.graph, weak.dim, dict(trial), {(c, 0): e for c, e in enumerate(results)}, len(results))
-        return made_operator(form, lowered(weak, trial, what), given)(side_by_side(both, form))
-    made = lowered(weak, trial, what, results)
-    values = made_operator(form, made, given)(side_by_side(both, form))
-    return form.space.integrate(values) if number else values
+        return applied(lowered(weak, trial, what))
+    values = applied(lowered(weak, trial, what, results))
+    return form.space.integrate(values) if kind == "param" else values
 
 
 def pushed_forward(form: Operator, u: Field, changes: Sequence[Changes]) -> Field:
     """The derivative of a form at u along changes: a functional; see `Operator.pushforward`."""
-    weak, functions, given = _along(form, changes)
-    n, functions = form.form.components, {"u": u, **functions}
-    every = [checked_function(form, f, n, f"{what!r}") for what, f in functions.items()]
-    made = lowered(weak, [(what, n) for what in functions], f"derivative of {form.name}")
-    return made_operator(form, made, given)(side_by_side(every, form))
+    weak, trial, applied = _along(form, changes, {"u": u})
+    return applied(lowered(weak, trial, f"derivative of {form.name}"))
 
 
-def _along(form: Operator, changes: Sequence[Changes]) -> tuple[Weak, dict[str, Field], dict[str, Any]]:
-    """The derivative of a form along changes, one after the other; the functions and coefficients that it reads."""
-    weak, functions, given, n = weak_of(form), dict[str, Field](), dict[str, Any](), form.form.components
+def _along(form: Operator, changes: Sequence[Changes], functions: dict[str, Field]) -> tuple[Weak, Any, Any]:
+    """The derivative of a form along changes, one after the other; the functions that it reads, with those given and
+    their components; and what applies a form of these.
+    """
+    weak, given, n = weak_of(form), dict[str, Any](), form.form.components
     for number, change in enumerate(changes):
-        new = {name: f".{number}.{name}" for name in change}  # no argument of a function has such a name
+        # No argument of a function has such a name.
+        new = {name: f"change {number} of u" if name == "u" else f".{number}.{name}" for name in change}
         for name, own in change.items():
             (functions if name == "u" else given)[new[name]] = own
-            numbers = 0 if _kind(form, name) == "param" else form.fields[name].components if name != "u" else n
+            numbers = 0 if _kind(form, name) == "param" else n if name == "u" else form.fields[name].components
             if numbers != (0 if is_real(own) else getattr(own, "components", None)):
                 what = f"a field of {numbers} component(s)" if numbers else "a number"
                 raise ArgumentError(f"the change of {name!r} of {form.name} is {what}, got {shown(own)}")
         weak = weak.forward({(_kind(form, name), name): key for name, key in new.items()})
-    return weak, functions, given
+    every = [checked_function(form, own, n, repr(name)) for name, own in functions.items()]
+
+    def applied(made: Form) -> Field:
+        return made_operator(form, made, given)(side_by_side(every, form))
+
+    return weak, [(name, n) for name in functions], applied
 
 
 def _kind(form: Operator, name: str) -> str:

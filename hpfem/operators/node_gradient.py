@@ -27,8 +27,9 @@ from ..forms.evaluate import evaluate
 from ..forms.graph import Expression
 from ..forms.lowered import lowered
 from ..forms.trace import Trace, trace_function
+from ..geometry import ElementMap
 from ..geometry.jacobians import normal, symmetric_pairs
-from ..memory import as_numpy
+from ..memory import PairArray, as_numpy
 from ..mesh import Mesh
 from ..space import Block, ByRegion, Field, Space
 from .energy import Energy
@@ -37,8 +38,8 @@ from .on_boundary import side_fields
 from .sums import OperatorSum, Summable
 
 Array = NDArray[np.float64]
-# Names of fields beside the user's: the normal of a surface, and gradients of coefficients.
-_NORMAL, _SLOPE = ".normal", ".gradient_of_"
+# Names of fields beside the user's: the normal of a surface, gradients of coefficients, and the velocity.
+_NORMAL, _SLOPE, _VELOCITY = ".normal", ".gradient_of_", ".velocity"
 
 
 def node_gradient(form: Any, u: Field, w: Field | None = None, along: ArrayLike | None = None) -> Array:
@@ -104,19 +105,64 @@ def _parts(form: Any) -> Iterator[tuple[float, Any]]:
         yield from ((factor * number, part) for factor, own in form.parts for number, part in _parts(own))
 
 
-def _add(total: Array, factor: float, form: Any, u: Field, w: Field | None) -> None:
-    """Add the derivative of a form or an energy, times a factor; total [n, D]."""
-    inner, n, mesh = getattr(form, "inner", form), form.form.components, form.space.mesh
+def change_by_nodes(form: Any, u: Field, change: Any) -> Field:
+    """The change of a weak form at u, a functional, if the nodes move by a change of ``mesh.points``, [n, D]."""
+    found = []
+    for factor, own in _parts(form):
+        inner, weak, fields, results = _differentiated(own, False)
+        graph, n = weak.graph, own.form.components
+        fields[_VELOCITY] = _velocity(inner, change)
+        terms = [e * graph.node("input", (), ("field", _VELOCITY, i)) for i, e in enumerate(results)]
+        density = Weak(graph, weak.dim, {"u": n, "w": n}, {(0, 0): sum(terms[1:], terms[0])}, 1)
+        made = lowered(density.pullback("w", None, n), (("u", n),), f"derivative of {own.name} by nodes")
+        operator = made_operator(inner, made, fields)
+        found.append(factor * (operator(u) if own.on is None else own.with_inner(operator)(u)))
+    return sum(found[1:], found[0])
+
+
+def _velocity(form: Any, change: Any) -> Field:
+    """A velocity of the nodes and its derivatives, D + D D at the points."""
+    device, pairs = form.device, []
+    xp, mesh, d = vectors_on(device).xp, form.space.mesh, change.shape[1]
+    for block in form.space.blocks:
+        geometry, out = block.geometry, xp.zeros((d + d * d, block.n_elements, block.n_points), form.space.dtype)
+        if block.n_elements:
+            cells, rows = _cells_of(mesh, block)
+            moved = ElementMap.of(cells, xp.asarray(change, np.float64), rows, xp)
+            for chunk in geometry.chunks():
+                inverse, _ = geometry.inverse_and_weights(chunk, xp)
+                out[:d, chunk] = moved.positions(geometry.values, chunk, xp)
+                J = moved.jacobian(geometry.gradient_eta, chunk, xp)
+                out[d:, chunk] = xp.einsum("iaeq,ajeq->ijeq", J, inverse).reshape(d * d, *inverse.shape[2:])
+        pairs.append(PairArray.of(out, device))
+    return Field(form.space, "phys", pairs)
+
+
+def _cells_of(mesh: Mesh, block: Block) -> tuple[Any, Any]:
+    """The cells of a block's shape and order, and which of them are its."""
+    groups, rows = (own[block.elements] for own in mesh.aligned_topology.locations)
+    return mesh.aligned[groups[0]], rows
+
+
+def _differentiated(form: Any, is_density: bool) -> tuple[Any, Weak, dict[str, Field], list[Expression]]:
+    """The operator of a form or an energy; its weak form, the fields of the derivative, and this; see `_load`."""
+    inner, fields = getattr(form, "inner", form), dict[str, Field]()
     if inner.linearisation is not None:
         raise ArgumentError(f"{form.name} is a linearisation, whose numbers at the points have no derivative by nodes")
-    weak, fields = Weak.of(inner.form.trace) if w is None else weak_of(inner), dict[str, Field]()
-    if form.space.dim > mesh.dim:
+    if form.space.dim > form.space.mesh.dim:
         if form.on is not None:
             raise ArgumentError(f"{form.name} is on the edge {form.on!r} of a surface in space: no derivative by nodes")
         fields[_NORMAL] = _surface_normals(inner.space)
     elif form.on is not None:
         fields = side_fields(inner.space, form.sides, ("n",))
-    results = _load(inner, weak, w is None, fields)
+    weak = Weak.of(inner.form.trace) if is_density else weak_of(inner)
+    return inner, weak, fields, _load(inner, weak, is_density, fields)
+
+
+def _add(total: Array, factor: float, form: Any, u: Field, w: Field | None) -> None:
+    """Add the derivative of a form or an energy, times a factor; total [n, D]."""
+    inner, weak, fields, results = _differentiated(form, w is None)
+    n, mesh = form.form.components, form.space.mesh
     given = {"u": u} if w is None else {"u": u, "w": w}
     made = lowered(weak, [(name, n) for name in given], f"derivative of {form.name} by nodes", results)
     operator = made_operator(inner, made, fields)
@@ -200,8 +246,8 @@ def _add_block(total: Array, factor: float, mesh: Mesh, block: Block, values: An
     """Add the integrals of a block's values times the nodes' functions; values [D + D D, E, Q], total [n, D]."""
     geometry, d = block.geometry, len(total[0])
     basis, gradient = xp.asarray(geometry.values.T), xp.asarray(geometry.gradient_eta.transpose(0, 2, 1))
-    groups, rows = (own[block.elements] for own in mesh.aligned_topology.locations)
-    nodes = mesh.aligned[groups[0]].nodes[rows]
+    cells, rows = _cells_of(mesh, block)
+    nodes = cells.nodes[rows]
     for chunk in geometry.chunks():
         inverse, weights = geometry.inverse_and_weights(chunk, xp)
         own = values[:, chunk] * weights

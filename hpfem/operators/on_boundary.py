@@ -16,7 +16,7 @@ from ..memory import Device, PairArray, PerDevice
 from ..space import Field, Space
 from ..space.field import check_state
 from ..space.sides import Side, check_outer, no_side, sides_of
-from ..space.transforms import resampled
+from ..space.transforms import backward_transform, resampled
 from ..tuning import Tuning
 from .linearised import pulled_back, pushed_forward
 from .operator import Coefficient, Operator
@@ -153,12 +153,13 @@ class BoundaryForm(Summable):
         return self._functional(u, found) if isinstance(found, Field) else found
 
     def pushforward(self, u: Field, *changes: Mapping[str, Any]) -> Field:
-        """Apply the derivative; see `Operator.pushforward`. Changes of fields are in state "coeff", too."""
+        """Apply the derivative; see `Operator.pushforward`. Changes of fields are on the sides, or in state "coeff"."""
         return self._functional(u, pushed_forward(self.inner, self.on_sides(u), self._here(changes)))
 
     def _here(self, changes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Changes on the sides."""
-        return [{k: self.on_sides(own) if isinstance(own, Field) else own for k, own in c.items()} for c in changes]
+        space = self.space
+        return [{k: self.on_sides(f) if getattr(f, "space", 0) is space else f for k, f in c.items()} for c in changes]
 
     def _functional(self, u: Field, found: Field) -> Field:
         """A functional on the space from one on the sides."""
@@ -179,7 +180,7 @@ class BoundaryForm(Summable):
             raise StateError(
                 f"{what} is a {value.state!r} field; give it in state 'coeff', which has values on the boundary"
             )
-        return self._on_sides(value, space, value.data[0].home)
+        return backward_transform(self._on_sides(value, space, value.data[0].home))  # its values may change
 
     def _on_sides(self, field: Field, space: Space, device: Device) -> Field:
         """A field's coefficients, side by side."""
@@ -197,6 +198,11 @@ class BoundaryForm(Summable):
     def parameters(self) -> Parameters:
         """Numbers that may change between applications; see `Operator`."""
         return self.inner.parameters  # type: ignore[return-value]
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """Its other coefficients, on the sides; see `Operator`."""
+        return {name: field for name, field in self.inner.fields.items() if name not in _OF_SIDES}
 
     def __repr__(self) -> str:
         return f"{self.name}({self.space!r}, on={self.on!r}, backend={self.backend.name!r})"

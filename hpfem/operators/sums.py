@@ -237,8 +237,8 @@ class OperatorSum(Summable):
 
     def with_coefficient(self, name: str) -> int:
         """The number of the one summand that has a coefficient; see `pullback`."""
-        inner = [getattr(own, "inner", own) for own in self.summands]
-        found = [number for number, own in enumerate(inner) if name in own.parameters or name in own.fields]
+        forms = enumerate(self.summands)
+        found = [number for number, own in forms if name in own.parameters or name in own.fields]
         if len(found) != 1:
             said = f"{len(found)} forms of {self.name} have a coefficient {shown(name)}"
             raise ArgumentError(f"{said}; ask the form that is meant")

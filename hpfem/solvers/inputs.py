@@ -13,8 +13,10 @@ from hpfem.shapes.arguments import shown
 from ..errors import ArgumentError
 from ..memory import PairArray
 from ..operators import BwdTrans, IProductWRTBase, OperatorSum, WeakForm, node_gradient
+from ..operators.node_gradient import change_by_nodes
 from ..space.field import Field
 from ..space.regions import ByRegion
+from ..space.transforms import backward_transform
 from .newton import Equation
 from .norms import Loads
 
@@ -38,9 +40,9 @@ class Input(NamedTuple):
 
 
 class _Spread:
-    """The linear map from an array to values at the points, and its transpose."""
+    """The linear map from an array to values at the points, or at those of a form on a boundary, and its transpose."""
 
-    def __init__(self, equation: Equation, kind: Any, components: int) -> None:
+    def __init__(self, equation: Equation, kind: Any, components: int, on: Any = None) -> None:
         self.c0, self.device, self.vectors = equation.c0, equation.device, equation.vectors
         self.space, self.kind, self.n, self._weights = self.c0.space, kind, components, list[Any]()
         blocks, mesh = self.space.blocks, self.space.mesh
@@ -48,7 +50,10 @@ class _Spread:
             ends = np.cumsum([0, *(block.n_elements * block.n_points for block in blocks)])
             self.size, self._parts = int(ends[-1]), [slice(*pair) for pair in pairwise(ends)]
         elif kind == "function":
-            self.size, self._values, self._test = self.c0.size, BwdTrans(self.space), IProductWRTBase(self.space)
+            here: tuple[Any, Any] = BwdTrans(self.space), IProductWRTBase(self.space)
+            if on is not None:
+                here = lambda f: backward_transform(on.on_sides(f), on.backend), lambda found: found
+            self.size, (self._values, self._test) = self.c0.size, here
         else:
             if kind != "cells" and (not isinstance(kind, (list, tuple)) or not kind):
                 raise ArgumentError(f"an input is 'points', 'cells', 'function' or names of regions, got {shown(kind)}")
@@ -91,7 +96,7 @@ def made_input(equation: Equation, name: str, kind: Any) -> Input:
     """An input by its name; see `SolutionMap`."""
     own, form, c0 = equation, equation.form, equation.c0
     forms = form.summands if isinstance(form, OperatorSum) else (form,)
-    known = sorted({key for one in forms for key in (*one.parameters, *getattr(one, "fields", ()))})
+    known = sorted({key for one in forms for key in (*one.parameters, *one.fields)})
     shape = (c0.size,) if own.n == 1 else (own.n, c0.size)
     if name in known:
         return _coefficient(own, forms[form.with_coefficient(name)] if len(forms) > 1 else form, name, kind)
@@ -107,6 +112,13 @@ def made_input(equation: Equation, name: str, kind: Any) -> Input:
         return Input(shape, take, lambda _, new: at_boundary(new), lambda _, w: at_boundary(w).reshape(shape), True)
     if name == "nodes" and kind == "mesh":
         return _nodes(own)
+    on_boundary = isinstance(kind, str) and kind in c0.space.mesh.boundaries
+    if name == "robin" and on_boundary:
+        how: Any = {"components": own.n, "on": kind, "backend": form.backend.name}
+        zero = {name: c0.space.zeros("coeff")}
+        added = WeakForm(c0.space, lambda u, robin: robin * u, "value", "value", zero, **how)
+        own.form = form + added
+        return _coefficient(own, added, name, "function")
     load = back = None
     if name == "f" and kind == "functional":
         load = back = lambda array: array
@@ -114,14 +126,14 @@ def made_input(equation: Equation, name: str, kind: Any) -> Input:
         spread, loads, values = _Spread(own, kind, own.n), Loads(c0, own.n), BwdTrans(c0.space)
         shape = spread.shape
         load, back = lambda array: loads(spread.values(array)), lambda w: spread.transposed(values(own.field(w)))
-    elif name == "flux" and isinstance(kind, str) and kind in c0.space.mesh.boundaries:
+    elif name == "flux" and on_boundary:
         on = WeakForm(c0.space, lambda u: u, "value", "value", on=kind)
         load = back = lambda array: c0.gather(on(own.field(array)), own.device)
     if load is None or back is None:
         raise ArgumentError(
             f"no input {shown(name)} that is {shown(kind)}; the residual's coefficients are"
-            f" {', '.join(known) or 'none'} (fields of forms on boundaries are fixed); besides there are 'f' (no"
-            " number), 'dirichlet' ('function'), 'flux' (the name of a boundary) and 'nodes' ('mesh')"
+            f" {', '.join(known) or 'none'}; besides there are 'f' (no number), 'dirichlet' ('function'), 'flux' and"
+            " 'robin' (the name of a boundary) and 'nodes' ('mesh')"
         )
     return Input(
         shape, lambda a: load(a).reshape(-1), lambda _, a: -load(a).reshape(-1), lambda _, w: -back(w).reshape(shape)
@@ -138,15 +150,16 @@ def _nodes(own: Equation) -> Input:
                 raise ArgumentError("the nodes are not those of the mesh; make another SolutionMap on the moved mesh")
         return 0
 
-    def pushed(x: Any, change: Any) -> Any:
-        if vectors.comm.any(bool((change != 0).any())):
-            raise ArgumentError("there is no forward derivative by the nodes, only the transposed one")
-        return 0 * x
-
-    def pulled(x: Any, w: Any) -> Any:
+    def form() -> Any:
         if own.robin is not None or vectors.max_norm(own.data):
             raise ArgumentError("by nodes, write loads and boundary data in the weak form: their integrals move, too")
-        return vectors.from_host(node_gradient(own.form, own.field(x), own.field(w)))
+        return own.form
+
+    def pushed(x: Any, change: Any) -> Any:
+        return own.c0.gather(change_by_nodes(form(), own.field(x), change), own.device).reshape(-1)
+
+    def pulled(x: Any, w: Any) -> Any:
+        return vectors.from_host(node_gradient(form(), own.field(x), own.field(w)))
 
     return Input(mesh.points.shape, take, pushed, pulled, order=1)
 
@@ -174,7 +187,9 @@ def _coefficient(own: Equation, owner: Any, name: str, kind: Any) -> Input:
             f"{name!r} of {owner.name} was evaluated when it was made, and cannot change; give it as a field in state"
             " 'phys', such as space.evaluate(function), or as a number"
         )
-    spread = _Spread(own, kind, field.components)
+    if owner.on is not None and kind != "function":
+        raise ArgumentError(f"input {name!r} is {shown(kind)}, of {owner.name} on a boundary it is a 'function'")
+    spread = _Spread(own, kind, field.components, None if owner.on is None else owner)
 
     def set_field(array: Any) -> Any:
         for pair, new in zip(field.data, spread.values(array).data, strict=True):

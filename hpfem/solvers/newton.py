@@ -289,7 +289,6 @@ class Tangents:
     """Linear systems with the linearisation J, step by step, and their preconditioner."""
 
     J: Any = None
-    applied: Any = None  # in the last solve: J or its transpose
     _JT: Any = None
     _M: Any = None
 
@@ -313,11 +312,11 @@ class Tangents:
         self.A = GlobalOperator(self.J, own.c0, own.bc, own.n)
         symmetric = self._definite or self.A.symmetric if self._symmetric is None else self._symmetric
         self.positive = symmetric and self._definite is not False
-        rhs, self.applied, B = minus(self.J) if callable(minus) else minus, self.J, self.A
+        rhs, B = minus(self.J) if callable(minus) else minus, self.A
         if transposed and not symmetric:
             with own.vectors.comm.together():
                 self._JT = self.J.transposed() if self._JT is None else self._JT.at(own.field(x))
-            self.applied, B = self._JT, GlobalOperator(self._JT, own.c0, own.bc, own.n)
+            B = GlobalOperator(self._JT, own.c0, own.bc, own.n)
 
         def solved(refresh: bool) -> Any:
             M = [self._preconditioner(refresh)]

@@ -29,7 +29,7 @@ from .preconditioners import checked_preconditioner
 from .problem import Problem, Solution
 from .solve import check_known, solve
 
-# Linear solves whose solutions are kept: second derivatives take those of first ones, too.
+# Linear solves that are kept: second derivatives take those of first ones, too.
 _KEPT = 4
 
 
@@ -48,7 +48,7 @@ class SolutionMap:
       second derivatives. `pullback(data, w, along=other)` is the Hessian of that sum times `other`, by one more pair of
       linear solves.
 
-    Derivatives are on the device of the operators, and take the solution there as `u`, if it is known.
+    Derivatives are arrays on `device`, and take the solution there as `u`, if it is known.
 
     Parameters
     ----------
@@ -57,10 +57,11 @@ class SolutionMap:
     inputs : {str: str or list of str}
         Name of a coefficient of the weak form, or "f", "dirichlet", "flux" or "nodes" -> what its array has. A
         coefficient is a "number", or a field in state "phys" by its values at "points", block after block, by "cells",
-        by a list of names of regions, or by a continuous "function" (global coefficients). "f" is one of the latter, or
-        a "functional". "dirichlet" is a "function", of which the values count where `bc` has some. "flux" is the name
-        of a boundary, for a function that is added to its Neumann or Robin data. "nodes" is the "mesh": its points as
-        they are, for `pullback` alone, where all loads are in the weak form (`node_gradient`).
+        by a list of names of regions, or by a continuous "function" (global coefficients); so is one of a form on a
+        boundary that was made with a field. "f" is one of the latter, or a "functional". "dirichlet" is a "function",
+        of which the values count where `bc` has some. "flux" and "robin" are the name of a boundary, for functions that
+        are added to its Neumann or Robin data, g and alpha. "nodes" is the "mesh": its points as they are, for first
+        derivatives where all loads are in the weak form (`node_gradient`).
     c0 : C0Space, optional
     bc : BoundaryConditions, optional
     f : optional
@@ -74,6 +75,8 @@ class SolutionMap:
     Attributes
     ----------
     c0 : C0Space
+    device : Device
+        Of the operators.
     shape : tuple of int
         Of global coefficients, [size] or [components, size].
     shapes : {str: tuple of int}
@@ -129,7 +132,7 @@ class SolutionMap:
         if not isinstance(inputs, Mapping) or not inputs:
             raise ArgumentError(f"inputs are a mapping from names to what their arrays have, got {shown(inputs)}")
         self._inputs = {name: made_input(own, name, kind) for name, kind in inputs.items()}
-        self.c0, self.shape = own.c0, (own.c0.size,) if own.n == 1 else (own.n, own.c0.size)
+        self.c0, self.device, self.shape = own.c0, own.device, (own.c0.size,) if own.n == 1 else (own.n, own.c0.size)
         self.shapes = {name: one.shape for name, one in self._inputs.items()}
         linear = map(is_linear_form, getattr(own.form, "summands", (own.form,)))
         self._linear = own.vectors.comm.all(all(linear))
@@ -138,21 +141,17 @@ class SolutionMap:
         self._start, self._data = own.vector(start), own.data
         self._lock, self._taken = RLock(), dict[str, Any]()  # JAX may call from several threads at once
         self._x: Any = None
-        self._made = list[tuple[str, list[Any], Any]]()  # of linear solves there
+        self._kept = list[tuple[bool, Any, Any]]()  # linear solves there
 
     def __call__(self, data: Mapping[str, Any]) -> Solution:
         """Solve; see `SolutionMap`. It raises a SolverError where `solve` or `newton` does."""
         with self._lock:
             return self._solve(data)
 
-    def vector(self, data: Mapping[str, Any]) -> Any:
-        """Global coefficients of the solution, on the device of the operators; see `SolutionMap`."""
-        return self(data).pair.read(self._own.device).reshape(self.shape)
-
     def _solve(self, data: Mapping[str, Any]) -> Solution:
         """The solution for data, which are taken."""
         self._take(data)
-        own, run, self._x, self._made = self._own, self._iterations("SolutionMap"), None, []
+        own, run, self._x, self._kept = self._own, self._iterations("SolutionMap"), None, []
         if not self._linear:
             run.solve(self._start, [{}], False)
         else:
@@ -171,22 +170,24 @@ class SolutionMap:
             found = self._pushed(x, given := self._arrays(change, "the change of "))
             if along is not None:
                 changes = self._changes(x, given), self._changes(x, self._arrays(along, "along, "))
-                right = own.form.pushforward(own.field(x), *changes)
-                found = self._solved(x, -own.free(self._functional(right)), False)
+                right = self._functional(own.form.pushforward(own.field(x), *changes))
+                found = self._solved(x, -own.free(right), False)
             return found.reshape(self.shape)
 
     def pullback(self, data: Any, w: Any, u: Any | None = None, along: Any | None = None) -> dict[str, Any]:
         """Derivatives by the data, or their derivatives along a change; see `SolutionMap`."""
         with self._lock:
             own, x = self._own, self._at(data, u)
-            z, rest = self._pulled(x, own.vectors.summed(self._array(w, self.shape, "w").reshape(-1)))
-            more = dict[str, Any]()
+            w = own.vectors.summed(self._array(w, self.shape, "w").reshape(-1))
+            z, more = self._solved(x, own.free(w), True), dict[str, Any]()
             if along is not None:
                 change = self._changes(x, self._arrays(along, "along, "))
                 more = {name: one.pulled(x, -z, change) for name, one in self._inputs.items() if one.coefficient}
-                right = own.form.pullback(own.field(x), own.field(z), None, change)
-                z, rest = self._pulled(x, -self._functional(right))
-            found = {name: one.pulled(x, rest if one.held else -z) for name, one in self._inputs.items()}
+                w = -self._functional(own.form.pullback(own.field(x), own.field(z), None, change))
+                z = self._solved(x, own.free(w), True)
+            if any(one.held for one in self._inputs.values()):
+                w = w - own.gathered(lambda z: own.form.pullback(own.field(x), z), z)
+            found = {name: one.pulled(x, w if one.held else -z) for name, one in self._inputs.items()}
             asarray = own.vectors.xp.asarray
             return {name: asarray(slopes + more.get(name, 0), own.dtype) for name, slopes in found.items()}
 
@@ -198,45 +199,33 @@ class SolutionMap:
         for name, one in self._inputs.items():
             if one.order < 2:
                 raise ArgumentError(f"there are no second derivatives of a solution with {name!r} among its inputs")
-        return {"u": self._own.field(self._pushed(x, given)), **self._coefficients(x, given)}
-
-    def _coefficients(self, x: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: one.pushed(x, given[name]) for name, one in self._inputs.items() if one.coefficient}
+        changes = {name: one.pushed(x, given[name]) for name, one in self._inputs.items() if one.coefficient}
+        return {"u": self._own.field(self._pushed(x, given)), **changes}
 
     def _pushed(self, x: Any, given: Mapping[str, Any]) -> Any:
         """The change of the solution along a change of the data."""
-
-        def made() -> Any:
-            own = self._own
-            parts = [(one, one.pushed(x, given[name])) for name, one in self._inputs.items() if not one.coefficient]
-            held = sum([part for one, part in parts if one.held], 0 * x)
-            right = sum([part for one, part in parts if not one.held], 0 * x)
-            if changes := self._coefficients(x, given):
-                right = right + self._functional(own.form.pushforward(own.field(x), changes))
-            return held + self._solved(x, lambda J: -own.free(right + own.gathered(J, held)), False)
-
-        return self._known("pushed", list(given.values()), made)
-
-    def _pulled(self, x: Any, w: Any) -> tuple[Any, Any]:
-        """The adjoint solution for w, which is 0 at prescribed values, and what it leaves of w: not 0 there alone."""
-
-        def made() -> Any:
-            z = self._solved(x, self._own.free(w), True)
-            return z, w - self._own.gathered(self._tangents.applied, z)
-
-        return self._known("pulled", [w], made)
-
-    def _known(self, what: str, arrays: list[Any], made: Callable[[], Any]) -> Any:
-        """What was made of equal arrays for the present solution, of the last few that were, or is made now."""
-        for key, old, found in self._made:
-            if key == what and self._own.vectors.comm.all(all(bool((a == b).all()) for a, b in zip(old, arrays))):
-                return found
-        self._made = [(what, arrays, made()), *self._made[: _KEPT - 1]]
-        return self._made[0][2]
+        own, held, right, changes = self._own, 0 * x, 0 * x, dict[str, Any]()
+        for name, one in self._inputs.items():
+            change = one.pushed(x, given[name])
+            if one.coefficient:
+                changes[name] = change
+            elif one.held:
+                held = held + change
+                changes["u"] = own.field(held)
+            else:
+                right = right + change
+        if changes:
+            right = right + own.gathered(lambda _: own.form.pushforward(own.field(x), changes), held)
+        return held + self._solved(x, -own.free(right), False)
 
     def _solved(self, x: Any, right: Any, transposed: bool) -> Any:
+        """What J or its transpose makes this right-hand side of, kept of the last few."""
+        for old, given, d in self._kept:
+            if old == transposed and self._own.vectors.comm.all(bool((given == right).all())):
+                return d
         d, _ = self._tangents.solve(x, right, self._tol, "SolutionMap: derivative", transposed)
-        return self._own.free(d)
+        self._kept = [(transposed, right, self._own.free(d)), *self._kept[: _KEPT - 1]]
+        return self._kept[0][2]
 
     def _at(self, data: Mapping[str, Any], u: Any | None) -> Any:
         """The solution for data, which are taken."""
@@ -245,7 +234,7 @@ class SolutionMap:
             self._x = self._array(u, self.shape, "u").reshape(-1)
             if not new and self._own.vectors.comm.all(bool((self._x == x).all())):
                 return x
-            self._made = []
+            self._kept = []
         elif new:
             self._solve(data)
         return self._x

@@ -3,6 +3,7 @@
 import tempfile
 from collections import Counter
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -469,7 +470,7 @@ def marching(comm):
 
 
 def maps(comm):
-    """Derivatives of solutions by their data are those of one process; one process has no cells."""
+    """Derivatives of solutions, also in PyTorch, are those of one process; one process has no cells."""
     mesh = whole("mixed")
 
     def found(own):
@@ -481,19 +482,30 @@ def maps(comm):
         data = {"k": 1 + 1.0 * cells / mesh.n_cells, "a": 0.5}
         data["f"] = np.concatenate([array.ravel() for array in k.arrays])
         data["dirichlet"] = c0.project(lambda *x: x[1])
-        slopes = solution.pullback(data, c0.one * c0.owned)
+        w, every, values = c0.one * c0.owned, comm if own is not mesh else hp.ALONE, []
         change = {"k": data["k"], "a": 1.0, "f": -data["f"], "dirichlet": 2 * data["dirichlet"]}
-        du = solution.forward(data, change)
-        by_data = np.sum(slopes["k"] * change["k"]), np.sum(slopes["f"] * change["f"])
-        every = comm if own is not mesh else hp.ALONE
-        total = every.sum(np.array(by_data)).sum() + float(slopes["a"])
-        total += every.sum(np.array([np.sum((slopes["dirichlet"] * change["dirichlet"])[c0.owned])]))[0]
-        assert abs(total - every.sum(np.array([np.sum((c0.one * du)[c0.owned])]))[0]) < 1e-9
-        return by_cell(c0.scatter(du), every), total, float(slopes["a"])
+        for along in (None, change):
+            slopes, du = solution.pullback(data, w, along=along), solution.forward(data, change, along=along)
+            terms = [np.sum(slopes[name] * change[name]) for name in ("k", "f")]
+            terms += [np.sum((slopes["dirichlet"] * change["dirichlet"])[c0.owned]), -np.sum(w * du)]
+            assert abs(every.sum(np.array(terms)).sum() + float(slopes["a"])) < 1e-9
+            values += [float(slopes["a"]), *every.sum(np.array(terms))]
+        if find_spec("torch"):
+            import torch
+
+            given = {name: torch.tensor(array, dtype=torch.float64, requires_grad=True) for name, array in data.items()}
+            first = torch.autograd.grad(
+                (hp.torch.wrap(solution)(given) * torch.tensor(w)).sum(), [*given.values()], create_graph=True
+            )
+            second = torch.autograd.grad(
+                sum((g * torch.tensor(change[n])).sum() for n, g in zip(given, first)), [*given.values()]
+            )
+            assert all(np.allclose(g, slopes[name], rtol=1e-8, atol=1e-10) for name, g in zip(given, second))
+        return by_cell(c0.scatter(du), every), values
 
     wanted = by_first(comm, lambda: found(mesh))
     got = found(hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 2, range(comm.size - 1))))
-    assert difference(wanted[0], got[0]) < 1e-8 and np.allclose(wanted[1:], got[1:], rtol=1e-8)
+    assert difference(wanted[0], got[0]) < 1e-8 and np.allclose(wanted[1], got[1], rtol=1e-8)
     problem = hp.Problem(hp.Space(hp.distribute(mesh, comm), 1, backend="numpy"), 1.0, bar=False)
     with pytest.raises(hp.ArgumentError, match=r"hp\.jax\.wrap is for one process; use hp\.SolutionMap"):
         hp.jax.wrap(problem, {"lam": "number"})

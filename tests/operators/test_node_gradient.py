@@ -7,6 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.errors import ArgumentError, StateError
+from hpfem.operators.node_gradient import change_by_nodes
 from tests.operators.reference import random_field
 from tests.samples import NAMES, curved, dimension, long, skewed, sphere_patch, straight, tapered
 
@@ -68,6 +69,10 @@ def check(mesh, make, rng, order=2, components=1, velocity=None, energy=False, *
     assert abs(np.sum(found * V) - difference) < 1e-9 * np.abs(found).sum()
     along = hp.node_gradient(make(space), u, w, [V, 2 * V])
     assert np.abs(along / np.sum(found * V) - [1, 2]).max() < 1e-12
+    if w is not None:
+        change = change_by_nodes(make(space), u, V)
+        terms = [np.sum(a * b) for a, b in zip(change.arrays, w.arrays, strict=True)]
+        assert abs(sum(terms) - np.sum(found * V)) < 1e-13 * np.abs(found).sum()
 
 
 @pytest.mark.parametrize("name", NAMES)

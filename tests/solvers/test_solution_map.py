@@ -105,11 +105,12 @@ def flow(space, fields):
 
 def test_what_is_not_linear():
     space = hp.Space(box("tri", 2), 2)
-    wall = hp.WeakForm(space, lambda u, s: [s * u[0] ** 3, s * u[1]], "value", "value", {"s": 0.5}, 2, on="ymax")
+    fields = {"s": 0.5, "t": space.project(lambda x, y: 1.0 + 0 * x)}
+    wall = hp.WeakForm(space, lambda u, s, t: [s * t * u[0] ** 3, s * u[1]], "value", "value", fields, 2, on="ymax")
     form = flow(space, {"k": space.evaluate(lambda x, y: 1 + x), "a": 0.3}) + 2.0 * wall
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(c0, {"xmin": [1.0, None]}, robin={"xmax": (1.0, 2.0)}, components=2)
-    inputs = {"k": "cells", "a": "number", "s": "number", "f": "cells", "dirichlet": "function"}
+    inputs = {"k": "cells", "a": "number", "s": "number", "t": "function", "robin": "xmax", "dirichlet": "function"}
     solution = hp.SolutionMap(form, inputs, c0, bc, tol=1e-12)
     data = {name: RNG.uniform(0.5, 1, shape) for name, shape in solution.shapes.items()}
     u = checked(solution, data, 1e-5)
@@ -178,9 +179,9 @@ def test_by_nodes(shape):
     ends = [own(nodes).vector @ w for own, nodes in map(mapped, (1e-4, -1e-4))]
     slopes = solution.pullback(data, w)["nodes"]
     assert np.sum(slopes * way) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5)
-    assert not solution.forward(data, {"nodes": 0 * way}).any()
-    with pytest.raises(hp.ArgumentError, match="no forward derivative by the nodes"):
-        solution.forward(data, {"nodes": way})
+    assert solution.forward(data, {"nodes": way}) @ w == pytest.approx(np.sum(slopes * way), rel=1e-9)
+    with pytest.raises(hp.ArgumentError, match="no second derivatives of a solution with 'nodes'"):
+        solution.forward(data, {"nodes": way}, along={"nodes": way})
     with pytest.raises(hp.ArgumentError, match="make another SolutionMap on the moved mesh"):
         solution({"nodes": data["nodes"] + way})
     loaded, data = mapped(0.0, 1.0)
@@ -233,6 +234,11 @@ def test_what_is_refused():
     two = hp.WeakForm(space, lambda u, a: a * u, test="value", fields={"a": 1.0})
     with pytest.raises(hp.ArgumentError, match="2 forms of .* have a coefficient 'a'"):
         hp.SolutionMap(two + 2.0 * two, {"a": "number"}, c0)
+    wall = hp.WeakForm(space, lambda u, s: s * u, test="value", fields={"s": space.zeros("coeff")}, on="ymax")
+    with pytest.raises(hp.ArgumentError, match="input 's' is 'cells', of .* on a boundary it is a 'function'"):
+        hp.SolutionMap(hp.Laplacian(space) + wall, {"s": "cells"}, c0)
+    with pytest.raises(hp.ArgumentError, match="the change of 's' of .* is a field of 1 component.*, got 1.0"):
+        wall.pushforward(space.zeros("coeff"), {"s": 1.0})
     with pytest.raises(hp.SolverError, match="not positive"):
         solution({**data, "diffusivity": -data["diffusivity"]})
     with pytest.raises(hp.SolverError, match="the right-hand side is not finite"):
