@@ -48,10 +48,10 @@ define internal void @note(ptr %where, i64 %stores) noinline {
 """
 
 
-def program_of(shape: str, order: int) -> tuple[Program, int]:
-    """The kernel and how many points an element has."""
+def program_of(shape: str, order: int, fetches: int = 0) -> tuple[Program, int]:
+    """The kernel, with its prefetches if any, and how many points an element has."""
     problem = make_problem("bk3", shape, order, "deformed", 1, "float64", "collocated")
-    return write_sumfac(problem, LANES), problem.n_points
+    return write_sumfac(problem, LANES, fetches), problem.n_points
 
 
 @dataclass

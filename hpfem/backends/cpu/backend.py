@@ -33,7 +33,7 @@ from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.programs import program_index
 from .runtime.recording import recorded
-from .runtime.target import missing
+from .runtime.target import host, missing
 from .runtime.vectors import CpuVectors
 
 # Time per operation relative to collocated sum factorisation (measured in turns on an AMD EPYC, P = 1..8).
@@ -53,7 +53,7 @@ class CpuFetching(Strategy):
         """Search the sources, then how often the fastest fetches; see `Strategy.search`."""
         timed = yield (first := next(super().search(problem)))
         best = min(timed, key=timed.__getitem__, default=first[0]) or ""
-        yield [f"{best} fetches={n}".strip() for n in fetches_of(problem)[1]]
+        yield [f"{best} fetches={n}".strip() for n in fetches_of(problem, self.name, host())[1]]
 
     def _asked(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, int | None]:
         """The problem and the fetches that options name; see `with_source`."""

@@ -12,10 +12,11 @@ from hpfem.backends.cpu import backend as cpu_backend
 from hpfem.backends.cpu.codegen.dense import write_dense
 from hpfem.backends.cpu.codegen.indexed import Runs
 from hpfem.backends.cpu.codegen.line import Line
+from hpfem.backends.cpu.codegen.prefetch import BY_WORK
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
 from hpfem.backends.cpu.runtime import kernel as runtime
-from hpfem.backends.cpu.runtime.kernel import CpuKernel
-from hpfem.backends.cpu.runtime.target import host
+from hpfem.backends.cpu.runtime.kernel import CpuKernel, fetches_of
+from hpfem.backends.cpu.runtime.target import Target, host
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_flops
@@ -203,6 +204,8 @@ def test_how_often_lines_are_fetched_is_an_option_where_caches_are_too_small(rng
     """The same bits; the tuner tries others for the fastest source of factors."""
     [choice] = FORMS["Helmholtz"](make_space(TET, 2, True), algorithm="collocated", backend="cpu").choices
     problem, strategy = choice.kernel.problem, BACKENDS["cpu"].strategy("sumfac")
+    zen, other = Target("znver5", "+clzero", 64), Target("cascadelake", "-clzero", 64)
+    monkeypatch.setattr(cpu_backend, "host", lambda: zen)
     for nbytes, timed, tried in (
         (4 << 20, {None: 1.0}, []),
         (1, {None: 1.0}, [f"fetches={n}" for n in (0, 1, 2, 4, 8)]),
@@ -211,6 +214,8 @@ def test_how_often_lines_are_fetched_is_an_option_where_caches_are_too_small(rng
         monkeypatch.setattr(runtime, "PREFETCH_BYTES", nbytes)
         search = strategy.search(problem)
         assert next(search)[0] is None and search.send(timed) == tried
+    ways = (("sumfac", zen), ("fused", zen), ("sumfac", other))
+    assert [fetches_of(problem, *way)[0] for way in ways] == [BY_WORK, 2, 2]
     source, results = rng.standard_normal((1, problem.n_elements, problem.n_input)), []
     for options in (None, "fetches=0", "fetches=4", "stored fetches=8"):
         kernel = strategy.build(problem, options)

@@ -61,10 +61,11 @@ def _write(pickled: bytes, strategy: str, target: Target, fetches: int, runs: tu
     return _WRITERS[strategy](problem, target.lanes(problem.dtype), fetches, runs)
 
 
-def fetches_of(problem: BlockProblem) -> tuple[int, list[int]]:
+def fetches_of(problem: BlockProblem, strategy: str, target: Target) -> tuple[int, list[int]]:
     """How often what lies ahead is fetched, from a shared cache once; what else to try, out of a core's own caches."""
     nbytes = operator_bytes(problem) * problem.n_elements
-    usual = BY_WORK if nbytes > 8 * PREFETCH_BYTES else int(nbytes > PREFETCH_BYTES)
+    far = BY_WORK if strategy == "sumfac" and target.drops_prefetches else 2
+    usual = far if nbytes > 8 * PREFETCH_BYTES else int(nbytes > PREFETCH_BYTES)
     return usual, [n for n in FETCHES if n != usual] if 4 * nbytes > PREFETCH_BYTES else []
 
 
@@ -243,7 +244,7 @@ class CpuKernel(GroupKernel, BlockKernel):
     ) -> None:
         self.problem, self.strategy, self._asked = problem, strategy, fetches
         target = target or host()
-        fetches = fetches_of(problem)[0] if fetches is None else fetches
+        fetches = fetches_of(problem, strategy, target)[0] if fetches is None else fetches
         key = pickle.dumps(problem.without_data())
         program, code = _specialised(key, strategy, target, fetches, runs)
         super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
