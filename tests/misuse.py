@@ -403,7 +403,7 @@ class World:
             Call("Problem", hp.Problem, **({key: v for key, v in helmholtz.items() if key != "f"} | {"data_tol": 0.1})),
             Call(
                 "Problem.solve",
-                lambda f, start, **limits: hp.Problem(space, lam=1.0, c0=c0).solve(f, start=start, **limits),
+                hp.Problem(space, lam=1.0, c0=c0).solve,
                 f=1.0,
                 start=None,
                 tol=None,
