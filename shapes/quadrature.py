@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import permutations
+from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -153,6 +154,8 @@ class ShapeRule(Protocol):
 
     def __len__(self) -> int: ...
 
+    def __hash__(self) -> int: ...
+
     def resolves(self, order: int) -> bool:
         """Tell whether values at the points determine polynomials, and products of two of these are integrated exactly.
 
@@ -199,7 +202,7 @@ class TensorRule:
         return tuple(rule.points for rule in self.rules)
 
     def __len__(self) -> int:
-        return int(np.prod(self.counts))
+        return prod(self.counts)
 
     @cached_property
     def eta(self) -> Array:
@@ -346,7 +349,11 @@ def quadrature(shape: Shape, counts: Sequence[int], kinds: Sequence[str] | None 
         raise ArgumentError(
             f"a {shape.name} has {shape.dim} directions, got counts {shown(counts)}, rules {shown(kinds)}"
         )
-    return TensorRule(tuple(make_rule(kind, n, d.alpha) for kind, n, d in zip(kinds, counts, shape.directions)))
+    return _tensor_rule(tuple(make_rule(kind, n, d.alpha) for kind, n, d in zip(kinds, counts, shape.directions)))
+
+
+# The same object for the same rules, which keeps its points and is a key of tables at them.
+_tensor_rule = lru_cache(maxsize=256)(TensorRule)
 
 
 def default_counts(shape: Shape, order: int, more: int = 0) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import sqrt
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -40,7 +41,7 @@ class BlockGeometry(PointMap):
         super().__init__(shape, order, coefficients, rule, kind, xp, n_scales)
         self.merged, self.tensor = merged, merged is not None and merged.tensor
         self.by_element = not self.tensor  # every element has its coefficients: no need of `write_factors`
-        self._deviation: float | None = None
+        self._deviation: tuple[float, float] | None = None
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
         self._merged: WeakValueDictionary[int, BlockGeometry] = WeakValueDictionary()
@@ -83,24 +84,25 @@ class BlockGeometry(PointMap):
         # Taken at once: other threads may make some meanwhile.
         return [self, *(found for ref in self._merged.valuerefs() if (found := ref()) is not None)]
 
-    def deviation(self, xp: Any = np) -> float:
-        """Bound of |J_0^-1 J - I|, J_0 the element's mean, in Frobenius' norm, at all points of all elements."""
+    def deviation(self, xp: Any = np) -> tuple[float, float]:
+        """Root mean squares over elements of |J_0^-1 J - I| (Frobenius; J_0: mean): of all, and the largest."""
         if self._deviation is None:
-            self._deviation = self._largest_deviation(xp)
+            self._deviation = self._deviations(xp)
         return self._deviation
 
-    def _largest_deviation(self, xp: Any) -> float:
-        mean, _ = AFFINE.reference(self.shape, self.rule, self.gradient_eta)
-        collapse = inverse_collapse(self.shape, self.rule.eta)
-        gradient = np.einsum("amq,qab->bmq", self.gradient_eta, collapse, optimize=True)
+    def _deviations(self, xp: Any) -> tuple[float, float]:
+        mean, _ = self.reference(AFFINE)
+        collapse, weights = inverse_collapse(self.shape, self.rule.eta), self.rule.weights / self.rule.weights.sum()
+        rest = np.einsum("amq,qab->bmq", self.gradient_eta, collapse, optimize=True) - mean
         # J_0^-1 J - I is a sum over the modes of the map of J_0^-1 c times what differs from the mean gradient.
-        lengths = np.linalg.norm(gradient - mean, axis=0).max(axis=1)
-        largest = 0.0
+        products = xp.asarray(np.einsum("amq,anq->mn", rest * weights, rest, optimize=True))
+        total = largest = 0.0
         for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes):
             _, inverse = determinant_and_inverse(self.jacobian(mean, some, xp), xp)
             moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self.coefficients_of(some, xp))
-            largest = max(largest, float((xp.sqrt((moved**2).sum(axis=1)) @ xp.asarray(lengths)).max()))
-        return largest
+            squares = (xp.matmul(moved, products) * moved).sum(axis=(1, 2))
+            total, largest = total + float(squares.sum()), max(largest, float(squares.max()))
+        return sqrt(total / max(1, self.n_elements)), sqrt(largest)
 
     @cached_property
     def widths(self) -> Array:
@@ -123,7 +125,7 @@ class BlockGeometry(PointMap):
 
     def inverse_and_weights(self, elements: Elements, xp: Any = np) -> tuple[Any, Any]:
         """For derivatives and integrals, of any kind: d eta_a/dx_i [d, D, E, Q], and weights times |J| [E, Q]."""
-        gradient, weights = GENERAL.reference(self.shape, self.rule, self.gradient_eta)
+        gradient, weights = self.reference(GENERAL)
         det, inverse = determinant_and_inverse(self.jacobian(gradient, elements, xp), xp)
         return inverse, xp.asarray(weights) * det
 

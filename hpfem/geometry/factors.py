@@ -22,6 +22,7 @@ to get the deformed ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,22 @@ Array = NDArray[np.float64]
 KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
 
 
+# Tables of all elements of a shape and order at the points of a rule: they serve the blocks of all spaces.
+@lru_cache(maxsize=64)
+def _values(basis: Basis, rule: ShapeRule) -> Array:
+    return basis.evaluate(basis.shape.collapse(rule.eta))
+
+
+@lru_cache(maxsize=64)
+def _gradient(basis: Basis, rule: ShapeRule) -> Array:
+    return basis.gradient_eta(rule.eta)
+
+
+@lru_cache(maxsize=128)
+def _reference(kind: GeometryKind, basis: Basis, rule: ShapeRule) -> tuple[Array, Array]:
+    return kind.reference(basis.shape, rule, _gradient(basis, rule))
+
+
 class PointMap(ElementMap):
     """The maps of elements of a geometry kind at the points of one rule, and the factors that follow from them."""
 
@@ -51,15 +68,15 @@ class PointMap(ElementMap):
         self.rule, self.n_scales = rule, n_scales  # w |J| may be a second factor "scale"
         self.kind, self.affine = kind, kind is AFFINE
 
-    @cached_property
+    @property
     def values(self) -> Array:
         """Values of `basis` at the points, [n_geometry_modes, Q]."""
-        return self.basis.evaluate(self.shape.collapse(self.rule.eta))
+        return _values(self.basis, self.rule)
 
-    @cached_property
+    @property
     def gradient_eta(self) -> Array:
         """Gradient of `basis` by eta at the points, [d, n_geometry_modes, Q]."""
-        return self.basis.gradient_eta(self.rule.eta)
+        return _gradient(self.basis, self.rule)
 
     @cached_property
     def map_basis(self) -> Basis:
@@ -70,10 +87,14 @@ class PointMap(ElementMap):
         """Tables that recompute Jacobians from factors "map"; axes: direction of the lines, then the others."""
         return MapLines.of(self.map_basis, self.rule, axes)
 
-    @cached_property
+    def reference(self, kind: GeometryKind) -> tuple[Array, Array]:
+        """Reference data of the factors of a kind; see `GeometryKind.reference`."""
+        return _reference(kind, self.basis, self.rule)
+
+    @property
     def stored_reference(self) -> tuple[Array, Array]:
         """Reference data of the stored factors; see `GeometryKind.reference`."""
-        return self.kind.reference(self.shape, self.rule, self.gradient_eta)
+        return self.reference(self.kind)
 
     def n_factors(self, kind: str) -> int:
         """Count the numbers of a kind of factors, per stored point."""

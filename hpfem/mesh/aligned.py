@@ -139,13 +139,12 @@ class AlignedTopology(Topology):
         given = zip(self.cells, plain.ids, self._orders, self._turned, strict=True)
         for cells, own, order, (which, turns, ranks) in given:
             entities = cells.shape.entities[dim]
-            numbers = [
-                [cells.shape.entity_number(tuple(int(v) for v in turn[list(e.vertices)]))[1] for e in entities]
-                for turn in turns
-            ]
+            # The vertices of an entity as bits of a number.
+            marks = np.array([sum(1 << vertex for vertex in e.vertices) for e in entities])
+            moved = np.stack([(1 << turns[:, e.vertices]).sum(axis=1) for e in entities], axis=1)
+            places = np.argmax(moved[:, :, None] == marks, axis=2)
             here = [orientation_codes(e.shape, ranks[:, e.vertices]) for e in entities]
             own = own if isinstance(order, slice) else own.take(order, axis=0)
-            places = np.array(numbers, dtype=np.int64).reshape(-1, len(entities))
             as_it_was = (places == np.arange(len(entities))).all()
             ids.append(own if as_it_was else turned(own, places, which))
             codes.append(np.stack(here, axis=1).take(which, axis=0))

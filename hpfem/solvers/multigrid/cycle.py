@@ -44,8 +44,8 @@ _LARGEST = 50.0
 _WORSE = 1.25
 # Smallest eigenvalue of the coarsest matrix, with a unit diagonal, below which float32 takes more iterations.
 _ILL = 1e-6
-# Largest deviation of Jacobians from their cell's mean that is neglected inside the cycle.
-_STRAIGHT = 0.15
+# Deviations of Jacobians from their cell's mean that are neglected inside the cycle: of all cells, and of any.
+_STRAIGHT = 0.04, 0.15
 # One thread at a time launches cycles on a device: launches of others would end a capture.
 _LAUNCHES = Lock()
 
@@ -55,7 +55,8 @@ class Level:
 
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
         self.A, self.kept, self.n = A, kept, A.components
-        self.product = A.product_on(A.device)
+        # Of order 1 there is a matrix.
+        self.product: Any = A.product_on(A.device) if max(A.c0.space.orders.values()) > 1 else None
         # r, x -> r - A x at the next coarser level's unknowns (`Product.restricted`).
         self.residual_at_kept: Callable[[Any, Any], Any] | None = None
         # Unknowns without Dirichlet values, [components, size].
@@ -300,16 +301,18 @@ class Multigrid:
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
+                below = {name: max(1, order // 2) for name, order in orders.items()}
                 with vectors.comm.together():
-                    lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
+                    # Of order 1 in float64: rounding must not hide what has little energy.
+                    lower = top.at(below, None, rule, None if max(below.values()) > 1 else np.float64)
                 self.levels.append(Level(*_at(self.levels[-1].A, lower)))
             # Kernels of all levels are begun before one is waited for.
             for level, coarser in pairwise(self.levels):
                 level.keep(coarser)
         with self._phase("vertices"):
-            # In float64: rounding must not hide what has little energy.
-            self._wide, space = self.levels[-1].A, self.levels[-1].A.c0.space
-            if dtype != np.float64:
+            self._wide = self.levels[-1].A
+            if self._wide.dtype != np.float64:  # the only level
+                space = self._wide.c0.space
                 self._wide, _ = _at(self._wide, space.at(None, None, space.quadrature, np.float64))
             self._make_vertices()
         if self._ill():
@@ -491,7 +494,8 @@ def straightened(space: Space, xp: Any) -> Space:
     """
     blocks = []
     for own in space.blocks:
-        nearly = not own.affine and own.geometry.deviation(xp) <= _STRAIGHT
+        found = () if own.affine else own.geometry.deviation(xp)
+        nearly = found and all(here <= most for here, most in zip(found, _STRAIGHT, strict=True))
         blocks.append(Block(own.tabulation, own.geometry.straightened(), own.elements) if nearly else own)
     return space if blocks == list(space.blocks) else space.on_blocks(blocks)
 

@@ -1,9 +1,10 @@
 """Q^T A Q on vectors of the host without local arrays: kernels read one vector and add to another.
 
-The groups of all blocks are divided into parts, as many as there is work for. Threads work on every second part, then
-on those between. An unknown of several of the former, or of the latter, belongs to the first one, and has another place
-behind the result for each other part. So threads never add to the same place, and sums do not depend on the number of
-threads. The unknowns of a part stay in the cache from block to block, where blocks are of cells here and there.
+The groups of all blocks are divided into parts, as many as there are work and cores for. Threads work on every second
+part, then on those between. An unknown of several of the former, or of the latter, belongs to the first one, and has
+another place behind the result for each other part. So threads never add to the same place, and sums do not depend on
+the number of threads. The unknowns of a part stay in the cache from block to block, where blocks are of cells here and
+there.
 
 Where all rows of Q have one entry, the argument is read where it is. Else it is copied: each other row has a place
 behind it, one of which holds zero, and a place behind the result.
@@ -11,6 +12,7 @@ behind it, one of which holds zero, and a place behind the result.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -35,8 +37,8 @@ from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
-# Largest number of parts of a block: more threads gain nothing.
-_MOST_PARTS = 64
+# Largest number of parts of a block, and for each core of the machine: more threads gain nothing.
+_MOST_PARTS, _OF_CORE = 64, 4
 # Threads work on every second part.
 _PHASES = 2
 # Parts get longer until at most one in so many unknowns is in two of those at the same time.
@@ -52,19 +54,22 @@ IndexedKernel = CpuKernel | MatrixKernel
 def _bounds(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> list[list[int]]:
     """First groups of every part, block by block, and the numbers of groups."""
     work = sum(kernel.groups * kernel.group_flops for kernel in kernels)
-    most = min(_MOST_PARTS, max(own.groups for own in kernels) // 4, int(_PHASES * work // THREAD_FLOPS))
+    most = min(_MOST_PARTS, _OF_CORE * (os.cpu_count() or 1), int(_PHASES * work // THREAD_FLOPS))
+    most = min(most, max(own.groups for own in kernels) // 4)
     bounds = [[kernel.groups * part // most for part in range(most + 1)] for kernel in kernels] if most > 1 else []
     # The first and the last part with each unknown; one of each entity tells enough.
     first, last = np.full(Q.size, most, dtype=np.int8), np.zeros(Q.size, dtype=np.int8)
     for own, kernel, codes in zip(bounds, kernels, Q.blocks, strict=False):
         modes = codes.modes[(np.cumsum(codes.sizes) - codes.sizes)[codes.sizes > 0]]
         places = np.maximum(codes.on(np)[:, modes] >> 1, 0)
-        for part, (start, stop) in enumerate(pairwise(own)):
-            here = places[start * kernel.lanes : stop * kernel.lanes].ravel()
-            last[here] = np.maximum(last[here], part)
-            first[here] = np.minimum(first[here], part)
+        part = np.repeat(np.arange(most, dtype=np.int8), np.diff(own) * kernel.lanes)[: len(places), None]
+        # If several numbers are written to one place, the last one stays.
+        for found, either, turn in ((last, np.maximum, 1), (first, np.minimum, -1)):
+            here = found.copy()
+            here[places[::turn]] = part[::turn]
+            either(found, here, out=found)
     # Parts that are longer, so that few unknowns are in others than neighbours.
-    for together in (1, 2, 4):
+    for together in (1, 2):
         if np.count_nonzero(last // together - first // together > 1) * _FEW <= Q.size:
             break
     else:
@@ -147,10 +152,11 @@ def _entities(codes: Codes, given: NDArray[np.int32], results: NDArray[np.int32]
         if len(given):  # in the order of the first element's numbers: those of turned faces are in another one
             modes = modes[np.argsort(given[0, modes, 0] >> 1)]
         own = _side_by_side(given, modes) if n > 1 else None
-        there = own if results is given or own is None else _side_by_side(results, modes)
-        if own is not None and there is not None and own[1] == there[1]:
-            kinds.setdefault((inside, own[1]), []).append((tuple(modes.tolist()), own[0], there[0]))
-            continue
+        if own is not None:
+            apart = results[:, modes] - given[:, modes] if results is not given else np.zeros((1, 1, 1), np.int32)
+            if (apart == apart[:, :1]).all():
+                kinds.setdefault((inside, own[1]), []).append((tuple(modes.tolist()), own[0], own[0] + apart[:, 0]))
+                continue
         for mode in modes.tolist():
             kinds.setdefault((inside, (True,)), []).append(((mode,), given[:, mode], results[:, mode]))
     found = []

@@ -203,28 +203,25 @@ class Recording:
 
     def _panels(self, matrix: csr_array) -> Any:
         """Rows side by side with those of the same columns, if most lanes are used: addresses, and places of rows."""
-        matrix, lanes = matrix.sorted_indices(), self._lanes
-        if not matrix.nnz:
-            return None
-        # Rows of the same columns one after the other, by a number that other columns do not have.
-        some = np.flatnonzero(np.diff(matrix.indptr))
-        marks = np.random.default_rng(0).integers(0, 2**63, matrix.shape[1], dtype=np.uint64)
+        lanes, some = self._lanes, np.flatnonzero(np.diff(matrix.indptr))
+        # Rows of the same columns one after the other, by a number that other columns hardly have.
         mark = np.empty(len(some), np.uint64)
         for part, own in _parts_of(matrix, some):
-            mark[part] = np.add.reduceat(marks[matrix.indices[own]], matrix.indptr[some[part]] - own.start)
-        some = some[np.argsort(mark, kind="stable")]
-        ordered = matrix[some]
-        starts, counts, columns = ordered.indptr[:-1], np.diff(ordered.indptr), ordered.indices
-        same, rows = np.zeros(len(some), dtype=bool), np.arange(len(some))
-        for part, own in _parts_of(ordered, rows):
-            before = np.maximum(np.arange(own.start, own.stop) - np.repeat(counts[part], counts[part]), 0)
-            same[part] = np.logical_and.reduceat(columns[own] == columns[before], starts[part] - own.start)
-        same[1:] &= counts[1:] == counts[:-1]
-        same[0] = False
+            mark[part] = np.add.reduceat(_mixed(matrix.indices[own]), matrix.indptr[some[part]] - own.start)
+        order = np.argsort(mark, kind="stable")
+        some, mark, rows = some[order], mark[order], np.arange(len(some))
+        counts, same = np.diff(matrix.indptr)[some], np.zeros(len(some), dtype=bool)
+        same[1:] = (mark[1:] == mark[:-1]) & (counts[1:] == counts[:-1])
         number = (rows - np.flatnonzero(~same)[np.cumsum(~same) - 1]) % lanes
         first, panel = np.flatnonzero(number == 0), np.cumsum(number == 0) - 1
-        if lanes * counts[first].sum() > _SPARSE * len(columns):
+        if not len(some) or lanes * counts[first].sum() > _SPARSE * matrix.nnz:
             return None
+        ordered = matrix.sorted_indices()[some]
+        starts, columns = ordered.indptr[:-1], ordered.indices
+        for part, own in _parts_of(ordered, rows):
+            before = np.maximum(np.arange(own.start, own.stop) - np.repeat(counts[part], counts[part]), 0)
+            if not ((columns[own] == columns[before]) | ~np.repeat(same[part], counts[part])).all():
+                return None
         sizes = np.diff(np.append(first, len(some)))
         parts = np.stack([counts[first], counts[first] * sizes, sizes], axis=1)
         ends = np.concatenate([np.zeros((1, 3), np.int64), parts.cumsum(axis=0)])
@@ -311,6 +308,14 @@ class Recording:
             self._sequence.run(first, last, 0, 0, self._at, *_NOTHING)
 
 
+def _mixed(numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+    """Numbers without order, one for each number; sums of them tell sets of numbers apart."""
+    found = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    found ^= found >> np.uint64(29)
+    found *= np.uint64(0xBF58476D1CE4E5B9)
+    return found ^ (found >> np.uint64(32))
+
+
 def _parts_of(matrix: csr_array, rows: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
     """Go through ascending rows with all the entries, as many as a cache holds at a time: rows, and their entries."""
     step = max(1, CACHED * len(rows) // max(1, matrix.nnz))
@@ -330,7 +335,7 @@ class Recorded(NDArrayOperatorsMixin):
         """The same memory, seen in another way."""
         return Recorded(self.recording, array, self._memory)
 
-    def copied(self) -> Recorded:
+    def copy(self) -> Recorded:
         """A copy without gaps."""
         out = self.recording.empty(self.shape)
         self.recording.update(COPY, (self.array, out.array))
@@ -338,7 +343,7 @@ class Recorded(NDArrayOperatorsMixin):
 
     def reshape(self, *shape: Any) -> Recorded:
         """The same entries in another shape; a copy if there are gaps between them."""
-        own = self if self.flags.c_contiguous else self.copied()
+        own = self if self.flags.c_contiguous else self.copy()
         return own.part(own.array.reshape(*shape))
 
     def __iter__(self) -> Iterator[Recorded]:
@@ -416,7 +421,7 @@ def _rows(array: Array) -> list[Array]:
 
 
 def _where(recording: Recording, mask: Any, yes: Recorded, no: Recorded) -> Recorded:
-    out = no.copied()
+    out = no.copy()
     for own, target, source in zip(_rows(mask), _rows(out.array), _rows(yes.array), strict=True):
         here = np.flatnonzero(own)
         recording.move(source, here, target, here)
