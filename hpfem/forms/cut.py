@@ -8,20 +8,25 @@ matrix, equal ones once. "fused" cuts at the values and derivatives of functions
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from .derivative import Commuting, Row, Weak, depending, live, reverse
-from .graph import COMPARISONS, OPERATIONS, Expression, Graph
+from .evaluate import SAMPLES, evaluate, random_data
+from .graph import Expression, Graph
+from .trace import Trace
 
 STORES = ("cheap", "fewest", "matrix", "fused")
 # Operations of which one costs as much as reading many numbers.
 _COSTLY = ("pow", "exp", "log", "sin", "cos", "tanh")
 # Name of the stored values among the fields, which no argument of a function has.
-STORED, _SAMPLES = ".stored", 8
+STORED = ".stored"
+# The capacity of what is not cut.
+_MANY = 10**6
 
 
 def cut(weak: Weak, active: str, store: str) -> tuple[Weak, list[Expression]]:
@@ -44,51 +49,27 @@ def _varies(key: tuple[Any, ...], active: str) -> bool:
 
 def _least(weak: Weak, active: str, costly: Sequence[str]) -> list[Expression]:
     """The fewest nodes that cut what moves off from inputs and costly operations; of these cuts the nearest to what
-    moves, which leaves the fewest operations. Nodes have capacity 1; augmenting paths.
+    moves, which leaves the fewest operations. Nodes have capacity 1.
     """
     nodes = weak.nodes
     moving = depending(nodes, lambda key: key[:2] == ("fn", active))
     varying = depending(nodes, lambda key: _varies(key, active))
     passive = {n.index: n for n in nodes if n.index not in moving and n.index in varying}
     read = {a.index for n in nodes if n.index in moving for a in n.args} | {e.index for e in weak.rows.values()}
-    # Vertex 2 i is the way into node i, 2 i + 1 out of it.
-    source, sink = -1, -2
-    capacity: dict[int, dict[int, float]] = {source: {}, sink: {}}
-
-    def edge(a: int, b: int, c: float) -> None:
-        capacity.setdefault(a, {})[b] = c
-        capacity.setdefault(b, {}).setdefault(a, 0.0)
-
-    for index, node in passive.items():
-        edge(2 * index, 2 * index + 1, 1.0)
-        if node.op == "input" or node.op in costly:
-            edge(source, 2 * index, math.inf)
-        for a in node.args:
-            if a.index in passive:
-                edge(2 * a.index + 1, 2 * index, math.inf)
-        if index in read:
-            edge(2 * index + 1, sink, math.inf)
-    while True:
-        came, queue = {source: source}, [source]
-        for vertex in queue:
-            for other, c in capacity[vertex].items():
-                if c > 0 and other not in came:
-                    came[other] = vertex
-                    queue.append(other)
-        if sink not in came:
-            break
-        vertex = sink
-        while vertex != source:
-            capacity[came[vertex]][vertex] -= 1.0
-            capacity[vertex][came[vertex]] += 1.0
-            vertex = came[vertex]
-    below, queue = {sink}, [sink]
-    for vertex in queue:
-        for other in capacity[vertex]:
-            if other not in below and capacity[other][vertex] > 0:
-                below.add(other)
-                queue.append(other)
-    return [n for i, n in passive.items() if 2 * i not in below and 2 * i + 1 in below]
+    # Vertices 2 i and 2 i + 1 are the ways into and out of node i; the last two are source and sink.
+    n = 2 * len(weak.graph.nodes)
+    edges = {(2 * i, 2 * i + 1): 1 for i in passive}
+    edges |= {(n, 2 * i): _MANY for i, node in passive.items() if node.op == "input" or node.op in costly}
+    edges |= {(2 * a.index + 1, 2 * i): _MANY for i, node in passive.items() for a in node.args if a.index in passive}
+    edges |= {(2 * i + 1, n + 1): _MANY for i in passive if i in read}
+    if not edges:
+        return []
+    ends = tuple(np.array(list(edges)).T)
+    capacity = csr_array((np.array(list(edges.values()), dtype=np.int32), ends), shape=(n + 2, n + 2))
+    left = csr_array(capacity - maximum_flow(capacity, n, n + 1).flow)
+    left.eliminate_zeros()
+    below = set(breadth_first_order(csr_array(left.T), n + 1, return_predecessors=False).tolist())
+    return [node for i, node in passive.items() if 2 * i not in below and 2 * i + 1 in below]
 
 
 def _replaced(weak: Weak, stored: Mapping[int, int]) -> Weak:
@@ -134,15 +115,14 @@ def _equal(graph: Graph, results: Iterable[Expression]) -> dict[int, Expression]
     """Of each expression one with the same values: analytic functions that agree for random data are equal. The order
     of factors hides this from the graph; of the 81 entries of a symmetric matrix 36 come twice.
     """
-    listed = list(results)
-    nodes, first, same = live(graph, listed), list[Expression](), dict[int, Expression]()
-    if not _analytic(nodes):
-        return {e.index: e for e in listed}
-    values = _sampled(nodes, _random(nodes))
-    for e in listed:
-        own = values[e.index]
-        size = 1e-13 * np.abs(own).max()
-        equal = [other for other in first if np.all(np.abs(values[other.index] - own) <= size)]
+    trace, first, same = Trace(graph, 0, 0, tuple(results)), list[Expression](), dict[int, Expression]()
+    data = random_data(trace)
+    if data is None:
+        return {e.index: e for e in trace.outputs}
+    values = evaluate(trace, data.__getitem__)
+    for e in trace.outputs:
+        size = 1e-13 * np.max(np.abs(values[e.index]))
+        equal = [other for other in first if np.all(np.abs(values[other.index] - values[e.index]) <= size)]
         same[e.index] = equal[0] if equal else e
         first += [] if equal else [e]
     return same
@@ -150,40 +130,23 @@ def _equal(graph: Graph, results: Iterable[Expression]) -> dict[int, Expression]
 
 def isotropic(weak: Weak) -> bool:
     """Whether a form is the same in rotated coordinates, its coefficients as they are; found as by `_equal`."""
-    rotation, axes = np.linalg.qr(np.random.default_rng(1).standard_normal((weak.dim,) * 2))[0], range(1, 1 + weak.dim)
-    graph, rows = weak.graph, weak.rows
-    derivatives = {key[:3] for key in weak.inputs if key[0] == "fn" and key[3] > 0}
-    more = [graph.node("input", (), (*key, i)) for key in derivatives for i in axes]
-    given, turned = _random([*weak.nodes, *more]), dict[Any, Any]()
-    for key in derivatives:
-        turned |= {(*key, i): sum(rotation[j - 1, i - 1] * given[*key, j] for j in axes) for i in axes}
-    one, other = (_sampled(weak.nodes, own) for own in (given, {**given, **turned}))
-    old = {row: one[e.index] for row, e in rows.items()}
-    for (c, i), e in rows.items():
-        wanted = sum(rotation[j - 1, i - 1] * old.get((c, j), 0.0) for j in axes) if i else old[c, 0]
-        if not np.all(np.abs(other[e.index] - wanted) <= 1e-13 * max(np.abs(own).max() for own in old.values())):
+    trace, rng, n = Trace(weak.graph, 0, 0, tuple(weak.rows.values())), np.random.default_rng(1), 1 + weak.dim
+    one = random_data(trace)
+    if one is None:
+        return False
+    rotation, other = np.eye(n), dict(one)
+    rotation[1:, 1:] = np.linalg.qr(rng.standard_normal((weak.dim,) * 2))[0]
+    for key in {key[:3] for key in weak.inputs if key[0] == "fn" and key[3] > 0}:
+        given = np.array([one.get((*key, i), rng.uniform(-0.2, 0.2, SAMPLES)) for i in range(n)])
+        one, other = (
+            own | {(*key, i): M[i] for i in range(1, n)} for own, M in ((one, given), (other, rotation @ given))
+        )
+    values = [evaluate(trace, own.__getitem__) for own in (one, other)]
+    for c in {c for c, _ in weak.rows}:
+        own = [weak.rows.get((c, i)) for i in range(n)]
+        before, after = (
+            np.array([np.zeros(SAMPLES) + (0.0 if e is None else v[e.index]) for e in own]) for v in values
+        )
+        if not np.all(np.abs(rotation @ before - after) <= 1e-13 * np.abs(before).max()):
             return False
-    return _analytic(weak.nodes)
-
-
-def _analytic(nodes: Iterable[Expression]) -> bool:
-    return not any(node.op in (*COMPARISONS, "where", "min", "max", "abs") for node in nodes)
-
-
-def _random(nodes: Iterable[Expression]) -> dict[Any, Any]:
-    """Random numbers for inputs: near 0 for functions, near 1 for coefficients."""
-    rng, keys = np.random.default_rng(0), [node.payload for node in nodes if node.op == "input"]
-    return {key: rng.uniform(-0.2, 0.2, _SAMPLES) + (key[0] != "fn") for key in keys}
-
-
-def _sampled(nodes: Iterable[Expression], given: Mapping[Any, Any]) -> dict[int, Any]:
-    """Values of nodes for given inputs."""
-    values = dict[int, Any]()
-    with np.errstate(all="ignore"):
-        for node in nodes:
-            args = [values[a.index] for a in node.args]
-            if node.op == "input":
-                values[node.index] = given[node.payload]
-            else:
-                values[node.index] = OPERATIONS[node.op][2](*args) if args else node.payload + np.zeros(_SAMPLES)
-    return values
+    return True

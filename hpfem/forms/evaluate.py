@@ -11,6 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 from .graph import COMPARISONS, OPERATIONS, Expression
 from .trace import Trace
 
+# Points at which functions are compared.
+SAMPLES = 8
 # A function of NumPy, the numbers of its arguments and that of its result.
 _Step = tuple[Callable[..., Any], tuple[int, ...], int]
 
@@ -33,6 +35,16 @@ def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any]) -> dict[int
                 found = OPERATIONS[node.op][2](*[values[a.index] for a in node.args])
                 values[node.index] = 1.0 * found if node.op in COMPARISONS else found
     return {node.index: values[node.index] for node in trace.outputs}
+
+
+def random_data(trace: Trace) -> dict[tuple[Any, ...], NDArray[np.float64]] | None:
+    """Random inputs, near 0 for functions and near 1 for coefficients: analytic functions that agree there are equal.
+    None if a result is not analytic.
+    """
+    if any(node.op in (*COMPARISONS, "where", "min", "max", "abs") for node in trace.live):
+        return None
+    rng = np.random.default_rng(0)
+    return {key: rng.uniform(-0.2, 0.2, SAMPLES) + (key[0] != "fn") for key in trace.inputs}
 
 
 class Evaluator:

@@ -8,13 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..errors import NotSuitable
-from .evaluate import evaluate
+from .evaluate import SAMPLES, evaluate, random_data
 from .form import BlockProblem
-from .graph import COMPARISONS, Expression, Graph, Replaced, copied, is_zero
+from .graph import Expression, Graph, Replaced, copied, is_zero
 from .trace import Trace
-
-# Inputs that differ from point to point, and the number of points at which other functions are compared.
-_NOT_ANALYTIC, _SAMPLES = {*COMPARISONS, "where", "min", "max", "abs"}, 8
 
 
 def is_linear(node: Expression, *variables: str) -> bool | None:
@@ -72,13 +69,11 @@ def _known_equal(trace: Trace, other_place: Callable[[int, int], tuple[int, int]
     pairs = [(node, K.get(other_place(*place), graph.constant(0.0))) for place, node in K.items()]
     pairs = [(node, other) for node, other in pairs if node is not other]
     entries = Trace(graph, trace.dim, len(K), tuple(K.values()))
-    if not pairs or any(node.op in _NOT_ANALYTIC for node in entries.live):
+    data = random_data(entries)
+    if not pairs or data is None:
         return not pairs
-    # Analytic functions that agree for random data agree everywhere.
-    rng = np.random.default_rng(0)
-    data = {key: rng.uniform(0.5, 1.5, _SAMPLES) for key in entries.inputs}
     found = evaluate(entries, data.__getitem__)
-    largest = np.max([np.abs(value) * np.ones(_SAMPLES) for value in found.values()], axis=0)
+    largest = np.max([np.abs(value) * np.ones(SAMPLES) for value in found.values()], axis=0)
     apart = [np.abs(found[node.index] - found.get(other.index, 0.0)) for node, other in pairs]
     return all(bool(np.all(own <= 1e-13 * largest)) for own in apart)
 
