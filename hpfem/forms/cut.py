@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from .derivative import Commuting, Row, Weak, depending, live, reverse
 from .evaluate import SAMPLES, evaluate, random_data
-from .graph import Expression, Graph
+from .graph import Expression, Graph, copied
 from .trace import Trace
 
 STORES = ("cheap", "fewest", "matrix", "fused")
@@ -101,11 +101,8 @@ def _matrix(weak: Weak, active: str) -> tuple[Weak, list[Expression]]:
             number = place.setdefault(entry.index, len(place))
             factor = graph.node("input", (), ("field", STORED, number))
         else:
-            new = dict[int, Expression]()
-            for node in live(weak.graph, [entry]):
-                args = [new[a.index] for a in node.args]
-                new[node.index] = graph.apply(node.op, *args) if args else graph.node(node.op, (), node.payload)
-            factor = new[entry.index]
+            nodes = live(weak.graph, [entry])
+            factor = copied(nodes, graph, lambda n, args: graph.apply(n.op, *args) if args else None)[entry.index]
         term = graph.apply("mul", factor, graph.node("input", (), ("fn", active, *column)))
         rows[row] = graph.apply("add", rows[row], term) if row in rows else term
     return Weak(graph, weak.dim, weak.functions, rows, weak.test), [weak.graph.nodes[i] for i in place]
@@ -137,16 +134,13 @@ def isotropic(weak: Weak) -> bool:
     rotation, other = np.eye(n), dict(one)
     rotation[1:, 1:] = np.linalg.qr(rng.standard_normal((weak.dim,) * 2))[0]
     for key in {key[:3] for key in weak.inputs if key[0] == "fn" and key[3] > 0}:
-        given = np.array([one.get((*key, i), rng.uniform(-0.2, 0.2, SAMPLES)) for i in range(n)])
-        one, other = (
-            own | {(*key, i): M[i] for i in range(1, n)} for own, M in ((one, given), (other, rotation @ given))
-        )
-    values = [evaluate(trace, own.__getitem__) for own in (one, other)]
+        given = rng.uniform(-0.2, 0.2, (n, SAMPLES))
+        one |= {(*key, i): given[i] for i in range(1, n)}
+        other |= {(*key, i): (rotation @ given)[i] for i in range(1, n)}
+    values, none = [evaluate(trace, own.__getitem__) for own in (one, other)], np.zeros(SAMPLES)
     for c in {c for c, _ in weak.rows}:
         own = [weak.rows.get((c, i)) for i in range(n)]
-        before, after = (
-            np.array([np.zeros(SAMPLES) + (0.0 if e is None else v[e.index]) for e in own]) for v in values
-        )
+        before, after = (np.array([none if e is None else none + found[e.index] for e in own]) for found in values)
         if not np.all(np.abs(rotation @ before - after) <= 1e-13 * np.abs(before).max()):
             return False
     return True

@@ -112,12 +112,14 @@ class Energy:
         ArgumentError
             If it is on a boundary, or a sum: its parts have densities.
         """
-        if self.integrand.on is not None:
-            raise ArgumentError(f"{self.name} is an energy on a boundary, where no field is")
+        if self.parts or self.integrand.on is not None:
+            raise ArgumentError(f"{self.name} is a sum of energies, or on a boundary, where no field is")
         return self.integrand(u)
 
     def __call__(self, u: Field) -> float:
         """The energy of a function; collective where processes share the mesh."""
+        if self.parts:
+            return sum(factor * part(u) for factor, part in self.parts)
         own = self.integrand
         u = checked_function(self, u, own.form.components, "the argument")
         inner, here = (own.inner, own.on_sides(u)) if isinstance(own, BoundaryForm) else (own, u)
@@ -152,10 +154,3 @@ class _EnergySum(Energy):
         self.parts, self.space = parts, parts[0][1].space
         self.name = " + ".join(own.name for _, own in parts)
         self.residual: Summable = OperatorSum([own.residual for _, own in parts], [float(f) for f, _ in parts])
-
-    def density(self, u: Field) -> Field:
-        """See `Energy.density`."""
-        raise ArgumentError(f"{self.name} is a sum of energies; ask each for its density")
-
-    def __call__(self, u: Field) -> float:
-        return sum(factor * own(u) for factor, own in self.parts)
