@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import bsr_matrix, csr_array, csr_matrix
+from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...memory import as_numpy
@@ -104,7 +104,7 @@ class Hierarchy(NamedTuple):
         """The same with SciPy's matrices."""
         matrices, interpolations = (
             [csr_array(tuple(map(as_numpy, (M.data, M.indices, M.indptr))), shape=M.shape) for M in some]
-            for some in (self.matrices, self.interpolations)
+            for some in (self.matrices, [P.tocsr() for P in self.interpolations])
         )
         return self._replace(matrices=matrices, interpolations=interpolations)
 
@@ -121,7 +121,7 @@ def _made_on(A: Any, vectors: VectorSpace) -> VectorSpace:
 
 def _by_pyamg(
     A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
-) -> tuple[list[csr_array], list[csr_array], list[Bounds | None], csr_array]:
+) -> tuple[list[csr_array], list[Any], list[Bounds | None], csr_array]:
     """Aggregate on a host; see `coarsenings`."""
     from pyamg import smoothed_aggregation_solver
 
@@ -136,7 +136,8 @@ def _by_pyamg(
         *made, last = smoothed_aggregation_solver(given, near, max_coarse=SMALLEST, **options).levels
     finally:
         np.random.set_state(state)  # noqa: NPY002
-    return [csr_array(own.A) for own in made], [csr_array(own.P) for own in made], [None] * len(made), last.A
+    interpolations: list[Any] = [bsr_array(own.P) if block > 1 else csr_array(own.P) for own in made]
+    return [csr_array(own.A) for own in made], interpolations, [None] * len(made), last.A
 
 
 def _opposed(A: csr_matrix) -> bool:
