@@ -100,8 +100,7 @@ def _primitive() -> Any:
     def jvp(given: Any, changes: Any, **how: Any) -> Any:
         own, moves = Solved.of(arrays=given, **how), [None if isinstance(new, ad.Zero) else new for new in changes]
         results = bound(own)
-        terms = map(bound, own.changed(moves, results, jax.numpy.zeros_like))
-        return results, [sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True)]
+        return results, own.changed(moves, results, jax.numpy.zeros_like, bound)
 
     def transpose(w: Any, *given: Any, **how: Any) -> list[Any]:
         wanted, w = [*map(ad.is_undefined_primal, given)], [*map(ad.instantiate_zeros, w)]

@@ -15,8 +15,9 @@ __all__ = ["wrap"]
 def wrap(problem: Any, inputs: Mapping[str, Any] | None = None, **options: Any) -> Callable[[Any], Any]:
     """Make a function of PyTorch: from a dictionary of tensors to the global coefficients of the solution.
 
-    Derivatives, by `backward` and by `torch.autograd.forward_ad`, have none. Tensors are used where they are, the
-    result is where the first one is. For arguments, results and errors see `hpfem.jax.wrap`.
+    There are first and second derivatives, by `backward` and by `torch.autograd.forward_ad`. Tensors are used where
+    they are, the result is where the first one is. Processes that share the mesh call it alike; the loss is the sum of
+    theirs. For arguments, results and errors see `hpfem.jax.wrap`.
 
     Examples
     --------
@@ -64,7 +65,6 @@ def _function() -> Any:
         def jvp(ctx: Any, *changes: Any) -> Any:
             arrays, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
             own = Solved.of(ctx.solution, arrays, *ctx.place)
-            terms = map(applied, own.changed(changes[3:], results, torch.zeros_like))
-            return tuple(sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True))
+            return tuple(own.changed(changes[3:], results, torch.zeros_like, applied))
 
     return Function

@@ -216,19 +216,18 @@ class OperatorSum(Summable):
 
     def pullback(self, u: Field, w: Field, name: str | None = None, *changes: Mapping[str, Any]) -> Any:
         """Apply the transposed derivative by u, or by a coefficient of one summand; see `Operator.pullback`."""
-        if name is not None:
-            number = self.with_coefficient(name)
-            return self.factors[number] * self.summands[number].pullback(u, w, name, *self._of(number, changes))
         parts = [number for number, own in enumerate(self.summands) if own.form.trial] or [0]
-        return self._added(parts, lambda n, own: own.pullback(u, w, None, *self._of(n, changes)))
+        parts = parts if name is None else [self.with_coefficient(name)]
+        return self._added(parts, changes, lambda own, mine: own.pullback(u, w, name, *mine))
 
     def pushforward(self, u: Field, *changes: Mapping[str, Any]) -> Field:
         """Apply the derivative along changes of u and of coefficients of summands; see `Operator.pushforward`."""
-        return self._added(range(len(self.summands)), lambda n, own: own.pushforward(u, *self._of(n, changes)))
+        parts = [number for number in range(len(self.summands)) if all(self._of(number, changes))] or [0]
+        return self._added(parts, changes, lambda own, mine: own.pushforward(u, *mine))
 
-    def _added(self, numbers: Sequence[int], result: Callable[[int, Any], Any]) -> Any:
-        """The sum of results of some summands, times their factors."""
-        found = [self.factors[number] * result(number, self.summands[number]) for number in numbers]
+    def _added(self, numbers: Sequence[int], changes: Any, result: Callable[[Any, Any], Any]) -> Any:
+        """The sum of results of some summands and changes that are theirs, times the factors."""
+        found = [self.factors[number] * result(self.summands[number], self._of(number, changes)) for number in numbers]
         return sum(found[1:], found[0])
 
     def _of(self, number: int, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -61,12 +61,9 @@ class Solved(NamedTuple):
             return [own.forward(data, along[0], self.known[-1], *along[1:])]
         return list(own.pullback(data, w[0], self.known[-1], *along).values())
 
-    def slopes(
-        self, wanted: Sequence[bool], w: Arrays, results: Sequence[Any], made: Callable[[Solved], Any]
-    ) -> Arrays:
+    def slopes(self, wanted: Sequence[bool], w: Arrays, results: Any, made: Callable[[Solved], Any]) -> Arrays:
         """Derivatives of w times the results by the arrays that are wanted, as they are `made`; None by the others."""
-        asked, n = Solved.of(self.solution, wanted, *self.place), len(self.solution.shapes)
-        found = list[Any]()
+        asked, n, found = Solved.of(self.solution, wanted, *self.place), len(self.solution.shapes), list[Any]()
         for number, own in enumerate([*asked.slots, asked.known[:n]]):
             transposed = self._with(number, None, results)
             transposed.slots[self.place[1]] = w
@@ -74,15 +71,14 @@ class Solved(NamedTuple):
         flat = [*found.pop(), *[None] * (len(self.known) - n), *(slope for own in found for slope in own)]
         return [slope if one else None for slope, one in zip(flat, wanted, strict=True)]
 
-    def changed(self, changes: Sequence[Any], results: Sequence[Any], zeros: Callable[[Any], Any]) -> list[Solved]:
-        """Those whose sum is the change of the results along changes of the arrays."""
-        moved, found = Solved.of(self.solution, changes, *self.place), list[Solved]()
-        data = self.known[: len(self.solution.shapes)]
-        for number, (new, old) in enumerate([*zip(moved.slots, self.slots, strict=True), (moved.known, data)]):
-            if new and old and any(one is not None for one in new):
-                slot = [zeros(b) if a is None else a for a, b in zip(new, old)]
-                found.append(self._with(number, slot, results))
-        return found
+    def changed(self, changes: Sequence[Any], results: Any, zeros: Any, made: Callable[[Solved], Any]) -> Arrays:
+        """Changes of the results along changes of the arrays."""
+        moved, terms = Solved.of(self.solution, changes, *self.place), list[Any]()
+        for number, (new, old) in enumerate([*zip(moved.slots, self.slots), (moved.known, self.known)]):
+            pairs = [*zip(new or (), old or ())][: len(self.solution.shapes)]
+            if any(a is not None for a, _ in pairs):
+                terms.append(made(self._with(number, [zeros(b) if a is None else a for a, b in pairs], results)))
+        return [sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True)]
 
     def _with(self, number: int, slot: Arrays | None, results: Sequence[Any]) -> Solved:
         """The same with a slot filled, which may be one more; then with the solution, if it is the result."""

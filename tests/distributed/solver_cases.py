@@ -477,17 +477,18 @@ def maps(comm):
         c0 = hp.C0Space(hp.Space(own, 2, backend="numpy"))
         k, cells = c0.space.evaluate(lambda *x: 1 + x[0]), np.arange(mesh.n_cells) if own is mesh else own.part.cells
         form = hp.WeakForm(c0.space, lambda u, du, k, a: (a * u**3 + du[0], k * du), fields={"k": k, "a": 0.5})
-        inputs = {"k": "cells", "a": "number", "f": "points", "dirichlet": "function"}
+        inputs = {"k": "cells", "a": "number", "f": "points", "dirichlet": "function", "robin": "xmax"}
         solution = hp.SolutionMap(form, inputs, c0, hp.BoundaryConditions(c0, {"xmin": 0.0}), tol=1e-12)
         data = {"k": 1 + 1.0 * cells / mesh.n_cells, "a": 0.5}
         data["f"] = np.concatenate([array.ravel() for array in k.arrays])
-        data["dirichlet"] = c0.project(lambda *x: x[1])
+        data["dirichlet"] = data["robin"] = c0.project(lambda *x: x[1])
         w, every, values = c0.one * c0.owned, comm if own is not mesh else hp.ALONE, []
-        change = {"k": data["k"], "a": 1.0, "f": -data["f"], "dirichlet": 2 * data["dirichlet"]}
+        change = {"k": data["k"], "a": 1.0, "f": -data["f"], "dirichlet": 2 * data["dirichlet"], "robin": c0.one}
         for along in (None, change):
             slopes, du = solution.pullback(data, w, along=along), solution.forward(data, change, along=along)
             terms = [np.sum(slopes[name] * change[name]) for name in ("k", "f")]
-            terms += [np.sum((slopes["dirichlet"] * change["dirichlet"])[c0.owned]), -np.sum(w * du)]
+            terms += [np.sum((slopes[name] * change[name])[c0.owned]) for name in ("dirichlet", "robin")]
+            terms.append(-np.sum(w * du))
             assert abs(every.sum(np.array(terms)).sum() + float(slopes["a"])) < 1e-9
             values += [float(slopes["a"]), *every.sum(np.array(terms))]
         if find_spec("torch"):
@@ -501,6 +502,9 @@ def maps(comm):
                 sum((g * torch.tensor(change[n])).sum() for n, g in zip(given, first)), [*given.values()]
             )
             assert all(np.allclose(g, slopes[name], rtol=1e-8, atol=1e-10) for name, g in zip(given, second))
+        form = hp.WeakForm(c0.space, lambda u, du, x: (u - x[0], du))
+        moving = hp.SolutionMap(form, {"nodes": "mesh"}, c0, hp.BoundaryConditions(c0, {"xmin": 0.0}), tol=1e-12)
+        du = du + moving.forward({"nodes": own.points}, {"nodes": np.sin(own.points)})
         return by_cell(c0.scatter(du), every), values
 
     wanted = by_first(comm, lambda: found(mesh))

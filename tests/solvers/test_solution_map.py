@@ -49,7 +49,8 @@ def linear(mesh, order=2, inputs=None, **options):
         space, 0.5, {names[0]: lambda *x: x[1]}, robin={names[1]: (1.0, 2.0)}, diffusivity=k, bar=False
     )
     solution = hp.SolutionMap(
-        problem, inputs or {"diffusivity": "cells", "lam": "number", "f": "points", "dirichlet": "function"}
+        problem,
+        inputs or {"diffusivity": "cells", "lam": "number", "f": "points", "dirichlet": "function", "robin": names[1]},
     )
     data = {name: RNG.uniform(1, 2, shape).astype(space.dtype) for name, shape in solution.shapes.items()}
     return solution, data, problem
@@ -59,6 +60,13 @@ def linear(mesh, order=2, inputs=None, **options):
 def test_derivatives_on_all_shapes_and_backends(shape, backend):
     solution, data, _ = linear(curved(shape, 2), backend=backend)
     assert checked(solution, data).info.method == "cg"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("order", range(1, 7))
+@pytest.mark.parametrize("shape", ["quad", "tri", "hex", "prism", "pyramid", "tet"])
+def test_derivatives_in_all_orders(shape, order, backend):
+    checked(*linear(curved(shape, 2), order, backend=backend)[:2])
 
 
 @pytest.mark.parametrize(
@@ -213,7 +221,7 @@ def test_what_is_refused():
     with pytest.raises(hp.ArgumentError, match="the change of 'f' is an array"):
         solution.forward(data, {**data, "f": "none"})
     for wrong in ({}, 1.0, {**data, "g": 1.0}):
-        with pytest.raises(hp.ArgumentError, match="the inputs are diffusivity, lam, f, dirichlet, each with an array"):
+        with pytest.raises(hp.ArgumentError, match="the inputs are diffusivity, lam, .*, robin, each with an"):
             solution(wrong)
     for inputs, message in {
         "f": "inputs are a mapping",
