@@ -9,6 +9,7 @@ import pytest
 import hpfem as hp
 from hpfem.mesh import Mesh
 from tests.assembly.meshes import _corners
+from tests.samples import long
 
 PLANE, SOLID = ("quad", "tri", ("quad", "tri")), ("hex", "prism", "tet", "pyramid", ("hex", "prism", "pyramid", "tet"))
 NAMES = ("xmin", "xmax", "ymin", "ymax", "zmin", "zmax")
@@ -63,9 +64,9 @@ def random_problem(rng, preconditioner=None, backend="numpy"):
 
 
 @pytest.mark.filterwarnings("ignore::hpfem.HpfemWarning")
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 10))])
+@pytest.mark.parametrize("part", [0, *long(*range(1, 20))])
 def test_they_are_right(part):
-    for number in range(50 * part, 50 * part + 50):
+    for number in range(25 * part, 25 * part + 25):
         problem, f = random_problem(np.random.default_rng(number))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", hp.HpfemWarning)
@@ -99,7 +100,7 @@ def test_they_are_right(part):
 
 
 @pytest.mark.filterwarnings("ignore:dirichlet:hpfem.HpfemWarning")
-@pytest.mark.parametrize("part", [7, *(pytest.param(n, marks=pytest.mark.long) for n in (*range(7), 8, 9))])
+@pytest.mark.parametrize("part", [7, *long(*range(7), 8, 9)])
 def test_multigrid_refuses_none(part):
     for number in range(50 * part, 50 * part + 50):
         problem, f = random_problem(np.random.default_rng(number), "multigrid")

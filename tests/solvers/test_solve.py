@@ -110,12 +110,13 @@ def test_our_meshes_in_both_bases(name, basis, rng):
         assert info.iterations <= least and np.linalg.norm(b - A @ x) < 1.01e-8 * np.linalg.norm(b)
 
 
+@pytest.mark.parametrize("far", [False, *long(True)])
 @pytest.mark.parametrize("shape", ["hex", "tet", "prism", "pyramid", "quad", "tri"])
-def test_advection_takes_as_many_iterations_at_every_size_and_order(shape, rng):
+def test_advection_takes_as_many_iterations_at_every_size_and_order(shape, far, rng):
     counts = []
     d = 2 if shape in FLAT else 3
-    cases = [(2, 2), (4, 2), (6, 2), (2, 4), (2, 5)] if d == 3 else [(4, 2), (8, 2), (16, 2), (4, 4), (4, 7)]
-    for n, order in cases:
+    cases = [(2, 2), (4, 2), (2, 4)] if d == 3 else [(4, 2), (8, 2), (4, 4)]
+    for n, order in cases + far * ([(6, 2), (2, 5)] if d == 3 else [(16, 2), (4, 7)]):
         A = made(advection(), box(shape, (n,) * d), order, dirichlet=0.0)
         counts.append(hp.solve(A, right_hand_side(A, rng), "multigrid", tol=1e-8)[1].iterations)
     assert max(counts) <= 24 and max(counts) - min(counts) <= 8, counts

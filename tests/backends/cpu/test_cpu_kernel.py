@@ -32,12 +32,12 @@ from hpfem.support.threads import run_all, thread_count
 from tests.backends.cpu.processors import narrower
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space
 from tests.cases import SHAPES, each_shape
-from tests.samples import FLAT, curved, skewed, straight, tapered
+from tests.samples import FLAT, curved, long, skewed, straight, tapered
 
 solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
 
 STORED, RECOMPUTED = FactorSource.STORED, FactorSource.RECOMPUTED
-QUAD, HEX, TET, TRI, PRISM = (BY_NAME[name] for name in ("quad", "hex", "tet", "tri", "prism"))
+QUAD, HEX, TET, TRI, PRISM, PYRAMID = (BY_NAME[name] for name in ("quad", "hex", "tet", "tri", "prism", "pyramid"))
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
 
 
@@ -439,8 +439,13 @@ def test_live_fields(rng):
     np.testing.assert_allclose(second, 2 * first, rtol=1e-13, atol=1e-14)
 
 
-@solid_shapes
-@pytest.mark.parametrize("vector_bytes", [16, 32])
+@pytest.mark.parametrize(
+    ("shape", "vector_bytes"),
+    [
+        *((HEX, 16), (TET, 16), (PYRAMID, 32), (TRI, 32)),
+        *long(*product((QUAD, PRISM), (16, 32)), (TRI, 16), (PYRAMID, 16), (HEX, 32), (TET, 32)),
+    ],
+)
 def test_other_processors(shape, vector_bytes, rng):
     """A generic target, and AVX2 forced on wider machines."""
     if vector_bytes > host().vector_bytes:
