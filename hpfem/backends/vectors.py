@@ -197,13 +197,16 @@ class VectorSpace(Unshared):
 
     def norm(self, vector: Any) -> float:
         """Euclidean norm, of vectors of any size; infinite or NaN if an entry is."""
+        if vector.dtype.kind == "f":
+            with np.errstate(over="ignore", invalid="ignore"):
+                square = self.dot(vector, vector)
+            if 2.0 ** -(np.finfo(vector.dtype).maxexp // 2) < square < math.inf:
+                return math.sqrt(square)
         largest = self.max_norm(vector)
         if largest == 0 or not math.isfinite(largest):
             return largest
         k = math.frexp(largest)[1]
-        if vector.dtype.kind == "f" and abs(k) < np.finfo(vector.dtype).maxexp // 4:
-            k = 0  # squares are in range
-        unit = scaled(vector, -k) if k else vector
+        unit = scaled(vector, -k)
         return float(scaled(math.sqrt(self.dot(unit, unit)), k))
 
 

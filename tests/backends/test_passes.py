@@ -66,3 +66,27 @@ def test_products_with_sparse_matrices_are_added(backend, rng):
     assert vectors.plus_product(own, 1.0, matrix, own, own, vectors.from_host(places)) is own
     x[places] += M @ x
     assert np.allclose(vectors.to_host(own), x)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_norms_of_vectors_of_any_size(backend, dtype, rng):
+    vectors, x = vectors_on(BACKENDS[backend].device()), rng.standard_normal(1000)
+    limits = np.finfo(dtype)
+    for size in (
+        0.0,
+        float(limits.tiny),
+        2.0 ** (limits.minexp // 2),
+        1.0,
+        2.0 ** (limits.maxexp // 2),
+        limits.max / 1e3,
+    ):
+        given = (x * size).astype(dtype)
+        wide, found = given.astype(np.longdouble), vectors.from_host(given)
+        largest, wanted = float(np.abs(given).max()), float(np.sqrt((wide**2).sum()))
+        assert vectors.max_norm(found) == largest
+        assert abs(vectors.norm(found) - wanted) <= 20 * float(limits.eps) * wanted
+    for wrong in (np.nan, np.inf, -np.inf):
+        given[7] = wrong
+        found = vectors.from_host(given), vectors.from_host(given[:0])
+        results = vectors.max_norm(found[0]), vectors.norm(found[0]), vectors.max_norm(found[1]), vectors.norm(found[1])
+        assert np.array_equal(results, [abs(wrong), abs(wrong), 0, 0], equal_nan=True)

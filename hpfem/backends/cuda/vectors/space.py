@@ -62,6 +62,12 @@ def _largest_of_each() -> Any:
     return import_module("cupy").ElementwiseKernel("raw T values, raw I starts", "T y", body, "hpfem_largest_of_each")
 
 
+@cache
+def _max_norm() -> Any:
+    reduction = "abs(x)", "a >= b || a != a ? a : b", "y = a", "0", "hpfem_max_norm"  # NaN stays
+    return import_module("cupy").ReductionKernel("T x", "T y", *reduction)
+
+
 class CudaVectors(VectorSpace):
     """Vectors on a GPU; see `VectorSpace`."""
 
@@ -84,6 +90,10 @@ class CudaVectors(VectorSpace):
     def _update(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float]) -> None:
         kernel, places = _kernel(what)
         kernel(*map(arrays[-1].dtype.type, numbers), *(arrays[place] for place in places))
+
+    def max_norm(self, vector: Any) -> float:
+        """One kernel and one number; see `VectorSpace.max_norm`."""
+        return float(_max_norm()(vector)) if vector.size else 0.0
 
     def add_at(self, places: Any, values: Any, rows: Any) -> None:
         """Add numbers to some entries in one kernel; see `VectorSpace.add_at`."""
