@@ -38,8 +38,8 @@ Array = NDArray[np.float64]
 # Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.
 Source = Callable[..., Any] | float | Sequence[float] | CellValues | Field
 
-# Additional points for functions.
-_MORE = 2
+# Additional points for functions. Bytes of the measure at the points of a block that a device keeps.
+_MORE, _KEPT = 2, 32 << 20
 
 
 def finer_blocks(space: Space, more: int) -> list[Block]:
@@ -65,6 +65,17 @@ class _Reference:
         geometry = reference_geometry(block, self.size)
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
         self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
+        self._device, self._kept, self._room = backend.device(), dict[int, Any](), 0 if self.xp is np else _KEPT
+
+    def measure(self, some: slice) -> Any:
+        """|J| at the points of some elements, [n, Q] or [n, 1]; a device keeps it while that is little."""
+        found = self._kept.get(some.start)
+        if found is None:
+            found = self.block.geometry.volume_factors(some, self.xp)
+            if found.nbytes <= self._room:
+                self._device.wait(None)  # other streams may read it
+                self._kept[some.start], self._room = found, self._room - found.nbytes
+        return found
 
     def runner(self) -> Callable[..., Any]:
         """A function that applies it to [n, input], n at most `size`; its result is valid until the next call."""
@@ -164,7 +175,7 @@ class Loads:
         moments, apply = test.xp.empty((self.components, block.n_elements, block.n_modes)), test.runner()
         for chunk, values in _values(f, block, number, test.xp, self.backend.device(), compiled):
             self._check_components(len(values))
-            measure = block.geometry.volume_factors(chunk, test.xp)
+            measure = test.measure(chunk)
             for component, value in zip(moments, values, strict=True):
                 component[chunk] = apply(measure, value)  # a number, perhaps
         return moments

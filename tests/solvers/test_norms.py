@@ -5,8 +5,9 @@ import pytest
 
 import hpfem as hp
 from hpfem.errors import ArgumentError, StateError
+from hpfem.geometry import BlockGeometry
 from hpfem.memory import as_numpy
-from hpfem.solvers.norms import load
+from hpfem.solvers.norms import Loads, load
 from tests.samples import NAMES, Polynomial, box_integral, dimension, norm_error, skewed, straight
 
 
@@ -49,6 +50,17 @@ def test_right_hand_sides_are_exact_for_polynomials(name, backend, rng):
         c0, exact = (hp.C0Space(hp.Space(skewed(straight(name)), order, quadrature=q, backend=backend)) for q in (0, 6))
         wanted = exact.gather(hp.IProductWRTBase(exact.space)(exact.space.evaluate(f)))
         assert norm_error(as_numpy(load(c0, f)), as_numpy(wanted)) < 1e-12
+
+
+def test_measures_are_kept_on_a_device_alone(backend, monkeypatch):
+    c0 = hp.C0Space(hp.Space(skewed(straight("prism")), 2, backend=backend))
+    loads, wanted = Loads(c0, 1), as_numpy(load(c0, lambda x, y, z: x - y * z))
+    for own in loads._of_blocks(True):
+        assert (own._room > 0) == (own.xp is not np)
+        own._room = 1 << 20
+    assert np.array_equal(as_numpy(loads(lambda x, y, z: x - y * z)), wanted)
+    monkeypatch.setattr(BlockGeometry, "volume_factors", None)
+    assert np.allclose(as_numpy(loads(lambda x, y, z: 2 * (x - y * z))), 2 * wanted, rtol=1e-14, atol=0)
 
 
 def test_what_does_not_fit():
