@@ -78,7 +78,7 @@ class GroupProducts:
     def __init__(self, tables: GroupTables) -> None:
         pieces, members, rows, values = tables
         self._blocks, self._shared = len(pieces) - 1, values.itemsize * (tables.room + THREADS)
-        self._arrays = tuple(map(upload, (pieces, members, rows.view(np.uint8), values)))
+        self._arrays = upload(pieces), upload(members), upload(rows.view(np.uint8)), upload(values)
         (self._function,) = functions(tables.source(), current_device().name, "groups")
 
     def __call__(self, z: Any) -> None:
