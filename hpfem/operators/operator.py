@@ -626,7 +626,7 @@ class Operator(Summable):
         if (full - least) * problem.n_elements <= last_level_cache():
             return []
         return [
-            f"    precision='mixed': factors in float32, about {full / least:.2f} times as fast where memory binds"
+            f"    precision='mixed': factors in float32, up to {full / least:.2f} times as fast where memory binds"
             f"; relative error {self._rounding_error(rounded):.1e}"
         ]
 

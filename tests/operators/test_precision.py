@@ -240,7 +240,7 @@ def test_explain_says_what_float32_saves_out_of_cache(backend, monkeypatch):
     monkeypatch.setattr("hpfem.operators.operator.last_level_cache", lambda: 0)
     gain = operator_bytes(full.choices[0].kernel.problem) / operator_bytes(mixed.choices[0].kernel.problem)
     expected = f"{gain:.2f} times as fast where memory binds; relative error {mixed.precision_error:.1e}"
-    assert f"precision='mixed': factors in float32, about {expected}" in full.explain()
+    assert f"precision='mixed': factors in float32, up to {expected}" in full.explain()
     assert (affine.explain(), mixed.explain()) == in_cache[1:]
 
 
