@@ -81,8 +81,9 @@ def _primitive() -> Any:
         order, out = own.place
         return primitive.bind(*own.arrays, solution=own.solution, order=order, out=out)
 
-    def abstract(*given: Any, **how: Any) -> Any:
-        return [jax.core.ShapedArray(shape, given[0].dtype) for shape in Solved.of(arrays=given, **how).shapes]
+    def abstract(*given: Any, solution: Any, order: int, out: int) -> Any:
+        shapes = solution.shapes.values() if out else [solution.shape]
+        return [jax.core.ShapedArray(shape, given[0].dtype) for shape in shapes]
 
     def called(*given: Any, **how: Any) -> Any:
         """The results, made where JAX computes."""
@@ -94,8 +95,7 @@ def _primitive() -> Any:
                 copied(array, buffer)
             home.wait(None)
 
-        results = [jax.ShapeDtypeStruct(own.shape, own.dtype) for own in abstract(*given, **how)]
-        return buffer_callback(run, results, vmap_method="sequential")(*given)
+        return buffer_callback(run, abstract(*given, **how), vmap_method="sequential")(*given)
 
     def jvp(given: Any, changes: Any, **how: Any) -> Any:
         own, moves = Solved.of(arrays=given, **how), [None if isinstance(new, ad.Zero) else new for new in changes]

@@ -4,7 +4,7 @@ taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -344,12 +344,20 @@ def pushed_forward(form: Operator, u: Field, changes: Sequence[Changes]) -> Fiel
     return applied(lowered(weak, trial, f"derivative of {form.name}"))
 
 
+def checked_changes(form: Any, changes: Iterable[Changes]) -> Iterable[Changes]:
+    """Changes that are mappings."""
+    for change in changes:
+        if not isinstance(change, Mapping):
+            raise ArgumentError(f"a change for {form.name} is a mapping from names to changes, got {shown(change)}")
+        yield change
+
+
 def _along(form: Operator, changes: Sequence[Changes], functions: dict[str, Field]) -> tuple[Weak, Any, Any]:
     """The derivative of a form along changes, one after the other; the functions that it reads, with those given and
     their components; and what applies a form of these.
     """
     weak, given, n = weak_of(form), dict[str, Any](), form.form.components
-    for number, change in enumerate(changes):
+    for number, change in enumerate(checked_changes(form, changes)):
         # No argument of a function has such a name.
         new = {name: f"change {number} of u" if name == "u" else f".{number}.{name}" for name in change}
         for name, own in change.items():

@@ -18,7 +18,7 @@ from ..space.field import check_state
 from ..space.sides import Side, check_outer, no_side, sides_of
 from ..space.transforms import backward_transform, resampled
 from ..tuning import Tuning
-from .linearised import pulled_back, pushed_forward
+from .linearised import checked_changes, pulled_back, pushed_forward
 from .operator import Coefficient, Operator
 from .parameters import Parameters
 from .sums import Summable
@@ -158,8 +158,8 @@ class BoundaryForm(Summable):
 
     def _here(self, changes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Changes on the sides."""
-        space = self.space
-        return [{k: self.on_sides(f) if getattr(f, "space", 0) is space else f for k, f in c.items()} for c in changes]
+        given, space = checked_changes(self, changes), self.space
+        return [{k: self.on_sides(f) if getattr(f, "space", 0) is space else f for k, f in c.items()} for c in given]
 
     def _functional(self, u: Field, found: Field) -> Field:
         """A functional on the space from one on the sides."""

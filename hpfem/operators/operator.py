@@ -378,20 +378,8 @@ class Operator(Summable):
         return pulled_back(self, u, w, name, changes)
 
     def pushforward(self, u: Field, *changes: Mapping[str, Any]) -> Field:
-        """Apply the derivative of a weak form r at a function along changes, of two the second one; see `pullback`.
-
-        Parameters
-        ----------
-        u : Field
-            In state "coeff".
-        *changes : mapping
-            "u" -> the change of the function, a field in state "coeff"; name of a coefficient -> a number, or a field
-            in state "phys". What is left out does not change.
-
-        Returns
-        -------
-        Field
-            A functional ("dual").
+        """Differentiate r(u) along changes, of which each is of "u", a "coeff" field, and of coefficients by name,
+        numbers or "phys" fields; of two it is the second derivative. -> a functional ("dual"); see `pullback`.
         """
         return pushed_forward(self, u, changes)
 

@@ -17,6 +17,7 @@ from ..forms.sums import added
 from ..space import Field
 from ..tuning import Tuning
 from .arrays import FieldMap
+from .linearised import checked_changes
 from .parameters import Factors, Joined
 
 
@@ -232,7 +233,8 @@ class OperatorSum(Summable):
 
     def _of(self, number: int, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """What changes are of a summand."""
-        return [{k: v for k, v in c.items() if k == "u" or self.with_coefficient(k) == number} for c in changes]
+        given = checked_changes(self, changes)
+        return [{k: v for k, v in c.items() if k == "u" or self.with_coefficient(k) == number} for c in given]
 
     def with_coefficient(self, name: str) -> int:
         """The number of the one summand that has a coefficient; see `pullback`."""

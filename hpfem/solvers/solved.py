@@ -29,8 +29,6 @@ class Solved(NamedTuple):
     @classmethod
     def of(cls, solution: SolutionMap, arrays: Sequence[Any], order: int = 0, out: int = 0) -> Solved:
         """That of an order, with the result by the slot `out`, of its arrays one after the other."""
-        if order > 2:
-            raise ArgumentError("solutions have first and second derivatives, no third ones")
         rest, n = iter(arrays), len(solution.shapes)
         sizes = [n + (order > 0), *(0 if k == out else n if k else 1 for k in range(order + 1))]
         known, *slots = [[next(rest) for _ in range(size)] for size in sizes]
@@ -46,11 +44,6 @@ class Solved(NamedTuple):
         """All arrays; see `of`."""
         return [*self.known, *(array for slot in self.slots for array in slot or ())]
 
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Of the results."""
-        return list(self.solution.shapes.values()) if self.place[1] else [self.solution.shape]
-
     def __call__(self) -> Arrays:
         """The results, on the device of the operators."""
         own, (w, *changes) = self.solution, self.slots
@@ -65,9 +58,12 @@ class Solved(NamedTuple):
         """Derivatives of w times the results by the arrays that are wanted, as they are `made`; None by the others."""
         asked, n, found = Solved.of(self.solution, wanted, *self.place), len(self.solution.shapes), list[Any]()
         for number, own in enumerate([*asked.slots, asked.known[:n]]):
-            transposed = self._with(number, None, results)
-            transposed.slots[self.place[1]] = w
-            found.append(made(transposed) if own and any(own) else [None] * len(own or ()))
+            if own and any(own):
+                transposed = self._with(number, None, results)
+                transposed.slots[self.place[1]] = w
+                found.append(made(transposed))
+            else:
+                found.append([None] * len(own or ()))
         flat = [*found.pop(), *[None] * (len(self.known) - n), *(slope for own in found for slope in own)]
         return [slope if one else None for slope, one in zip(flat, wanted, strict=True)]
 
@@ -83,6 +79,8 @@ class Solved(NamedTuple):
     def _with(self, number: int, slot: Arrays | None, results: Sequence[Any]) -> Solved:
         """The same with a slot filled, which may be one more; then with the solution, if it is the result."""
         slots = [*self.slots, *[None] * (number == len(self.slots))]
+        if len(slots) > 3:
+            raise ArgumentError("solutions have first and second derivatives, no third ones")
         slots[number] = slot
         return Solved(self.solution, [*self.known, *(() if self.place[0] else results)], slots)
 
