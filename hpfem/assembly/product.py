@@ -124,12 +124,12 @@ class Product:
         with self._applied(vector, *sums) as (gather, of_some):
             return self._summed(gather, of_some) if exchange else gather()
 
-    def _summed(self, gather: Callable[..., Any], of_some: Callable[..., Any], **onto: Any) -> Any:
+    def _summed(self, gather: Callable[..., Any], of_some: Callable[..., Any]) -> Any:
         """Sums over processes: unknowns that they share first, which are exchanged while the others are gathered."""
         if self.vectors.comm.size == 1:
-            return gather(**onto)
+            return gather()
         end = self._between.summing(of_some(self._shared))
-        return end(gather(**onto), **onto)
+        return end(gather())
 
     @contextmanager
     def _applied(self, vector: Any, *sums: Any) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
@@ -143,36 +143,30 @@ class Product:
         finally:
             self._pool.give(scratch)
 
-    def restricted(self, columns: Any, below: VectorSpace) -> Callable[[Any, Any], Any] | None:
-        """Make r [c, n], x [c * size] -> r - A x [c, n] for unknowns columns [n] alone, those of vectors `below`."""
+    def restricted(self, columns: Any) -> Callable[[Any, Any], Any] | None:
+        """Make r [c, n], x [c * size] -> r - A x [c, n] for unknowns columns [n] alone; as for `residual`."""
         if not self.alone or self.whole is not None:
             return None
-        columns, several = self.vectors.xp.asarray(columns), below.comm.size > 1
-        some = shared = _Some(columns)
-        if several:
-            shared = _Some(columns[below.from_host(below.sent)])
-        for own in (some, shared):
-            own.gathering(self._kernels[1])  # now: nothing can be made while launches are captured
+        some = _Some(self.vectors.xp.asarray(columns))
+        some.gathering(self._kernels[1])  # now: nothing can be made while launches are captured
 
         def residual(r: Any, x: Any) -> Any:
-            onto = {"onto": r, "factor": -1.0}
             with self._applied(x) as (_, of_some):
-                if not several:
-                    return of_some(some, **onto)
-                end = below.summing(of_some(shared))
-                return end(of_some(some, **onto), **onto)
+                return of_some(some, onto=r, factor=-1.0)
 
         return residual
 
     def residual(self, r: Any, x: Any, scale: float = 1.0) -> Any:
-        """R - scale A x, in a new array; r, x [components * size] -> [components * size]."""
+        """The part of this process of r - scale A x, in a new array; r is such a part, too; r, x [components * size] ->
+        [components * size].
+        """
         vectors = self.vectors
         if vectors.iteration is None or not self.alone or self.whole is not None:
-            product = self(x)
+            product = self._of(x, False)
             vectors.combine((-scale, 1.0), (product, r), product)
             return product
-        with self._applied(x) as parts:
-            return self._summed(*parts, onto=r.reshape(self.shape), factor=-scale).reshape(r.shape)
+        with self._applied(x) as (gather, _):
+            return gather(onto=r.reshape(self.shape), factor=-scale).reshape(r.shape)
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
         """The steps of `into`, by name; in scratch of their own; vector [components * size]."""
@@ -245,6 +239,10 @@ class Product:
 
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape."""
+        return self._of(vector, True)
+
+    def _of(self, vector: Any, exchange: bool) -> Any:
+        """The product; without an exchange its part of this process."""
         if vector.size != self.shape[0] * self.shape[1]:
             raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is needed, got {vector.shape}")
         xp = self.vectors.xp
@@ -253,14 +251,15 @@ class Product:
         rows = vector.reshape(self.shape)
         given = rows if self._masked is None else xp.where(self._masked, xp.zeros_like(rows), rows)
         if self._matrix is None:
-            out = self.into(given)
+            out = self._own(given, exchange)
         else:
             out, matrix = self._own(given, False), self._matrix()
             together = out.size // max(matrix.shape[1], 1), matrix.shape[1]
             out = out.reshape(together)  # a copy, if there are gaps between the components
             for result, row in zip(out, given.reshape(together), strict=True):
                 result += matrix @ row
-            out = self._between.summed(out.reshape(self.shape))
+            out = out.reshape(self.shape)
+            out = self._between.summed(out) if exchange else out
         if self._masked is not None:
             out = xp.where(self._masked, rows, out)
         return out.reshape(vector.shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,15 @@ def added(result: Any, onto: Any) -> Any:
     return onto
 
 
+def more_of(more: Callable[[Any], Any] | None, numbers: Any) -> Any:
+    """What a function makes of numbers; these where there is none."""
+    return numbers if more is None else more(numbers)
+
+
 class CellwiseProduct:
     """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
 
-    M [n_modes, n_modes] is given for each block of Q; `back` is Q_a. Results are sums over processes:
-    what they share is summed up first, and exchanged meanwhile. Here nothing is rounded if it may be `rough`.
+    M [n_modes, n_modes] is given for each block of Q; `back` is Q_a. Here nothing is rounded if it may be `rough`.
     """
 
     def __init__(
@@ -85,9 +90,7 @@ class CellwiseProduct:
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
         self._there = self._operands(matrices, self.restriction)
         self._back = self._operands([M.transposed for M in matrices], self._outer)
-        self._some = dict[bool, Any]()
-        if vectors.comm.size > 1:
-            self._some = {outer: self._gathering(outer).gather_some(vectors.sent) for outer in (False, True)}
+        self._some = self._gathering(False).gather_some(vectors.sent) if vectors.comm.size > 1 else None
 
     def _operands(self, matrices: Sequence[FactorisedMatrix], restriction: Any) -> list[Any]:
         """The dense matrices for the local numbers of blocks."""
@@ -114,47 +117,42 @@ class CellwiseProduct:
         return flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)]
 
     def apply(self, x: Any, scale: Any = None, onto: Any = None) -> Any:
-        """Q_a^t M Q x; x, scale, onto [size] -> [size]."""
-        return self._through(self.restriction, self._there, True, x, scale, onto=onto)
+        """Q_a^t M Q x, of the cells of this process; x, scale, onto [size] -> [size]."""
+        with self._in_all_cells(self.restriction, self._there, x) as local:
+            return self._sums(True, local, scale, onto)
 
-    def transposed(self, r: Any, scale: Any = None, weights: Any = None) -> Any:
-        """Q^t M^t Q_a W r; r, scale, weights [size] -> [size]."""
-        return self._through(self._outer, self._back, False, r, scale, weights)
+    def transposed(
+        self, r: Any, scale: Any = None, weights: Any = None, more: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Q^t M^t Q_a W r, summed over processes: what they share first, which is exchanged meanwhile, after `more` has
+        added to it; r, scale, weights [size] -> [size].
+        """
+        with self._in_all_cells(self._outer, self._back, r, weights) as local:
+            if self._some is None:
+                return self._sums(False, local, scale)
+            end = self._vectors.summing(more_of(more, self._some(local)[0])[None])
+            return end(self._sums(False, local, scale, spared=self._spared)[None], scale=scale)[0]
+
+    _spared: Any = None  # the entries that are written at the end of an exchange, if that saves something
 
     def _gathering(self, outer: bool) -> Any:
         """What sums up local numbers: Q_a or Q."""
         return self._outer if outer else self.restriction
 
-    def _sums(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
+    def _sums(self, outer: bool, local: Any, scale: Any, onto: Any = None, spared: Any = None) -> Any:
         """Sums of local numbers times factors, added to what is given."""
         result = self._gathering(outer).gather(local)[0]
         if scale is not None:
             result *= scale
         return added(result, onto)
 
-    def _sums_of_all(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
-        """Sums over all processes."""
-        if not self._some:
-            return self._sums(outer, local, scale, onto)
-        return self._ended(self._vectors.summing(self._some[outer](local)), outer, local, scale, onto)
-
-    def _ended(self, end: Callable[..., Any], outer: bool, local: Any, scale: Any, onto: Any) -> Any:
-        """Sums of this process, and at the end of an exchange those over all processes."""
-        return added(end(self._sums(outer, local, scale, None)[None], scale=scale)[0], onto)
-
-    def _through(
-        self,
-        there: Any,
-        operands: Sequence[Any],
-        outer: bool,
-        x: Any,
-        scale: Any,
-        weights: Any = None,
-        onto: Any = None,
-    ) -> Any:
+    @contextmanager
+    def _in_all_cells(self, there: Any, operands: Sequence[Any], x: Any, weights: Any = None) -> Iterator[Any]:
+        """Local numbers M Q W x, in scratch memory."""
         scratch = self._pool.take(self._new_scratch)
-        (_, first), (flat, second) = scratch
-        self._in_cells(there, operands, x, weights, first, second)
-        result = self._sums_of_all(outer, flat, scale, onto)
-        self._pool.give(scratch)
-        return result
+        try:
+            (_, first), (flat, second) = scratch
+            self._in_cells(there, operands, x, weights, first, second)
+            yield flat
+        finally:
+            self._pool.give(scratch)

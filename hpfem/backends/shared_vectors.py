@@ -73,7 +73,7 @@ class SharedVectors(VectorSpace):
     def without(self, held: NDArray[np.bool_]) -> SharedVectors:
         """Vectors that share fewer entries; see `Unshared.without`."""
         fewer = copy(self)
-        for name in ("iteration", "_here", "_messages"):
+        for name in ("iteration", "_here", "_mine", "_messages"):
             vars(fewer).pop(name, None)
         fewer.sharing = self.sharing.without(held)
         return fewer
@@ -97,6 +97,15 @@ class SharedVectors(VectorSpace):
         sent = messages.packed(self._of_shared(whole))
         messages.combine(whole, sent, messages.started(sent, self.sharing.parts)(), owners=True)
         return rows
+
+    @cached_property
+    def _mine(self) -> Any:
+        """Whether this process owns each entry, as an array of the device."""
+        return self.from_host(self.sharing.owned)
+
+    def owned(self, rows: Any) -> Any:
+        """The part that this process owns, a new array; see `Unshared.owned`."""
+        return (self._by_component(rows) * self._mine).reshape(rows.shape)
 
     def _owned(self, a: Any, b: Any) -> Any:
         """Sum of products over the entries that this process owns."""

@@ -76,6 +76,35 @@ class Sharing:
         first = self.sums.indices[starts[:-1]]
         return csr_array((np.ones(n, np.int8), first, np.arange(n + 1)), shape=self.sums.shape)
 
+    def summed_rows(self, own: csr_array) -> csr_array:
+        """Sum rows of the shared things over processes that also share their columns; own [shared, size]; as `summed`,
+        with neighbours alone.
+        """
+        entries, place, given = own.tocoo(), np.full(self.size, -1), dict[int, NDArray[np.float64]]()
+        for rank, part in self.parts.items():
+            place[self.sent[part]] = np.arange(part.stop - part.start)
+            row, column = place[self.shared[entries.row]], place[entries.col]
+            both = (row >= 0) & (column >= 0)
+            given[rank] = np.stack([row[both], column[both], entries.data[both]])
+            place[self.sent[part]] = -1
+        counts = self.comm.exchanged({rank: np.array([sent.shape[1]]) for rank, sent in given.items()})
+        received = {rank: np.empty((3, int(count[0]))) for rank, count in counts.items()}
+        self.comm.started(given, received)()
+        rows, columns, values = [entries.row], [entries.col], [entries.data]
+        for rank, (row, column, value) in received.items():
+            rows.append(self.places[rank][row.astype(np.int64)])
+            columns.append(self.sent[self.parts[rank]][column.astype(np.int64)])
+            values.append(value)
+        places = np.concatenate(rows), np.concatenate(columns)
+        return csr_array((np.concatenate(values), places), shape=own.shape)
+
+    def with_summed_rows(self, matrix: csr_array) -> csr_array:
+        """A matrix [size, size] with its rows of shared things summed up; see `summed_rows`."""
+        n, count = self.size, len(self.shared)
+        chosen = csr_array((np.ones(count), (np.arange(count), self.shared)), shape=(count, n))
+        own = matrix[self.shared]
+        return csr_array(matrix + chosen.T @ (self.summed_rows(own) - own))
+
     def without(self, held: NDArray[np.bool_]) -> Sharing:
         """Sharing of fewer things; held [size], the same on all processes that share a thing."""
         kept = {rank: own[~held[own]] for rank, own in self._neighbours.items()}
@@ -173,6 +202,10 @@ class Unshared:
 
     def agreed(self, rows: Any) -> Any:
         """Take the owner's values for shared entries; rows as for `summed`."""
+        return rows
+
+    def owned(self, rows: Any) -> Any:
+        """The part of a vector that this process owns, which `summed` makes whole again; rows as for `summed`."""
         return rows
 
     def total(self, numbers: Any) -> Any:

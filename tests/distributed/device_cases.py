@@ -117,10 +117,10 @@ def between(comm, backend="cuda"):
     """What processes exchange goes from GPU to GPU."""
     _, P = mesh_and_operator(comm, backend)
     x = P.vectors.from_host(P.c0.project(exact))
-    P.apply(x, P.device)
-    with count_transfers() as moved:
-        P.apply(x, P.device)
-        P.vectors.dots((x, x), (x, x))
+    for _ in range(2):  # tables come at first
+        with count_transfers() as moved:
+            P.apply(x, P.device)
+            P.vectors.dots((x, x), (x, x))
     assert moved.to_host == moved.to_device == 0, moved
 
 

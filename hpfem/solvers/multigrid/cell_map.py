@@ -7,6 +7,7 @@ cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ class CellMap:
 
     W divides by the number of cells, and C corrects edge modes inside rotated faces (`C0Space.face_correction`). Each
     block of Q is a group of cells that have a matrix M, given as factors; Q_a is `back`. `modes` are the orders of
-    modes in the cells of each block: entity by entity (`Codes`).
+    modes in the cells of each block: entity by entity (`Codes`). What processes share depends on what they share alone:
+    every process has these rows, and a map needs no exchange.
     """
 
     def __init__(
@@ -53,34 +55,44 @@ class CellMap:
             self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
         self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, vectors, dtype, rough)
         self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
-        C, self._C = c0.face_correction, None
+        C, sharing = c0.face_correction, c0.numbering.sharing
+        # Rows of what processes share, their transpose at what they send, and where the rows are.
+        self._shared: tuple[Any, Any, Any] | None = None
+        if sharing is not None:
+            own = diags_array(1 / c0.multiplicity[sharing.shared]) @ self._sums_of_rows(sharing.shared)
+            rows = sharing.summed_rows(csr_array(own)).astype(dtype)
+            sent = csr_array(rows.T)[sharing.sent]
+            sent = csr_array((sent.data, sharing.shared[sent.indices], sent.indptr), shape=(len(sharing.sent), c0.size))
+            self._shared = vectors.sparse(rows), vectors.sparse(sent), vectors.from_host(sharing.shared)
+            self._weights[self._shared[2]] = 0  # of rows
+            C = C if C is None else sharing.with_summed_rows(C)
+        self._C: tuple[Any, ...] | None = None
         if C is not None:
             # Rows inside faces, columns on edges: of a new vector these rows alone are written.
-            inside = np.flatnonzero(np.diff(C.indptr)) if vectors.comm.size == 1 else None
-            parts, places = (
-                (C if inside is None else C[inside], C.T),
-                inside if inside is None else vectors.from_host(inside),
-            )
-            self._C = *(vectors.sparse(csr_array(part.astype(dtype))) for part in parts), places
+            inside = np.flatnonzero(np.diff(C.indptr))
+            parts = (vectors.sparse(csr_array(part.astype(dtype))) for part in (C[inside], C.T))
+            self._C = *parts, vectors.from_host(inside)
 
     def __call__(self, x: Any, onto: Any = None) -> Any:
-        """Map a vector; x, onto [size] -> [size]."""
-        if self._C is None:
-            return self._product.apply(x, self._weights, onto)
-        y = self._product.apply(x, self._weights)
-        return added(self._corrected(y, 0), onto)
+        """Map a vector; x, onto [size] -> [size]; on several processes equal up to rounding."""
+        y = self._product.apply(x, self._weights, onto if self._C is None else None)
+        if self._shared is not None:
+            rows, _, places = self._shared
+            y = self._vectors.plus_product(y, 1.0, rows, x, y, places)
+        return y if self._C is None else added(self._corrected(y, 0), onto)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:
-        """Map a vector by the transpose; see `__call__`; r, scale [size] -> [size]."""
-        return self._product.transposed(r if self._C is None else self._corrected(r, 1), scale, self._weights)
+        """Map the sum of the processes' vectors by the transpose, times `scale`; r, scale [size] -> [size]."""
+        r, more = r if self._C is None else self._corrected(r, 1), None
+        if self._shared is not None:
+            more = partial(self._vectors.plus_product, factor=1.0, matrix=self._shared[1], x=r)
+        return self._product.transposed(r, scale, self._weights, more)
 
     def _corrected(self, x: Any, number: int) -> Any:
-        """X less its product with C, maybe in place, or C^T, over all processes."""
+        """X less its product with C, in place, or C^T."""
         assert self._C is not None
-        if self._vectors.comm.size == 1:
-            where = (x, self._C[2]) if number == 0 else ()
-            return self._vectors.plus_product(x, -1.0, self._C[number], x, *where)
-        return x - self._vectors.summed(self._C[number] @ x)
+        where = (x, self._C[2]) if number == 0 else ()
+        return self._vectors.plus_product(x, -1.0, self._C[number], x, *where)
 
     def squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process; local
@@ -101,24 +113,28 @@ class CellMap:
         chosen = np.flatnonzero(np.diff(R.indptr))
         if not len(chosen):
             return csr_array((0, R.shape[0])), chosen
-        back = csr_array(csr_array(self._back.matrix)[:, chosen])
-        local = np.flatnonzero(np.diff(back.indptr))
-        Q, entries = self._Q, []
-        for matrix, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
-            M = matrix.dense
-            M[np.abs(M) < _ROUNDING * np.abs(M).max()] = 0
-            own = np.flatnonzero((local >= start) & (local < end))
-            element, mode = np.divmod(local[own] - start, codes.shape[1])
-            for m in np.unique(mode):
-                columns = np.flatnonzero(M[m])
-                first = start + element[mode == m] * codes.shape[1]
-                i, j = np.broadcast_arrays(own[mode == m][:, None], first[:, None] + columns)
-                entries.append((i.ravel(), j.ravel(), np.broadcast_to(M[m, columns], i.shape).ravel()))
-        i, j, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-        in_cells = csr_array((values, (i, j)), shape=(len(local), Q.starts[-1])) @ Q.matrix
         here = self._c0.multiplicity_here[chosen]
-        rows = diags_array(1 / here) @ (back[local].T @ in_cells)
+        rows = diags_array(1 / here) @ self._sums_of_rows(chosen)
         if self._c0.face_correction is not None:
             more = diags_array(self._c0.multiplicity[chosen] / here)  # the correction is for means over all cells
             rows = rows - more @ self._c0.face_correction[chosen][:, chosen] @ rows
         return csr_array(rows), chosen
+
+    def _sums_of_rows(self, chosen: NDArray[np.int64]) -> csr_array:
+        """Rows of Q_a^t M Q, of the cells of this process, on the host; chosen [n] -> [n, size]."""
+        Q, back, found = self._Q, self._back, csr_array((len(chosen), self._Q.size))
+        inside = np.zeros(Q.size, dtype=bool)
+        inside[chosen] = True
+        # By the codes of rows, of which those of several entries are negative: indices from the end.
+        wanted = np.append(np.repeat(inside, 2), (back.rows[:, chosen].count_nonzero(axis=1) > 0)[::-1])
+        for matrix, given, own in zip(self._matrices, Q.codes, back.codes, strict=True):
+            M = matrix.dense
+            M[np.abs(M) < _ROUNDING * np.abs(M).max()] = 0
+            element, mode = np.nonzero(wanted[own])
+            elements, which = np.unique(element, return_inverse=True)
+            rows = csr_array(M)[mode]
+            columns = rows.indices + len(M) * np.repeat(which, np.diff(rows.indptr))
+            in_cells = csr_array((rows.data, columns, rows.indptr), shape=(len(mode), len(M) * len(elements)))
+            from_cells = back.of_codes(own[element, mode])[:, chosen]
+            found = found + from_cells.T @ (in_cells @ Q.of_codes(given[elements].reshape(-1)))
+        return csr_array(found)

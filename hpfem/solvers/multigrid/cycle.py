@@ -57,7 +57,7 @@ class Level:
         self.A, self.kept, self.n = A, kept, A.components
         # Of order 1 there is a matrix.
         self.product: Any = A.product_on(A.device) if max(A.c0.space.orders.values()) > 1 else None
-        # r, x -> r - A x at the next coarser level's unknowns (`Product.restricted`).
+        # r, x -> r - A x at the next coarser level's unknowns (`Product.restricted`); r of this process alone.
         self.residual_at_kept: Callable[[Any, Any], Any] | None = None
         # Unknowns without Dirichlet values, [components, size].
         self.free = ~_fixed(A)
@@ -66,20 +66,24 @@ class Level:
 
     def keep(self, lower: Level) -> None:
         """Take the unknowns that the next coarser level has."""
-        vectors, kept = self.A.vectors, lower.kept
-        columns = vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept
-        found = self.product.restricted(columns, lower.A.vectors)
-        # All processes exchange the same.
-        self.residual_at_kept = found if vectors.comm.all(found is not None) else None
+        kept = lower.kept
+        columns = self.A.vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept
+        self.residual_at_kept = self.product.restricted(columns)
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
-        """Apply the smoother's B times `first_step`, component by component; see `chebyshev`."""
+        """Apply the smoother's B times `first_step`, component by component, to the sum of the processes' vectors; see
+        `chebyshev`.
+        """
         targets = [None] * self.n if onto is None else onto.reshape(self.n, -1)
         rows = zip(cycle(self.smoothers), r.reshape(self.n, -1), targets)
         found = [smoother(row, out) for smoother, row, out in rows]
         if onto is not None:
             return onto
         return found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)
+
+    def _smooth_whole(self, r: Any) -> Any:
+        """As `smooth`, of a vector that all processes have."""
+        return self.smooth(self.A.vectors.owned(r))
 
     def make_smoothers(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much,
@@ -101,7 +105,7 @@ class Level:
                 )
                 for c in range(together)
             ]
-            found.append((largest_eigenvalue(self.product, self.smooth, vectors, start), self.smoothers))
+            found.append((largest_eigenvalue(self.product, self._smooth_whole, vectors, start), self.smoothers))
             if found[-1][0].all <= _LARGEST:
                 break
         self.bounds, self.smoothers = min(found, key=lambda pair: pair[0].all)
@@ -120,7 +124,7 @@ class Level:
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
             vectors, start = self.A.vectors, self._start(numbers)
-            self.bounds = largest_eigenvalue(self.product, self.smooth, vectors, start, self.bounds)
+            self.bounds = largest_eigenvalue(self.product, self._smooth_whole, vectors, start, self.bounds)
             if not any(own.kept for own in self.smoothers):
                 self.first = self.bounds.all
             if self.bounds.all <= _WORSE * self.first:
@@ -395,7 +399,8 @@ class Multigrid:
 
     def cycle(self, r: Any) -> Any:
         """Apply as `__call__` in the type that is used inside; r and result are zero at Dirichlet values."""
-        return self.to_nodes(self.in_modes(0, self.to_modes(r)))
+        vectors = self.vectors
+        return vectors.agreed(self.to_nodes(self.in_modes(0, vectors.owned(self.to_modes(r)))))
 
     def take(self, r: Any, out: Any) -> None:
         """Write a residual of any type as `cycle` wants it; r, out [components * size]."""
@@ -408,7 +413,7 @@ class Multigrid:
         """A residual in the modified basis; see `cycle`."""
         if self._change is None:
             return r
-        r = self._changed(r, self._change.transposed)
+        r = self._changed(self.vectors.owned(r), self._change.transposed)
         return r if self._free is None else r * self._free
 
     def to_nodes(self, z: Any) -> Any:
@@ -419,7 +424,7 @@ class Multigrid:
         return self.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
 
     def in_modes(self, number: int, r: Any) -> Any:
-        """The cycle from a level on, in the modified basis; see `cycle`."""
+        """The cycle from a level on, in the modified basis, for the sum of the processes' r; see `cycle`."""
         level = self.levels[number]
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)

@@ -72,22 +72,17 @@ class SharedVertices:
             self._solver = AlgebraicMultigrid(made, on, dtype, before=solver)
 
     def _scatter_rows(self, n: int) -> None:
-        """Tell every process which of the n rows it has, and which of these no earlier process has."""
-        comm, seen, rows = self._vectors.comm, np.zeros(n, dtype=bool), []
-        for places in self._all:
-            rows.append((places, np.flatnonzero(~seen[places])))
-            seen[places] = True
-        places, first = comm.scatter(rows if comm.rank == 0 else None)
-        on = self._vectors.from_host
-        self._n, self._places, self._first, self._at = n, on(places), on(first), on(places[first])
+        """Tell every process which of the n rows it has."""
+        comm = self._vectors.comm
+        self._n, self._places = n, self._vectors.from_host(comm.scatter(self._all if comm.rank == 0 else None))
 
     def __call__(self, r: Any) -> Any:
-        """Apply to a vector, [n]; a new one; collective."""
+        """Apply to the sum of the processes' vectors, [n]; a new one; collective."""
         vectors = self._vectors
         if self.everywhere:
             assert self._solver is not None
             whole = vectors.xp.zeros(self._n, self._dtype)
-            whole[self._at] = r[self._first]
+            whole[self._places] = r
             return self._solver(vectors.total(whole))[self._places]
         given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
@@ -95,9 +90,9 @@ class SharedVertices:
     def _solved(self, given: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """On the first process: from the right-hand sides of all processes, the solution for each."""
         assert self._solver is not None
-        whole = np.empty(1 + max(int(own.max(initial=-1)) for own in self._all), self._dtype)
+        whole = np.zeros(1 + max(int(own.max(initial=-1)) for own in self._all), self._dtype)
         for places, own in zip(self._all, given, strict=True):
-            whole[places] = own
+            whole[places] += own
         x = self._vectors.to_host(self._solver(self._vectors.from_host(whole)))
         return [x[places] for places in self._all]
 

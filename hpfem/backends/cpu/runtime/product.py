@@ -13,7 +13,7 @@ behind it, one of which holds zero, and a place behind the result.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
-from ...cellwise import FactorisedMatrix, added
+from ...cellwise import FactorisedMatrix, added, more_of
 from ...restriction import BlockMatrix, Codes
 from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.indexed import Runs
@@ -374,16 +374,24 @@ class CpuCellwise:
 
     def apply(self, x: Array, scale: Array | None = None, onto: Array | None = None) -> Array:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
-        found: Array = added(self._of_all(self._forward(x[None])[0], scale), onto)
-        return found
-
-    def transposed(self, r: Array, scale: Array | None = None, weights: Array | None = None) -> Array:
-        """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""
-        product = self._backward(r[None], scale=None if weights is None else weights[None])
-        return self._of_all(product[0], scale)
-
-    def _of_all(self, result: Array, scale: Array | None) -> Array:
+        found: Array = self._forward(x[None])[0]
         if scale is not None:
-            result *= scale
-        summed: Array = self._vectors.summed(result)
-        return summed
+            found *= scale
+        result: Array = added(found, onto)
+        return result
+
+    def transposed(
+        self,
+        r: Array,
+        scale: Array | None = None,
+        weights: Array | None = None,
+        more: Callable[[Array], Array] | None = None,
+    ) -> Array:
+        """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""
+        found: Array = self._backward(r[None], scale=None if weights is None else weights[None])[0]
+        end = None
+        if self._vectors.comm.size > 1:
+            end = self._vectors.summing(more_of(more, found[self._vectors.sent])[None])
+        if scale is not None:
+            found *= scale
+        return found if end is None else end(found[None], scale=scale)[0]

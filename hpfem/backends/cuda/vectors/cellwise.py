@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -198,20 +198,16 @@ class CudaCellwise(CellwiseProduct):
         tiles = [own.elements if isinstance(own, _Tiled) else 0 for own in operands]
         return super()._gathering(outer).by_entity(tiles)
 
-    def _sums(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
+    def _sums(self, outer: bool, local: Any, scale: Any, onto: Any = None, spared: Any = None) -> Any:
         rows = None if onto is None else onto[None]
-        return self._gathering(outer).gather(local, out=rows, scale=scale, onto=rows, spared=self._spared)[0]
+        return self._gathering(outer).gather(local, out=rows, scale=scale, onto=rows, spared=spared)[0]
 
     @cached_property
     def _spared(self) -> Any:
-        """Bits of the entries that are written at the end of an exchange; None without such."""
+        """Their bits; None without such."""
         mask = np.zeros(self._Q.size, dtype=bool)
         mask[self._vectors.shared] = True
         return upload(as_bits(mask)) if mask.any() else None
-
-    def _ended(self, end: Callable[..., Any], outer: bool, local: Any, scale: Any, onto: Any) -> Any:
-        rows = None if onto is None else onto[None]
-        return end(self._sums(outer, local, scale, onto)[None], scale=scale, onto=rows)[0]
 
     def _in_cells(
         self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]
