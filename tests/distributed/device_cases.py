@@ -68,6 +68,10 @@ def iterations(comm, backend="cuda", order=3):
             assert all(difference(*pair) < 1e-6 for pair in zip(u, v, strict=True))
 
 
+# Graphs of messages that Python deletes after the end of the script.
+KEPT = []
+
+
 def multigrid(comm, backend="cuda"):
     """Multigrid, all on the device where NCCL connects the processes: the vertices too, a cycle as one graph."""
     for name in BOXES:
@@ -92,6 +96,7 @@ def multigrid(comm, backend="cuda"):
         assert comm.any(any(isinstance(own, SharedLayers) for own in M.levels[0].smoothers[0].lines)) == (A in lines)
         r = A.vectors.from_host(A.c0.project(exact))
         first = [M(r), M(r)]
+        KEPT.append(M)
         with count_transfers() as moved:
             again = M(r)
         assert bool((again == first[0]).all()) and bool((A.vectors.agreed(again.copy()) == again).all())

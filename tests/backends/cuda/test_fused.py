@@ -7,6 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import program
+from hpfem.backends.cuda.dense.strategy import CudaDense
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, fitting_options
 from hpfem.backends.cuda.fused.strategy import CudaFused
 from hpfem.backends.cuda.runtime import nvrtc
@@ -184,6 +185,14 @@ def test_the_mirror_halves_the_products():
         assert half < 0.67 * whole
         assert fitting_options(problem_of("tet", order), Limits())[0].mirror
     assert FusedPlan(problem_of("tet", 7, basis="lagrange"), FusedOptions()).n_tiles < 0.6 * whole
+
+
+@pytest.mark.parametrize("shape", SIMPLICES)
+def test_straight_cells_take_their_matrices(shape):
+    """These are far fewer operations than the values and derivatives at all points (P = 3: 11.2 and 8.2 GDoF/s)."""
+    for order in range(1, 9):
+        problem = problem_of(shape, order, kind="affine")
+        assert CudaDense().cost(problem) < CudaFused().cost(problem)
 
 
 def test_reasons():

@@ -31,7 +31,7 @@ class CudaFused(ChoosingStrategy):
 
     name, special = "fused", True
     options, sizes, kernel = FusedOptions, FusedPlan, FusedKernel
-    bandwidth, speed = 3500.0, 40000.0
+    bandwidth, speed = 3500.0, 22000.0
 
     def checked(self, problem: BlockProblem) -> BlockProblem:
         """The rule must have no directions and the form be weak; coefficients are in the factors where they can be."""

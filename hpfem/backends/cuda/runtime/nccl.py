@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,6 +53,10 @@ class Nccl:
         self._comm.allReduce(given.data.ptr, total.data.ptr, given.size, self._type(given), operation, stream)
         return total.reshape(numbers.shape)
 
+    def end(self) -> None:
+        """End it without waiting for the graphs that use it, which Python may delete later."""
+        self._comm.abort()
+
 
 def nccl_of(comm: Communicator) -> Nccl | None:
     """NCCL between processes, made at its first use, which is collective."""
@@ -63,6 +69,18 @@ def nccl_of(comm: Communicator) -> Nccl | None:
             report_once(f"nccl/{reason}", f"messages between processes go through the host: {reason}")
         _MADE[comm] = Nccl(comm) if reason is None else None
     return _MADE[comm]
+
+
+@atexit.register
+def _end() -> None:
+    """At the end of a script that is no failure, once the work of the devices is done."""
+    for comm, between in list(_MADE.items()):
+        if between is not None:
+            import cupy
+
+            last = cupy.cuda.get_current_stream().record()
+            comm.until(partial(getattr, last, "done"))
+            between.end()
 
 
 def _missing() -> str | None:
