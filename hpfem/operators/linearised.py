@@ -72,8 +72,8 @@ def made_operator(
     return operator
 
 
-# Name of the Jacobians among the fields of forms on reference elements.
-_GEOMETRY = ".geometry"
+# Names of the Jacobians and of the function among the fields of forms on reference elements.
+_GEOMETRY, _U = ".geometry", ".u"
 # The part of the numbers that these may read: to make theirs takes longer, once a linearisation.
 _FEWER = 0.75
 # The operators that make the same values at the points of other spaces.
@@ -299,23 +299,16 @@ def _on_reference(
         points = block.n_elements * block.n_points
         now += points * (read + (0 if block.affine else block.geometry.n_factors(made.factor_kind)))
         later += points * len(entries)
-    if (
-        later >= _FEWER * now
-        or not entries
-        or any(key[0] in ("param", "field") and key[1] != STORED for key in kernel.inputs)
-    ):
+    others = any(key[0] in ("param", "field") and key[1] != STORED for key in kernel.inputs)
+    if later >= _FEWER * now or not entries or others:
         return None
     geometry = jacobians(space, form.device, rotated)
-
-    def there(field: Field) -> Field:
-        return Field(geometry.space, field.state, field.data)
-
-    fields = {_GEOMETRY: geometry, **{name: there(field) for name, field in form.fields.items()}}
-    values = StoredValues(form, weak, entries, there(u), fields=fields, space=geometry.space)
-    inner = made_operator(
-        form, lowered(kernel, (("v", made.components),), made.name), {STORED: values}, space=geometry.space
+    there = {name: Field(geometry.space, own.state, own.data) for name, own in {**form.fields, _U: u}.items()}
+    values = StoredValues(
+        form, weak, entries, there.pop(_U), fields={_GEOMETRY: geometry, **there}, space=geometry.space
     )
-    return inner, values
+    on_reference = lowered(kernel, (("v", made.components),), made.name)
+    return made_operator(form, on_reference, {STORED: values}, space=geometry.space), values
 
 
 def pulled_back(

@@ -56,7 +56,7 @@ class Parameters(dict[str, float]):
     __delitem__ = pop = popitem = clear = setdefault = _fixed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Parameters, (self.name, self.dtype, dict(self))
+        return type(self), (self.name, self.dtype, dict(self))
 
 
 class StoredParameters(Parameters):
@@ -67,9 +67,6 @@ class StoredParameters(Parameters):
             f"parameter {shown(key)} of {self.name} is in its stored numbers: set it in the form, and take the"
             " linearisation again by at(u)"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredParameters, (self.name, self.dtype, dict(self))
 
 
 class Factors(list[float]):

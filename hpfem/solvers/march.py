@@ -33,7 +33,6 @@ from .cg import cg
 from .info import SolveInfo
 from .newton import Equation, Iterations, Tangents
 from .preconditioners import checked_preconditioner, jacobi
-from .problem import Solution
 from .solve import solve
 from .tableaus import METHODS, Method
 
@@ -195,9 +194,8 @@ def march(
         if not (given is None or callable(given)):
             raise ArgumentError(f"{what} is a function of t, got {shown(given)}")
     system = _System(Equation(residual, c0, bc, None), mass, parameters, dirichlet, load, asked, tol, name)
-    run = _Run(system, scheme, span, [*stops[stops < span[1]], span[1]], set(stops.tolist()))
-    run.watch = watch
-    run.begin(u0, velocity, dt, courant, None if checkpoint is None else output_path(checkpoint), method)
+    run = _Run(system, method, span, stops, watch, None if checkpoint is None else output_path(checkpoint))
+    run.begin(u0, velocity, dt, courant)
     with memory_kept(), nullcontext() if bar else silent(), progress(name) as advance:
         try:
             while run.todo:
@@ -360,27 +358,25 @@ def _called(function: Callable[..., Any], t: float, what: str, *more: Any) -> An
 class _Run:
     """The state: time, step and the last vectors, newest first; and what was saved."""
 
-    watch: Callable[[float, Any], None] | None
     seen = -math.inf  # the last time watched
 
-    def __init__(self, system: _System, scheme: Method, span: Any, stops: list[Any], keep: set[float]) -> None:
-        self.careful = system.tol is not None or scheme.implicit  # else the host waits now and then only
-        self.system, self.scheme, self.tol, self.span, self.keep = system, scheme, system.tol, span, keep
-        self.todo = [float(stop) for stop in stops]
+    def __init__(self, system: _System, method: str, span: Any, stops: Any, watch: Any, path: Path | None) -> None:
+        self.system, self.scheme, self.tol, self.watch, self.path = system, METHODS[method], system.tol, watch, path
+        self.careful = self.tol is not None or self.scheme.implicit  # else the host waits now and then only
+        self.span, self.keep = span, set(stops.tolist())
+        self.todo = [*stops[stops < span[1]].tolist(), float(span[1])]
         self.t, self.dt, self.steps, self.rejected = float(span[0]), 0.0, 0, 0
-        self.last: list[Any] = []
-        self.saved: list[tuple[float, Any]] = []
+        self.last, self.saved = list[Any](), list[tuple[float, Any]]()
+        self.mark = f"{method} {system.own.n} {system.own.c0.size} {system.own.dtype} {span.tolist()} {self.todo}"
 
-    def begin(self, u0: Any, velocity: Any, dt: float | None, courant: float, path: Path | None, method: str) -> None:
+    def begin(self, u0: Any, velocity: Any, dt: float | None, courant: float) -> None:
         """Take the first state, or that of the checkpoint."""
         own, comm = self.system.own, self.system.vectors.comm
-        self.path = path
-        if path is not None:
-            if path.suffix != ".npz":
-                raise ArgumentError(f"a checkpoint is a file .npz, got {path}")
+        if self.path is not None:
+            if self.path.suffix != ".npz":
+                raise ArgumentError(f"a checkpoint is a file .npz, got {self.path}")
             if comm.size > 1:
-                self.path = path.with_suffix(f".{comm.rank}of{comm.size}.npz")
-        self.mark = f"{method} {own.n} {own.c0.size} {own.dtype} {self.span.tolist()} {self.todo}"
+                self.path = self.path.with_suffix(f".{comm.rank}of{comm.size}.npz")
         if self.path is not None and comm.any(self.path.exists()):
             self._read()
             return
@@ -436,16 +432,11 @@ class _Run:
                 saved=np.array([host(x) for _, x in self.saved]),
             )
 
-    def _solution(self, x: Any) -> Solution:
-        own = self.system.own
-        info = SolveInfo(self.steps, [], 0.0, method="march", size=self.system.vectors.count(x))
-        return Solution.of(x if own.n == 1 else x.reshape(own.n, -1), own.device, own.c0, info)
-
     def result(self) -> March:
         """What the user gets."""
-        saved = [self._solution(x) for _, x in self.saved]
-        times = [t for t, _ in self.saved]
-        return March(self._solution(self.last[0]), self.t, self.dt, self.steps, self.rejected, times, saved)
+        info = SolveInfo(self.steps, [], 0.0, method="march", size=self.system.vectors.count(self.last[0]))
+        u, *saved = [self.system.own.solution(x, info) for x in (self.last[0], *(x for _, x in self.saved))]
+        return March(u, self.t, self.dt, self.steps, self.rejected, [t for t, _ in self.saved], saved)
 
     def finite(self) -> None:
         """Go back to what is known to be finite, where u may not be."""

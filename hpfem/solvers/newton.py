@@ -250,6 +250,10 @@ class Equation:
         """The function of a vector."""
         return self.c0.scatter(x.reshape(self.n, -1), device=self.device)
 
+    def solution(self, x: Any, info: SolveInfo) -> Solution:
+        """The function of a vector, as a user gets it."""
+        return Solution.of(x if self.n == 1 else x.reshape(self.n, -1), self.device, self.c0, info)
+
     def present(self, stage: Stage) -> Stage:
         """The present numbers of those that a stage sets, without loads: from where the first stage is approached."""
         found = {LOAD: 0.0} | {name: number for own in self.parameters for name, number in own.items()}
@@ -438,8 +442,7 @@ class Iterations:
 
     def solution(self) -> Solution:
         """The present function."""
-        own, x = self.equation, self.x
-        return Solution.of(x if own.n == 1 else x.reshape(own.n, -1), own.device, own.c0, self.info())
+        return self.equation.solution(self.x, self.info())
 
     def _failed(self, why: str) -> NewtonError:
         history = ", ".join(f"{ratio:.1e}" for ratio in self.residuals[-8:]) or "none"
