@@ -199,6 +199,16 @@ def test_many_layers_cost_no_more(backend, rng):
     assert entries[1] <= 1.3 * entries[0] < 40 and max(counts) <= 16
 
 
+@pytest.mark.parametrize(
+    ("name", "order", "most"), [("tet", 6, 11), ("pyramid", 5, 10), ("ball", 6, 10), ("pipe_mixed", 4, 10)]
+)
+def test_cells_that_are_hardly_stretched(name, order, most, rng):
+    """Weak couplings that make no groups, and classes of cells that are hardly alike, would cost 2 to 8 iterations."""
+    mesh = box(name, 3, upper=(1.0, 1.0, 0.25)) if name in SOLIDS else ours(f"{name}.msh")
+    given = {"xmin": 0.0} if name in SOLIDS else 0.0
+    assert iterations(operator(mesh, order, lam=0.0, dirichlet=given), rng) <= most
+
+
 @pytest.mark.parametrize("name", ["disc", "ball"])
 def test_groups_that_spread_sideways_are_cut(name, rng):
     mesh = ours(f"{name}.msh")

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 # Ratio of lengths within a class, and where solid cells would have many classes and none is thin; how many these are;
 # the largest ratio that is distinguished, and the maximum of classes of a shape.
-SPREAD, WIDE, MANY, CAP, MOST_CLASSES = 2.0, 3.0, 12, 64.0, 32
+SPREAD, WIDE, MANY, CAP, MOST_CLASSES = 2.0, 2.75, 12, 64.0, 32
 # Of the values of each process, for the median of all.
 _QUANTILES = 101
 # Reaction over diffusion beyond which diffusion is neglected in the energy.

@@ -26,8 +26,8 @@ _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
-# that `pipe_mixed`, P = 6, has five times the entries, and one iteration less. Steps by which it is estimated.
-_NEARLY, _STRONGER, _STEPS, _NEARER = 0.2, 0.2, 20, 0.6
+# that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated.
+_NEARLY, _STRONGER, _STEPS, _NEARER = 0.35, 0.2, 20, 0.6
 
 
 def most_of(order: int) -> int:
