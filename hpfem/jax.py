@@ -107,13 +107,12 @@ def _primitive() -> Any:
         return Solved.of(arrays=given, **how).slopes(wanted, w, (), bound)
 
     def batched(given: Sequence[Any], axes: Sequence[Any], **how: Any) -> tuple[Any, list[int]]:
-        moving = [k for k, axis in enumerate(axes) if axis is not None]
+        def row(k: Any) -> Any:
+            pairs = zip(given, axes, strict=True)
+            return primitive.bind(*[a if axis is None else jax.numpy.take(a, k, axis) for a, axis in pairs], **how)
 
-        def one(rows: Sequence[Any]) -> Any:
-            own = dict(zip(moving, rows, strict=True))
-            return primitive.bind(*[own.get(k, array) for k, array in enumerate(given)], **how)
-
-        found = jax.lax.map(one, [jax.numpy.moveaxis(given[k], axes[k], 0) for k in moving])
+        [size, *_] = [a.shape[axis] for a, axis in zip(given, axes, strict=True) if axis is not None]
+        found = jax.lax.map(row, jax.numpy.arange(size))
         return found, [0] * len(found)
 
     primitive.def_impl(called)

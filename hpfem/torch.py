@@ -42,6 +42,10 @@ def _function() -> Any:
     def applied(own: Solved) -> Any:
         return Function.apply(own.solution, *own.place, *own.arrays)
 
+    def saved(ctx: Any) -> tuple[Solved, Any]:
+        arrays = ctx.saved_tensors
+        return Solved.of(ctx.solution, arrays[: ctx.count], *ctx.place), arrays[ctx.count :]
+
     class Function(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(solution: Any, order: int, out: int, *arrays: Any) -> Any:
@@ -57,14 +61,12 @@ def _function() -> Any:
 
         @staticmethod
         def backward(ctx: Any, *w: Any) -> Any:
-            arrays, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-            own = Solved.of(ctx.solution, arrays, *ctx.place)
+            own, results = saved(ctx)
             return None, None, None, *own.slopes(ctx.needs_input_grad[3:], list(w), results, applied)
 
         @staticmethod
         def jvp(ctx: Any, *changes: Any) -> Any:
-            arrays, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-            own = Solved.of(ctx.solution, arrays, *ctx.place)
+            own, results = saved(ctx)
             return tuple(own.changed(changes[3:], results, torch.zeros_like, applied))
 
     return Function

@@ -109,7 +109,7 @@ def change_by_nodes(form: Any, u: Field, change: Any) -> Field:
     """The change of a weak form at u, a functional, if the nodes move by a change of ``mesh.points``, [n, D]."""
     found = []
     for factor, own in _parts(form):
-        inner, weak, fields, results = _differentiated(own, False)
+        inner, weak, fields, results = _load(own, False)
         graph, n = weak.graph, own.form.components
         fields[_VELOCITY] = _velocity(inner, change)
         terms = [e * graph.node("input", (), ("field", _VELOCITY, i)) for i, e in enumerate(results)]
@@ -127,8 +127,8 @@ def _velocity(form: Any, change: Any) -> Field:
     for block in form.space.blocks:
         geometry, out = block.geometry, xp.zeros((d + d * d, block.n_elements, block.n_points), form.space.dtype)
         if block.n_elements:
-            cells, rows = _cells_of(mesh, block)
-            moved = ElementMap.of(cells, xp.asarray(change, np.float64), rows, xp)
+            groups, rows = (own[block.elements] for own in mesh.aligned_topology.locations)
+            moved = ElementMap.of(mesh.aligned[groups[0]], xp.asarray(change, np.float64), rows, xp)
             for chunk in geometry.chunks():
                 inverse, _ = geometry.inverse_and_weights(chunk, xp)
                 out[:d, chunk] = moved.positions(geometry.values, chunk, xp)
@@ -138,30 +138,9 @@ def _velocity(form: Any, change: Any) -> Field:
     return Field(form.space, "phys", pairs)
 
 
-def _cells_of(mesh: Mesh, block: Block) -> tuple[Any, Any]:
-    """The cells of a block's shape and order, and which of them are its."""
-    groups, rows = (own[block.elements] for own in mesh.aligned_topology.locations)
-    return mesh.aligned[groups[0]], rows
-
-
-def _differentiated(form: Any, is_density: bool) -> tuple[Any, Weak, dict[str, Field], list[Expression]]:
-    """The operator of a form or an energy; its weak form, the fields of the derivative, and this; see `_load`."""
-    inner, fields = getattr(form, "inner", form), dict[str, Field]()
-    if inner.linearisation is not None:
-        raise ArgumentError(f"{form.name} is a linearisation, whose numbers at the points have no derivative by nodes")
-    if form.space.dim > form.space.mesh.dim:
-        if form.on is not None:
-            raise ArgumentError(f"{form.name} is on the edge {form.on!r} of a surface in space: no derivative by nodes")
-        fields[_NORMAL] = _surface_normals(inner.space)
-    elif form.on is not None:
-        fields = side_fields(inner.space, form.sides, ("n",))
-    weak = Weak.of(inner.form.trace) if is_density else weak_of(inner)
-    return inner, weak, fields, _load(inner, weak, is_density, fields)
-
-
 def _add(total: Array, factor: float, form: Any, u: Field, w: Field | None) -> None:
     """Add the derivative of a form or an energy, times a factor; total [n, D]."""
-    inner, weak, fields, results = _differentiated(form, w is None)
+    inner, weak, fields, results = _load(form, w is None)
     n, mesh = form.form.components, form.space.mesh
     given = {"u": u} if w is None else {"u": u, "w": w}
     made = lowered(weak, [(name, n) for name in given], f"derivative of {form.name} by nodes", results)
@@ -175,8 +154,22 @@ def _add(total: Array, factor: float, form: Any, u: Field, w: Field | None) -> N
                 _add_block(total, factor, mesh, block, pair.read(device), vectors_on(device).xp)
 
 
-def _load(form: Any, weak: Weak, is_density: bool, fields: dict[str, Field]) -> list[Expression]:
-    """The factors of V and of its derivatives by x_j, D + D D; gradients of coefficients join the fields."""
+def _load(given: Any, is_density: bool) -> tuple[Any, Weak, dict[str, Field], list[Expression]]:
+    """The operator of a form or an energy, its weak form, fields that the derivative reads beside those of the user,
+    and the factors of V and of its derivatives by x_j, D + D D.
+    """
+    form, fields = getattr(given, "inner", given), dict[str, Field]()
+    if form.linearisation is not None:
+        raise ArgumentError(f"{given.name} is a linearisation, whose numbers at the points have no derivative by nodes")
+    if given.space.dim > given.space.mesh.dim:
+        if given.on is not None:
+            raise ArgumentError(
+                f"{given.name} is on the edge {given.on!r} of a surface in space: no derivative by nodes"
+            )
+        fields[_NORMAL] = _surface_normals(form.space)
+    elif given.on is not None:
+        fields = side_fields(form.space, given.sides, ("n",))
+    weak = Weak.of(form.form.trace) if is_density else weak_of(form)
     graph, D = weak.graph, range(weak.dim)
     zero, sided, turns = graph.constant(0.0), "n" in fields, _NORMAL in fields
     n = [graph.node("input", (), ("field", "n" if sided else _NORMAL, i)) for i in D]
@@ -199,7 +192,7 @@ def _load(form: Any, weak: Weak, is_density: bool, fields: dict[str, Field]) -> 
             name = _SLOPE + key[0]
             fields[name] = fields.get(name) or _slopes(form, key[0])
             force = [force[i] + bar * graph.node("input", (), ("field", name, key[1] * len(D) + i)) for i in D]
-    return [*force, *(E[i][j] + across * n[i] * n[j] for i in D for j in D)]
+    return form, weak, fields, [*force, *(E[i][j] + across * n[i] * n[j] for i in D for j in D)]
 
 
 def _slopes(form: Any, name: str) -> Field:
@@ -246,8 +239,8 @@ def _add_block(total: Array, factor: float, mesh: Mesh, block: Block, values: An
     """Add the integrals of a block's values times the nodes' functions; values [D + D D, E, Q], total [n, D]."""
     geometry, d = block.geometry, len(total[0])
     basis, gradient = xp.asarray(geometry.values.T), xp.asarray(geometry.gradient_eta.transpose(0, 2, 1))
-    cells, rows = _cells_of(mesh, block)
-    nodes = cells.nodes[rows]
+    groups, rows = (own[block.elements] for own in mesh.aligned_topology.locations)
+    nodes = mesh.aligned[groups[0]].nodes[rows]
     for chunk in geometry.chunks():
         inverse, weights = geometry.inverse_and_weights(chunk, xp)
         own = values[:, chunk] * weights
