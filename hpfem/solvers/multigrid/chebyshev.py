@@ -24,6 +24,8 @@ WEIGHTS = {
 # The cycle is positive definite up to 1.25, 1.17, 1.11 times the result, for a smoother of degree 1, 2, 3. For other
 # coefficients a few steps are enough if their estimate is that of before, but for this share.
 _STEPS, _SAFETY, _FEW, _SAME = 15, 1.05, 4, 0.03
+# A step that raises it by less ends them, after some: the last ones would raise it by 0.035 at most, mostly by 0.005.
+_ENOUGH, _DONE = 8, 0.003
 
 
 def first_step(largest: float, degree: int) -> float:
@@ -66,7 +68,7 @@ def largest_eigenvalue(
 
     `before` is of similar operators.
     """
-    r, few = start, 0.0
+    r, few, most = start, 0.0, 0.0
     ratios, curvatures = list[float](), list[float]()
     p = z = B(r)
     rho = vectors.dot(r, z)
@@ -80,13 +82,17 @@ def largest_eigenvalue(
             few = _estimate(curvatures, ratios, vectors)
             if before is not None and abs(few - before.few) < _SAME * before.few:
                 return Bounds(few, max(few, before.all * few / before.few))
+        if step >= _ENOUGH:
+            last, most = most, _estimate(curvatures, ratios, vectors)
+            if most - last < _DONE * most:
+                break
         r = r - curvatures[-1] * q
         z = B(r)
         ratios.append(vectors.dot(r, z) / rho)
         if ratios[-1] < 1e-12:
             break
         rho, p = rho * ratios[-1], z + ratios[-1] * p
-    most = _estimate(curvatures, ratios, vectors)
+    most = most or _estimate(curvatures, ratios, vectors)
     return Bounds(few or most, most)
 
 
