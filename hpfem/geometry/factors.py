@@ -44,18 +44,13 @@ KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
 
 # Tables of all elements of a shape and order at the points of a rule: they serve the blocks of all spaces.
 @lru_cache(maxsize=64)
-def _values(basis: Basis, rule: ShapeRule) -> Array:
-    return basis.evaluate(basis.shape.collapse(rule.eta))
-
-
-@lru_cache(maxsize=64)
-def _gradient(basis: Basis, rule: ShapeRule) -> Array:
-    return basis.gradient_eta(rule.eta)
+def _tables(basis: Basis, rule: ShapeRule) -> tuple[Array, Array]:
+    return basis.evaluate(basis.shape.collapse(rule.eta)), basis.gradient_eta(rule.eta)
 
 
 @lru_cache(maxsize=128)
 def _reference(kind: GeometryKind, basis: Basis, rule: ShapeRule) -> tuple[Array, Array]:
-    return kind.reference(basis.shape, rule, _gradient(basis, rule))
+    return kind.reference(basis.shape, rule, _tables(basis, rule)[1])
 
 
 class PointMap(ElementMap):
@@ -71,12 +66,12 @@ class PointMap(ElementMap):
     @property
     def values(self) -> Array:
         """Values of `basis` at the points, [n_geometry_modes, Q]."""
-        return _values(self.basis, self.rule)
+        return _tables(self.basis, self.rule)[0]
 
     @property
     def gradient_eta(self) -> Array:
         """Gradient of `basis` by eta at the points, [d, n_geometry_modes, Q]."""
-        return _gradient(self.basis, self.rule)
+        return _tables(self.basis, self.rule)[1]
 
     @cached_property
     def map_basis(self) -> Basis:

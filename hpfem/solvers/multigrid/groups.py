@@ -122,15 +122,16 @@ def _groups(
     i: Indices, j: Indices, values: Array, strong: NDArray[np.bool_], n: int
 ) -> tuple[Indices, csr_array, Indices]:
     """The functions of n that strong pairs make groups of, their matrix and groups; pairs [m] -> [k], [k, k], [k]."""
-    label = connected_components(csr_array((values[strong], (i[strong], j[strong])), (n, n)), directed=False)[1]
-    inside = (label[i] == label[j]) & (values != 0)
+    there = marked(n, (i[strong], j[strong]))
+    members, place, known = np.flatnonzero(there), np.cumsum(there) - 1, there[i] & there[j] & (values != 0)
+    i, j, values, strong, own = place[i[known]], place[j[known]], values[known], strong[known], np.arange(len(members))
+    graph = csr_array((values[strong], (i[strong], j[strong])), shape=(len(own),) * 2)
+    group = connected_components(graph, directed=False)[1]
+    inside = group[i] == group[j]
     i, j, values = i[inside], j[inside], values[inside]
-    there, groups = marked(n, (i, j)), marked(n, (label[i],))
-    members, place = np.flatnonzero(there), np.cumsum(there) - 1
-    i, j, own = place[i], place[j], np.arange(len(members))
     rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
     N = csr_array((np.concatenate([values, values, np.ones(len(own))]), (rows, columns)), shape=(len(own),) * 2)
-    return members, N, (np.cumsum(groups) - 1)[label[members]]
+    return members, N, group
 
 
 def _smallest(N: csr_array, group: Indices) -> Array:

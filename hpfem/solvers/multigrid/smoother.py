@@ -59,7 +59,12 @@ class _Made(NamedTuple):
 
     D: Any
     inverse: Any
-    coupled: csr_array  # the absolute values of the couplings, relative to the diagonal
+    coupled: csr_array
+
+    def relative(self) -> csr_array:
+        """The absolute values of the couplings, relative to the diagonal."""
+        root = diags_array(1 / np.sqrt(as_numpy(self.D)))
+        return csr_array(abs(root @ self.coupled @ root))
 
 
 class _Group(NamedTuple):
@@ -208,10 +213,9 @@ class LowEnergySmoother:
         self._inverse, self.kept = (1 / D).astype(dtype), False
         if self.has > 0:
             Q, beside = c0.low_energy_matrix, None
-            coupled, root = _energies_of_pairs(groups, 0, energies, Q), diags_array(1 / np.sqrt(as_numpy(D)))
-            relative = csr_array(abs(root @ coupled @ root))
-            made = None if anew else self._made
-            change = np.inf if made is None else np.abs((relative - made.coupled).data).max(initial=0)
+            coupled, made, change = _energies_of_pairs(groups, 0, energies, Q), None if anew else self._made, np.inf
+            if made is not None:
+                change = np.abs((made._replace(D=D, coupled=coupled).relative() - made.relative()).data).max(initial=0)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
             if made is not None and self.kept:
                 before, now = (xp.where(xp.isinf(own), 1.0, own) for own in (made.D, D))
@@ -225,7 +229,7 @@ class LowEnergySmoother:
                 beside = Beside(_energies_of_pairs(groups, 1, energies, Q), partly)
             self.lines, divided = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
             self._inverse = vectors.from_host((1 / divided).astype(dtype))
-            self._made = _Made(D, self._inverse, relative)
+            self._made = _Made(D, self._inverse, coupled)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -252,34 +256,36 @@ def _energies_of_pairs(groups: Sequence[_Group], which: int, energies: Sequence[
     """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size]."""
     groups = [own for own in groups if own.functions.coupling[which].size]
     coupled, values, Q = list[Any](), list[Any](), _of_groups(groups, Q)
-    found, held = csr_array((Q.size, Q.size)), 0
+    found, held = None, 0
     means = {number: as_numpy(energies[number].means) for number in dict.fromkeys(group.block for group in groups)}
     for group, codes in zip(groups, Q.codes, strict=True):
         here = means[group.block][group.cells]
         for some in chunks(len(codes), group.functions.coupling[which].shape[1], most=_AT_ONCE):
             if held > _AT_ONCE:
-                found = csr_array(found + _summed(coupled, values, Q))
+                found = _summed(coupled, values, Q, found)
                 coupled, values, held = list[Any](), list[Any](), 0
             coupled.append([codes[some].take(places, axis=1).ravel() for places in group.functions.pairs[which]])
             values.append((here[some] @ group.functions.coupling[which]).ravel())
             held += len(values[-1])
-    return csr_array(found + _summed(coupled, values, Q)) if values else found
+    return _summed(coupled, values, Q, found) if values else csr_array((Q.size, Q.size))
 
 
-def _summed(coupled: Sequence[Any], values: Sequence[Array], Q: BlockMatrix) -> csr_array:
-    """Sum what functions of cells add to a matrix of unknowns, above the diagonal; coupled [2][k], values [k] ->
+def _summed(coupled: Sequence[Any], values: Sequence[Array], Q: BlockMatrix, found: csr_array | None) -> csr_array:
+    """Add what functions of cells do to a matrix of unknowns, above the diagonal; coupled [2][k], values [k] ->
     [size, size].
     """
     (i, j), numbers = (np.concatenate(parts) for parts in zip(*coupled, strict=True)), np.concatenate(values)
-    found, several = csr_array((Q.size, Q.size)), (i < 0) | (j < 0)
+    several, more = (i < 0) | (j < 0), (np.zeros(0), *(np.zeros(0, np.int64),) * 2)
     if several.any():  # of more than one unknown
         pairs, rest = np.concatenate([i[several], j[several]]).astype(np.int64), numbers[several]
         low = int(pairs.min())
         first, which = distinct(pairs - low, int(pairs.max()) - low + 1)
         some = Q.of_codes(pairs[first])
         local = csr_array((rest, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
-        found = csr_array(triu(some.T @ (local + local.T) @ some, 1))
+        upper = triu(some.T @ (local + local.T) @ some, 1)
+        more = upper.data, upper.row, upper.col
         i, j, numbers = i[~several], j[~several], numbers[~several]
-    signed = np.where((i ^ j) & 1, -numbers, numbers)
-    i, j = i >> 1, j >> 1
-    return csr_array(found + csr_array((signed, (np.minimum(i, j), np.maximum(i, j))), shape=(Q.size, Q.size)))
+    own = np.where((i ^ j) & 1, -numbers, numbers), np.minimum(i, j) >> 1, np.maximum(i, j) >> 1
+    data, rows, columns = (np.concatenate(parts) for parts in zip(own, more, strict=True))
+    new = csr_array((data, (rows, columns)), shape=(Q.size, Q.size))
+    return new if found is None else csr_array(found + new)
