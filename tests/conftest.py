@@ -55,12 +55,17 @@ def no_tuning_results(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_kernels(request):
-    """`make test` compiles at level 0, in a third of the time, but in tests/backends/cpu; some other processes too."""
+    """`make test` compiles at level 0, in a third of the time, but in tests/backends/cpu; some other processes too.
+
+    And no turns of timings are added until differences are settled.
+    """
     from hpfem.backends.cpu.runtime import target
+    from hpfem.benchmarks import turns
 
     with pytest.MonkeyPatch.context() as patch:
         if "not long" in request.config.option.markexpr:
             patch.setattr(target, "LEVEL", 0)
+            patch.setattr(turns, "LONGEST", 1)
             patch.setenv("HPFEM_TEST_LEVEL", "0")
         yield
 

@@ -4,8 +4,15 @@ import random
 
 import pytest
 
-from hpfem.benchmarks.turns import FIRST, HOPELESS, MARGIN, gain, time_in_turns
+from hpfem.benchmarks import turns as module
+from hpfem.benchmarks.turns import FIRST, HOPELESS, LONGEST, MARGIN, gain, time_in_turns
 from tests.tuning.world import World
+
+
+@pytest.fixture(autouse=True)
+def as_for_users(monkeypatch):
+    """Turns go on, which they do not in other tests."""
+    monkeypatch.setattr(module, "LONGEST", LONGEST)
 
 
 class Loaded:
