@@ -3,8 +3,6 @@
 Of a test with two parameters or more, cases run in which every pair of values of two parameters comes at least once.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Run something in a process of its own, under limits of memory, time and file size, with what kills it."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -5,10 +5,8 @@ On a CPU those that LLVM compiles; those of CUDA through the host shim.
 
 import pytest
 
-from hpfem.shapes import SHAPES
 from tests.guard import outcome
-
-SOLID = [shape.name for shape in SHAPES.values() if shape.dim > 1]
+from tests.samples import long
 
 
 def check(module, name):
@@ -16,12 +14,13 @@ def check(module, name):
     assert (status, line) == (0, "done"), f"status {status} at: {line}\n{errors}"
 
 
-@pytest.mark.parametrize("name", ["segment", *SOLID])
+@pytest.mark.parametrize("name", ["segment", "hex", *long("prism", "pyramid", "quad", "tet", "tri")])
 def test_kernels_of_the_cpu(name):
     check("cpu", name)
 
 
-@pytest.mark.parametrize("name", ["vectors", *SOLID])
+# A shape of each kind of tree, and the others.
+@pytest.mark.parametrize("name", ["vectors", "hex", "pyramid", "tri", *long("prism", "tet", "quad")])
 def test_kernels_of_cuda(name):
     check("cuda", name)
 

@@ -53,14 +53,13 @@ def with_boundary_terms(mesh, order=3, basis="modified", function=exact):
 
 def boundary_terms(comm):
     """Forms on boundaries, where a process has no facets of one of them, where it has no cells, and others."""
-    for name in ("quad", "mixed"):
-        mesh, options = (
-            whole(name),
-            {"make": with_boundary_terms, "basis": "lagrange" if name == "quad" else "modified"},
-        )
+    for name, basis in (("quad", "lagrange"), ("mixed", "modified")):
+        mesh, options = whole(name), {"make": with_boundary_terms, "basis": basis}
         at_xmin = np.zeros(mesh.n_cells, dtype=int)
         at_xmin[mesh.facets.cells[mesh.boundaries["xmin"], 0]] = 1
-        for owners in (at_xmin, random_owners(mesh, comm, 4, [0] if name == "quad" else None)):
+        for owners in (
+            (at_xmin, random_owners(mesh, comm, 4, [0])) if name == "quad" else (random_owners(mesh, comm, 4),)
+        ):
             A, b, P, c = check(mesh, hp.distribute(mesh, comm, owners=owners), comm, **options)
             solved(A, b, P, c, comm)
             settings = {"preconditioner": "multigrid", "definite": True, "bar": False}

@@ -197,7 +197,7 @@ def vertices_everywhere(comm):
     module = import_module("hpfem.solvers.multigrid.shared_vertices")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "solved_everywhere", lambda vectors: True)
-        for name in ("quad", "tet", "mixed"):
+        for name in ("quad", "mixed"):
             mesh = whole(name)
             for order, owners in ((3, None), (2, np.zeros(mesh.n_cells, dtype=int))):
                 part = hp.distribute(mesh, comm, owners=owners)

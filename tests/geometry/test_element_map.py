@@ -1,7 +1,5 @@
 """Maps of the cells: coefficients, Jacobians, affine or not, volumes, quality."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Abaqus, Nastran and SU2 files of generated meshes, written from the formats' manuals without the package's tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Meshes to test with, and the divergence theorem as a second opinion on them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hpfem.mesh import Mesh, box

@@ -3,8 +3,6 @@
 A writer takes a path, a `Case`, the format's name of its cells, and whether the names of the case are written too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mesh files in every encoding, with any number of their headers made another."""
 
-from __future__ import annotations
-
 import base64
 import lzma
 import re

@@ -4,8 +4,6 @@ The model: a unit cube extruded from a square whose left half is quads and whose
 prisms; a cube of one pyramid on each side; all straight. Boxes of cells of all shapes, which gmsh cuts into partitions.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -4,8 +4,6 @@ Each cell is the bi-unit reference cell, raised to its order by gmsh itself; the
 integers i of xi = 2 i / order - 1, flattened, in gmsh's order, with gmsh's number of the cell type.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

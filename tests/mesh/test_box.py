@@ -1,7 +1,5 @@
 """Structured boxes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

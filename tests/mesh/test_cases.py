@@ -1,7 +1,5 @@
 """Mesh files that other readers read wrongly: the volume and the names of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path

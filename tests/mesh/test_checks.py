@@ -1,7 +1,5 @@
 """Meshes that cannot be computed on: one clear error each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

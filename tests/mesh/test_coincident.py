@@ -1,7 +1,5 @@
 """Points at one place: joined where a format has points of each cell, else left, counted and warned of."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Abaqus, Nastran and SU2 files: right values of cases, and generated meshes of an independent writer."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each cell of the tables of docs/formats.md is what comes of a file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

@@ -3,8 +3,6 @@
 The second opinion on such a mesh is the divergence theorem: its volume is the flux of x / d through its boundary.
 """
 
-from __future__ import annotations
-
 import re
 import resource
 import time
@@ -56,21 +54,8 @@ def with_other_numbers(data: bytes, rng: Random) -> bytes:
         old = found[0]
         near = str(int(old) + int(rng.choice([-1, 1, 2]))) if old.lstrip(b"-").isdigit() and len(old) < 18 else "0.5"
         choices = [
-            near,
-            near,
-            near,
-            "0",
-            "-1",
-            "1e30",
-            "nan",
-            "inf",
-            "4294967296",
-            "99999999999999999999",
-            "x",
-            "2",
-            "7",
-            "",
-        ]
+            near, near, near, "0", "-1", "1e30", "nan", "inf", "4294967296", "99999999999999999999", "x", "2", "7", "",
+        ]  # fmt: skip
         new = str(rng.choice(choices)).encode()
         result = result[: found.start()] + new + result[found.end() :]
     return result

@@ -1,7 +1,5 @@
 """Headers that lie, bombs, entities: refused, or a good mesh, in bounded memory and time. Seeds are fixed."""
 
-from __future__ import annotations
-
 import lzma
 import zlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Files that gmsh or VTK reads for us, where it is installed."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

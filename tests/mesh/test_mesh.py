@@ -1,7 +1,5 @@
 """The mesh object: built from arrays, moved, raised in order, printed, pickled."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 

@@ -1,7 +1,5 @@
 """MFEM's format .mesh: straight files written here, curved ones written by MFEM; what is refused; damaged files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The gmsh format: files that gmsh wrote, files that meshio wrote, and broken ones."""
 
-from __future__ import annotations
-
 import struct
 from functools import partial
 from pathlib import Path

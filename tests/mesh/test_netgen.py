@@ -1,7 +1,5 @@
 """Netgen's format .vol: cells, node orders, names; damaged files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

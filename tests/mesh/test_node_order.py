@@ -1,7 +1,5 @@
 """Node orders against the programs that define them: gmsh and VTK."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Formats that meshio reads for us."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What every file has in common: which reader, what becomes the mesh, errors that name the file."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

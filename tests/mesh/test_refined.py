@@ -1,7 +1,5 @@
 """Meshes with every cell cut into smaller ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

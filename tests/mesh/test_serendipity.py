@@ -1,7 +1,5 @@
 """Serendipity cells: files of gmsh, and generated curved meshes against shape functions written here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Symmetries of shapes and what they do to lattices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

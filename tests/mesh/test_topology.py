@@ -1,7 +1,5 @@
 """Edges, faces, orientations and neighbours against a slow dictionary."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

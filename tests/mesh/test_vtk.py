@@ -1,7 +1,5 @@
 """VTK files, legacy and XML: written by VTK itself in every encoding, and broken ones."""
 
-from __future__ import annotations
-
 import base64
 import re
 import zlib

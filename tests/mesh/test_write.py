@@ -1,7 +1,5 @@
 """Meshes written to files, which read back as they were."""
 
-from __future__ import annotations
-
 import meshio
 import numpy as np
 import pytest

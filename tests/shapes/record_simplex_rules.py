@@ -19,8 +19,6 @@ By shape and P: per orbit under the permutations of the vertices, its share of t
 coordinates of one point, the last left out. Triangles [XG], tets [JS].
 """
 
-from __future__ import annotations
-
 # fmt: off
 ORBITS: dict[str, dict[int, tuple[tuple[float, ...], ...]]] = {
 '''

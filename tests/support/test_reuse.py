@@ -1,7 +1,5 @@
 """Memory that arrays leave is used again while much is made, and given back after."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
