@@ -111,13 +111,9 @@ class World:
     def calls(self, folder: Any) -> list[Call]:
         """All calls."""
         return [
-            *self._shapes(),
-            *self._mesh(),
-            *self._files(folder),
-            *self._space(),
-            *self._operators(),
+            *self._shapes(), *self._mesh(), *self._files(folder), *self._space(), *self._operators(),
             *self._solvers(folder),
-        ]
+        ]  # fmt: skip
 
     def _shapes(self) -> list[Call]:
         s, tri = shapes, shapes.TRI
@@ -254,14 +250,9 @@ class World:
             return k * u, du
 
         form = {
-            "space": space,
-            "pointwise": weak,
-            "trial": ("value", "grad"),
-            "test": ("value", "grad"),
-            "fields": {"k": 1.0},
-            "components": 1,
-            **options,
-        }
+            "space": space, "pointwise": weak, "trial": ("value", "grad"), "test": ("value", "grad"),
+            "fields": {"k": 1.0}, "components": 1, **options,
+        }  # fmt: skip
         velocity = space.evaluate(lambda x, y: [x, y])
         return [
             *(Call(name, getattr(hp, name), space=space, **options) for name in plain),
@@ -304,21 +295,10 @@ class World:
     def _solvers(self, folder: Any) -> list[Call]:
         space, c0 = self.space, self.c0
         helmholtz = {
-            "space": space,
-            "lam": 1.0,
-            "f": 1.0,
-            "dirichlet": None,
-            "neumann": None,
-            "robin": None,
-            "diffusivity": None,
-            "tol": 1e-8,
-            "preconditioner": "jacobi",
-            "max_iterations": None,
-            "c0": c0,
-            "components": 1,
-            "bar": False,
-            "precision": "full",
-        }
+            "space": space, "lam": 1.0, "f": 1.0, "dirichlet": None, "neumann": None, "robin": None,
+            "diffusivity": None, "tol": 1e-8, "preconditioner": "jacobi", "max_iterations": None, "c0": c0,
+            "components": 1, "bar": False, "precision": "full",
+        }  # fmt: skip
         solve, solved = hp.solve_helmholtz, hp.Problem(space, lam=1.0, dirichlet={"left": 0.0}, c0=c0)
         A, M = self.A, hp.Multigrid(self.A)
         mapped = hp.SolutionMap(solved, {"lam": "number"}, f=1.0)

@@ -141,26 +141,9 @@ def norm_error(found, expected):
 
 
 __all__ = [
-    "COUNTS",
-    "FLAT",
-    "NAMES",
-    "NAMES_2D",
-    "NAMES_3D",
-    "SHIFT",
-    "SKEW",
-    "Mesh",
-    "Polynomial",
-    "box_integral",
-    "bulge",
-    "curved",
-    "dimension",
-    "norm_error",
-    "plane_in_space",
-    "skewed",
-    "sphere_patch",
-    "straight",
-    "tapered",
-]
+    "COUNTS", "FLAT", "NAMES", "NAMES_2D", "NAMES_3D", "SHIFT", "SKEW", "Mesh", "Polynomial", "box_integral", "bulge",
+    "curved", "dimension", "norm_error", "plane_in_space", "skewed", "sphere_patch", "straight", "tapered",
+]  # fmt: skip
 
 
 def long(*cases):

@@ -13,15 +13,9 @@ REFERENCE = re.compile(r"([Ss]ee|[Aa]s for|[Aa]s) `")
 SECTION = re.compile(r"^\s*(Parameters|Returns|Yields|Raises)\n\s*-+$", re.MULTILINE)
 # What another shape, operator, strategy, backend or format is made of: whole modules, or names in them.
 EXTENSION_MODULES = {
-    "hpfem.backends.base",
-    "hpfem.backends.strategy",
-    "hpfem.errors",
-    "hpfem.forms.form",
-    "hpfem.jax",
-    "hpfem.operators.operator",
-    "hpfem.shapes.shape",
-    "hpfem.torch",
-}
+    "hpfem.backends.base", "hpfem.backends.strategy", "hpfem.errors", "hpfem.forms.form", "hpfem.jax",
+    "hpfem.operators.operator", "hpfem.shapes.shape", "hpfem.torch",
+}  # fmt: skip
 EXTENSIONS = {"Elements", "Format", "GeometryKind", "MeshFile", "canonical"}
 
 

@@ -281,15 +281,7 @@ def test_every_example_takes_a_backend():
 def test_every_example_is_here():
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     own = {
-        "demo",
-        "load_and_apply",
-        "compare_collocation",
-        "throughput_by_shape",
-        "user_weak_form",
-        "advection_diffusion",
-        "bratu",
-        "composite",
-        "elasticity",
-        "refinement",
-    }
+        "demo", "load_and_apply", "compare_collocation", "throughput_by_shape", "user_weak_form", "advection_diffusion",
+        "bratu", "composite", "elasticity", "refinement",
+    }  # fmt: skip
     assert own <= tests and own <= {path.stem for path in EXAMPLES.glob("*.py")}

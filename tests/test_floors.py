@@ -15,21 +15,10 @@ PACKAGE, SHAPES = (Path(package.__file__).resolve().parent for package in (hpfem
 
 # From the ground up. A module may import what stands below it and what stands on its own floor.
 FLOORS = [
-    {"shapes"},
-    {"errors", "support", "version"},
-    {"memory"},
-    {"geometry"},
-    {"mesh"},
-    {"forms"},
-    {"backends"},
-    {"tuning"},
-    {"space"},
-    {"vtu", "checkpoint", "view"},
-    {"operators"},
-    {"assembly", "solvers", "jax", "torch"},
-    {"benchmarks", "plots"},
-    {"cli"},
-]
+    {"shapes"}, {"errors", "support", "version"}, {"memory"}, {"geometry"}, {"mesh"}, {"forms"}, {"backends"},
+    {"tuning"}, {"space"}, {"vtu", "checkpoint", "view"}, {"operators"}, {"assembly", "solvers", "jax", "torch"},
+    {"benchmarks", "plots"}, {"cli"},
+]  # fmt: skip
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 ROOF = len(FLOORS)  # hpfem/__init__.py and hpfem/__main__.py
 

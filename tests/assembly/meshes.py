@@ -10,18 +10,10 @@ from hpfem.mesh.symmetry import entity_nodes, lattice_permutations, parities
 OURS = sorted((Path(__file__).resolve().parents[2] / "meshes").glob("*.msh"))
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "meshes"
 THEIRS = (
-    "nektar/cube_all.msh",
-    "nektar/cube_hex.msh",
-    "nektar/cube_prism.msh",
-    "nektar/cube_tet_lin.msh",
-    "nektar/extract_square_circ.msh",
-    "nektar/square_quad_lin.msh",
-    "mfem/compass.msh",
-    "mfem/fichera-mixed-p2.vtk",
-    "mfem/nested_cubes.msh",
-    "mfem/periodic-torus-sector.msh",
-    "mfem/star-mixed-p2.vtk",
-)
+    "nektar/cube_all.msh", "nektar/cube_hex.msh", "nektar/cube_prism.msh", "nektar/cube_tet_lin.msh",
+    "nektar/extract_square_circ.msh", "nektar/square_quad_lin.msh", "mfem/compass.msh", "mfem/fichera-mixed-p2.vtk",
+    "mfem/nested_cubes.msh", "mfem/periodic-torus-sector.msh", "mfem/star-mixed-p2.vtk",
+)  # fmt: skip
 
 
 def ours(name):

@@ -28,14 +28,9 @@ from tests.standin import StandIn, StandInBackend, StandInStrategy, add_strategy
 
 LIMITS = {dtype: Roofline(bandwidth=1e10, flops=1e11, details={}) for dtype in ("float64", "float32")}
 SMALL = {
-    "shapes": ("prism", "tri"),
-    "orders": (1, 2),
-    "dofs": (100, 1000),
-    "backend": "numpy",
-    "repeats": 1,
-    "min_seconds": 1e-5,
-    "sustained": 0.001,
-}
+    "shapes": ("prism", "tri"), "orders": (1, 2), "dofs": (100, 1000), "backend": "numpy", "repeats": 1,
+    "min_seconds": 1e-5, "sustained": 0.001,
+}  # fmt: skip
 LANES = 4
 
 

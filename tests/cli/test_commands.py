@@ -29,19 +29,9 @@ MIXED = str(ROOT / "meshes" / "cube_mixed.msh")
 CURVED = str(ROOT / "meshes" / "curved_mixed.msh")
 FLAT = str(ROOT / "meshes" / "square_mixed.msh")
 SMALL_BENCH = [
-    "bench",
-    "--quick",
-    "--backend",
-    "numpy",
-    "--shapes",
-    "hex,tri",
-    "--orders",
-    "1,2",
-    "--dofs",
-    "500,2000",
-    "--repeats",
-    "1",
-]
+    "bench", "--quick", "--backend", "numpy", "--shapes", "hex,tri", "--orders", "1,2", "--dofs", "500,2000",
+    "--repeats", "1",
+]  # fmt: skip
 
 
 def run(capsys, *arguments):

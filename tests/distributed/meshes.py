@@ -7,14 +7,9 @@ from hypothesis import strategies as st
 import hpfem as hp
 
 BOXES = {
-    "quad": ("quad", 4),
-    "tri": ("tri", 4),
-    "hex": ("hex", 3),
-    "prism": ("prism", 3),
-    "pyramid": ("pyramid", 2),
-    "tet": ("tet", 2),
-    "mixed": (("hex", "prism", "pyramid", "tet"), (4, 2, 2)),
-}
+    "quad": ("quad", 4), "tri": ("tri", 4), "hex": ("hex", 3), "prism": ("prism", 3), "pyramid": ("pyramid", 2),
+    "tet": ("tet", 2), "mixed": (("hex", "prism", "pyramid", "tet"), (4, 2, 2)),
+}  # fmt: skip
 
 
 def whole(name, **options):

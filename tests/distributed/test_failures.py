@@ -15,17 +15,12 @@ from tests.samples import long
 
 # What is said, and the exit code; a process that is killed has that of its signal.
 CASES = {
-    "all": ("must be an integer >= 1 and <= 32, got 99", 1),
-    "set-up": ("MeshError: this part is bad", 1),
-    "raising": ("ValueError: what goes wrong", 1),
-    "interrupted": ("KeyboardInterrupt", 1),
-    "killed": ("", None),
-    "leaving": ("", 7),
-    "explaining": ("why it ends", 1),
+    "all": ("must be an integer >= 1 and <= 32, got 99", 1), "set-up": ("MeshError: this part is bad", 1),
+    "raising": ("ValueError: what goes wrong", 1), "interrupted": ("KeyboardInterrupt", 1), "killed": ("", None),
+    "leaving": ("", 7), "explaining": ("why it ends", 1),
     "succeeding": ("process 2 has left the script, and process 0 waits for it at ", 1),
-    "before raising": ("ValueError: what goes wrong", 1),
-    "before raising_exit": ("", 8),
-}
+    "before raising": ("ValueError: what goes wrong", 1), "before raising_exit": ("", 8),
+}  # fmt: skip
 
 
 @needs_mpi

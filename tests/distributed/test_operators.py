@@ -6,20 +6,10 @@ from tests.distributed.launch import needs_mpi, run
 from tests.samples import long
 
 CASES = [
-    ("orders", 2),
-    ("generated", 2),
-    ("summaries", 2),
-    ("overlapped", 3),
-    ("curved_and_periodic", 3),
-    ("empty", 3),
-    ("boundary_terms", 2),
-    ("linearised", 3),
-    *long(("linearised", 4)),
-    ("unsuitable", 3),
-    ("by_nodes", 3),
-    ("any_partition", 3),
-    ("shapes", 4),
-]
+    ("orders", 2), ("generated", 2), ("summaries", 2), ("overlapped", 3), ("curved_and_periodic", 3), ("empty", 3),
+    ("boundary_terms", 2), ("linearised", 3), *long(("linearised", 4)), ("unsuitable", 3), ("by_nodes", 3),
+    ("any_partition", 3), ("shapes", 4),
+]  # fmt: skip
 
 
 @needs_mpi

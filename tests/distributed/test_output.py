@@ -5,17 +5,9 @@ import pytest
 from tests.distributed.launch import needs_mpi, run
 
 CASES = [
-    ("checkpoints", 2),
-    ("failing", 2),
-    ("alone", 2),
-    ("disagreeing", 2),
-    ("vtu", 3),
-    ("any_partition_in_vtu", 3),
-    ("any_partition_in_checkpoints", 3),
-    ("checkpoints_of_others", 3),
-    ("points", 3),
-    ("numbers", 4),
-]
+    ("checkpoints", 2), ("failing", 2), ("alone", 2), ("disagreeing", 2), ("vtu", 3), ("any_partition_in_vtu", 3),
+    ("any_partition_in_checkpoints", 3), ("checkpoints_of_others", 3), ("points", 3), ("numbers", 4),
+]  # fmt: skip
 VTK, H5PY = (
     ("vtu", "any_partition_in_vtu"),
     ("any_partition_in_checkpoints", "checkpoints", "checkpoints_of_others", "failing"),

@@ -35,40 +35,22 @@ def interpret(found, inputs):
 # --- Random expressions: built once on arrays, once on symbols ---
 
 UNARY = {
-    "negative": lambda a: -a,
-    "absolute": lambda a: abs(a),
-    "np.absolute": lambda a: np.abs(a),
-    "sin": lambda a: np.sin(a),
-    "cos": lambda a: np.cos(a),
-    "tanh": lambda a: np.tanh(a),
-    "exp": lambda a: np.exp(np.tanh(a)),
-    "sqrt": lambda a: np.sqrt(1 + abs(a)),
-    "log": lambda a: np.log(2 + abs(a)),
-    "square": lambda a: np.square(np.tanh(a)),
-    "cube": lambda a: np.tanh(a) ** 3,
-    "reciprocal": lambda a: 1.0 / (2 + abs(a)),
-    "power": lambda a: (2 + np.sin(a)) ** 1.5,
-    "negative power": lambda a: (2 + np.sin(a)) ** -2,
-    "exponential": lambda a: 1.5 ** np.tanh(a),
-    "positive": lambda a: +a,
-    "zero": lambda a: a * 0 + a * 1 - 0,
-    "add reversed": lambda a: 0 + a,
+    "negative": lambda a: -a, "absolute": lambda a: abs(a), "np.absolute": lambda a: np.abs(a),
+    "sin": lambda a: np.sin(a), "cos": lambda a: np.cos(a), "tanh": lambda a: np.tanh(a),
+    "exp": lambda a: np.exp(np.tanh(a)), "sqrt": lambda a: np.sqrt(1 + abs(a)), "log": lambda a: np.log(2 + abs(a)),
+    "square": lambda a: np.square(np.tanh(a)), "cube": lambda a: np.tanh(a) ** 3,
+    "reciprocal": lambda a: 1.0 / (2 + abs(a)), "power": lambda a: (2 + np.sin(a)) ** 1.5,
+    "negative power": lambda a: (2 + np.sin(a)) ** -2, "exponential": lambda a: 1.5 ** np.tanh(a),
+    "positive": lambda a: +a, "zero": lambda a: a * 0 + a * 1 - 0, "add reversed": lambda a: 0 + a,
     "sub reversed": lambda a: 0 - a,
-}
+}  # fmt: skip
 BINARY = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: np.tanh(a) * b,
-    "div": lambda a, b: a / (2 + abs(b)),
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-    "where lt": lambda a, b: np.where(a < b, a, b),
-    "where le": lambda a, b: np.where(a <= b, b, a),
-    "where gt": lambda a, b: np.where(a > b, a, b),
-    "where ge": lambda a, b: np.where(a >= b, b, a),
-    "numpy add": np.add,
-    "hypotenuse": lambda a, b: np.sqrt(1 + a * a + b * b),
-}
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: np.tanh(a) * b,
+    "div": lambda a, b: a / (2 + abs(b)), "minimum": np.minimum, "maximum": np.maximum,
+    "where lt": lambda a, b: np.where(a < b, a, b), "where le": lambda a, b: np.where(a <= b, b, a),
+    "where gt": lambda a, b: np.where(a > b, a, b), "where ge": lambda a, b: np.where(a >= b, b, a),
+    "numpy add": np.add, "hypotenuse": lambda a, b: np.sqrt(1 + a * a + b * b),
+}  # fmt: skip
 leaves = st.sampled_from(["u", "x0", "x1", "k"]) | st.floats(-2, 2, allow_nan=False, width=16)
 trees = st.recursive(
     leaves,
@@ -204,18 +186,12 @@ class TestGraph:
 
         assert key(lambda u: u * 2 + 1) == key(lambda u: 1 + 2 * u)
         different = [
-            key(lambda u: u * 2 + 1),
-            key(lambda u: u * 2 + 3),
-            key(lambda u: u * 3 + 1),
-            key(lambda u: 2 * (u + 1)),
-            key(lambda u: u * 2 + 1, dim=3),
-            key(lambda u: [u[0] * 2 + 1, 0], components=2),
-            key(lambda du: du, test=("grad",)),
-            key(lambda u, du: (u, du), test=("value", "grad")),
-            key(lambda du: [du[0], du[1]], test=("grad",)),
-            key(lambda u, k: k * u, parameters=("k",)),
+            key(lambda u: u * 2 + 1), key(lambda u: u * 2 + 3), key(lambda u: u * 3 + 1), key(lambda u: 2 * (u + 1)),
+            key(lambda u: u * 2 + 1, dim=3), key(lambda u: [u[0] * 2 + 1, 0], components=2),
+            key(lambda du: du, test=("grad",)), key(lambda u, du: (u, du), test=("value", "grad")),
+            key(lambda du: [du[0], du[1]], test=("grad",)), key(lambda u, k: k * u, parameters=("k",)),
             key(lambda u, k: k * u, fields={"k": 0}),
-        ]
+        ]  # fmt: skip
         assert len(set(different)) == len(different)
         assert all(isinstance(hash(k), int) for k in different)
 

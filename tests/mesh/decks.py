@@ -10,38 +10,22 @@ from tests.mesh.examples import corners_of
 # Corners of our cells in the files' order; edges with middle nodes and sides by corners counted from 1.
 CORNERS = {"quad": [0, 1, 3, 2], "hex": [0, 1, 3, 2, 4, 5, 7, 6], "pyramid": [0, 1, 3, 2, 4]}
 EDGES = {
-    "tri": "12 23 31",
-    "quad": "12 23 34 41",
-    "tet": "12 23 31 14 24 34",
-    "pyramid": "12 23 34 41 15 25 35 45",
-    "prism": "12 23 31 45 56 64 14 25 36",
-    "hex": "12 23 34 41 56 67 78 85 15 26 37 48",
-}
+    "tri": "12 23 31", "quad": "12 23 34 41", "tet": "12 23 31 14 24 34", "pyramid": "12 23 34 41 15 25 35 45",
+    "prism": "12 23 31 45 56 64 14 25 36", "hex": "12 23 34 41 56 67 78 85 15 26 37 48",
+}  # fmt: skip
 NASTRAN_EDGES = EDGES | {"prism": "12 23 31 14 25 36 45 56 64", "hex": "12 23 34 41 15 26 37 48 56 67 78 85"}
 SIDES = {
-    "tri": "12 23 31",
-    "quad": "12 23 34 41",
-    "tet": "123 142 243 341",
-    "pyramid": "1234 152 253 354 451",
-    "prism": "123 465 1254 2365 3146",
-    "hex": "1234 5876 1562 2673 3784 4851",
-}
+    "tri": "12 23 31", "quad": "12 23 34 41", "tet": "123 142 243 341", "pyramid": "1234 152 253 354 451",
+    "prism": "123 465 1254 2365 3146", "hex": "1234 5876 1562 2673 3784 4851",
+}  # fmt: skip
 ABAQUS = {
-    "tri": ("CPS3", "STRI65"),
-    "quad": ("cpe4r", "S8R5"),
-    "tet": ("C3D4", "C3D10M"),
-    "pyramid": ("C3D5", "C3D13"),
-    "prism": ("c3d6", "C3D15"),
-    "hex": ("C3D8R", "DC3D20"),
-}
+    "tri": ("CPS3", "STRI65"), "quad": ("cpe4r", "S8R5"), "tet": ("C3D4", "C3D10M"), "pyramid": ("C3D5", "C3D13"),
+    "prism": ("c3d6", "C3D15"), "hex": ("C3D8R", "DC3D20"),
+}  # fmt: skip
 NASTRAN = {
-    "tri": ("CTRIA3", "CTRIA6"),
-    "quad": ("CQUAD4", "CQUAD8"),
-    "tet": ("CTETRA",) * 2,
-    "pyramid": ("CPYRAM",) * 2,
-    "prism": ("CPENTA",) * 2,
-    "hex": ("CHEXA",) * 2,
-}
+    "tri": ("CTRIA3", "CTRIA6"), "quad": ("CQUAD4", "CQUAD8"), "tet": ("CTETRA",) * 2, "pyramid": ("CPYRAM",) * 2,
+    "prism": ("CPENTA",) * 2, "hex": ("CHEXA",) * 2,
+}  # fmt: skip
 
 
 @dataclass

@@ -10,15 +10,10 @@ from hpfem.support.communicator import ALONE
 
 ALL_3D = ("hex", "prism", "pyramid", "tet")
 BOXES = {
-    "quad": ("quad", (3, 2)),
-    "tri": ("tri", (3, 2)),
-    "2-D mixed": (("tri", "quad"), (4, 2)),
-    "hex": ("hex", (2, 2, 1)),
-    "prism": ("prism", (2, 1, 2)),
-    "pyramid": ("pyramid", (1, 2, 1)),
-    "tet": ("tet", (2, 1, 1)),
+    "quad": ("quad", (3, 2)), "tri": ("tri", (3, 2)), "2-D mixed": (("tri", "quad"), (4, 2)), "hex": ("hex", (2, 2, 1)),
+    "prism": ("prism", (2, 1, 2)), "pyramid": ("pyramid", (1, 2, 1)), "tet": ("tet", (2, 1, 1)),
     "3-D mixed": (ALL_3D, (5, 1, 2)),
-}
+}  # fmt: skip
 
 # Boxes that gmsh has cut (record_gmsh_files.py): box, order, number of partitions, whether files are binary.
 PARTITIONED = {

@@ -9,21 +9,11 @@ from hpfem.mesh import Mesh, box
 from tests.mesh.examples import ALL_3D, flux
 
 MIXES = [
-    ("quad", (3, 2)),
-    ("tri", (2, 3)),
-    (("tri", "quad", "tri"), (4, 2)),
-    ("hex", (2, 3, 1)),
-    ("prism", (2, 1, 3)),
-    ("pyramid", (2, 2, 2)),
-    ("tet", (2, 3, 2)),
-    (ALL_3D, (4, 2, 3)),
-    (ALL_3D, (9, 1, 2)),
-    (("tet", "hex", "tet"), (6, 2, 2)),
-    (("tet", "hex", "tet"), (3, 2, 2)),
-    (("hex", "tet", "prism"), (3, 1, 2)),
-    (("hex", "tet", "prism"), (9, 1, 2)),
-    (("pyramid", "tet"), (5, 2, 1)),
-]
+    ("quad", (3, 2)), ("tri", (2, 3)), (("tri", "quad", "tri"), (4, 2)), ("hex", (2, 3, 1)), ("prism", (2, 1, 3)),
+    ("pyramid", (2, 2, 2)), ("tet", (2, 3, 2)), (ALL_3D, (4, 2, 3)), (ALL_3D, (9, 1, 2)),
+    (("tet", "hex", "tet"), (6, 2, 2)), (("tet", "hex", "tet"), (3, 2, 2)), (("hex", "tet", "prism"), (3, 1, 2)),
+    (("hex", "tet", "prism"), (9, 1, 2)), (("pyramid", "tet"), (5, 2, 1)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("names", "counts"), MIXES)
@@ -91,16 +81,10 @@ def test_one_count_is_for_all_directions() -> None:
 
 
 PERIODIC = [
-    ("quad", (3, 4), ("x",)),
-    (("quad", "tri"), (4, 3), ("x", "y")),
-    ("hex", (3, 3, 3), ("z", "x", "y")),
-    ("prism", (3, 2, 3), ("x", "z")),
-    ("pyramid", (3, 3, 3), ("y",)),
-    ("tet", (3, 4, 3), ("x", "y", "z")),
-    (ALL_3D, (8, 3, 3), ("x", "y", "z")),
-    (("tet", "hex"), (4, 3, 3), ("x",)),
-    (("hex", "tet"), (6, 3, 3), ("x", "y")),
-]
+    ("quad", (3, 4), ("x",)), (("quad", "tri"), (4, 3), ("x", "y")), ("hex", (3, 3, 3), ("z", "x", "y")),
+    ("prism", (3, 2, 3), ("x", "z")), ("pyramid", (3, 3, 3), ("y",)), ("tet", (3, 4, 3), ("x", "y", "z")),
+    (ALL_3D, (8, 3, 3), ("x", "y", "z")), (("tet", "hex"), (4, 3, 3), ("x",)), (("hex", "tet"), (6, 3, 3), ("x", "y")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("names", "counts", "directions"), PERIODIC)

@@ -29,21 +29,13 @@ def test_gmsh(name: str, order: int) -> None:
 
 
 VTK_CELL = {
-    "segment": "vtkLagrangeCurve",
-    "tri": "vtkLagrangeTriangle",
-    "quad": "vtkLagrangeQuadrilateral",
-    "tet": "vtkLagrangeTetra",
-    "hex": "vtkLagrangeHexahedron",
-    "prism": "vtkLagrangeWedge",
-}
+    "segment": "vtkLagrangeCurve", "tri": "vtkLagrangeTriangle", "quad": "vtkLagrangeQuadrilateral",
+    "tet": "vtkLagrangeTetra", "hex": "vtkLagrangeHexahedron", "prism": "vtkLagrangeWedge",
+}  # fmt: skip
 VTK_QUADRATIC = {
-    "segment": "vtkQuadraticEdge",
-    "tri": "vtkQuadraticTriangle",
-    "quad": "vtkBiQuadraticQuad",
-    "tet": "vtkQuadraticTetra",
-    "hex": "vtkTriQuadraticHexahedron",
-    "prism": "vtkBiQuadraticQuadraticWedge",
-}
+    "segment": "vtkQuadraticEdge", "tri": "vtkQuadraticTriangle", "quad": "vtkBiQuadraticQuad",
+    "tet": "vtkQuadraticTetra", "hex": "vtkTriQuadraticHexahedron", "prism": "vtkBiQuadraticQuadraticWedge",
+}  # fmt: skip
 
 
 def functions_at_own_nodes(cell: object, nodes: np.ndarray) -> np.ndarray:

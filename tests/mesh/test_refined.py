@@ -13,15 +13,8 @@ from tests.samples import NAMES, curved, long, sphere_patch, tapered
 
 PIECES = {"quad": 4, "tri": 4, "hex": 8, "prism": 8, "pyramid": 10, "tet": 8}
 FILES = [
-    "cube_mixed",
-    "cube_distorted",
-    "curved_mixed",
-    "curved_mixed_2d",
-    "square_mixed",
-    "pipe_mixed",
-    "ball",
-    "disc",
-]
+    "cube_mixed", "cube_distorted", "curved_mixed", "curved_mixed_2d", "square_mixed", "pipe_mixed", "ball", "disc",
+]  # fmt: skip
 
 
 def checked(mesh: Mesh) -> Mesh:

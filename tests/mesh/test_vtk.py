@@ -168,13 +168,8 @@ def test_edges_of_hexes_in_xml_versions(version: str, tmp_path: Path) -> None:
 def test_files_of_meshio(name: str, kind: str, tmp_path: Path) -> None:
     mesh = sample(name)
     kinds = {
-        "quad": "quad",
-        "tri": "triangle",
-        "hex": "hexahedron",
-        "prism": "wedge",
-        "pyramid": "pyramid",
-        "tet": "tetra",
-    }
+        "quad": "quad", "tri": "triangle", "hex": "hexahedron", "prism": "wedge", "pyramid": "pyramid", "tet": "tetra",
+    }  # fmt: skip
     points = np.zeros((len(mesh.points), 3))
     points[:, : mesh.dim] = mesh.points
     cells = []

@@ -16,17 +16,12 @@ UNARY = {
     **{f"np.{f.__name__}": (f, f) for f in (np.sqrt, np.exp, np.log, np.sin, np.cos, np.tanh, np.square, np.negative)},
 }
 BINARY = {
-    "+": (operator.add, np.add),
-    "-": (operator.sub, np.subtract),
-    "*": (operator.mul, np.multiply),
-    "/": (operator.truediv, np.divide),
-    "**": (operator.pow, np.power),
+    "+": (operator.add, np.add), "-": (operator.sub, np.subtract), "*": (operator.mul, np.multiply),
+    "/": (operator.truediv, np.divide), "**": (operator.pow, np.power),
     **{f"np.{f.__name__}": (f, f) for f in (np.minimum, np.maximum, np.power, np.add, np.less, np.greater_equal)},
-    "<": (operator.lt, np.less),
-    "<=": (operator.le, np.less_equal),
-    ">": (operator.gt, np.greater),
+    "<": (operator.lt, np.less), "<=": (operator.le, np.less_equal), ">": (operator.gt, np.greater),
     ">=": (operator.ge, np.greater_equal),
-}
+}  # fmt: skip
 INPUTS = ("u", "x0", "x1", "du0", "du1", "c", "k")
 
 constants = (

@@ -98,13 +98,9 @@ def many(u, du, x, k):
 
 SIMPLICES = (("tri", "simplex"), ("tet", "simplex"))
 EACH = (
-    lambda u: u,
-    lambda du, k: k * du[0],
-    lambda u, x: np.exp(u) * x[0],
-    lambda u, du: u * du[1],
-    lambda du: du[0] + du[1],
-    lambda x: x[1],
-)
+    lambda u: u, lambda du, k: k * du[0], lambda u, x: np.exp(u) * x[0], lambda u, du: u * du[1],
+    lambda du: du[0] + du[1], lambda x: x[1],
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "quadrature"), [*((name, "collapsed") for name in NAMES), *SIMPLICES])

@@ -29,18 +29,11 @@ VOLUMES = {
     "square_mixed": 1,
 }
 FOREIGN = {
-    "mfem/compass.msh": 2 * np.sqrt(2),
-    "mfem/fichera-mixed-p2.vtk": None,
-    "mfem/nested_cubes.msh": 1,
-    "mfem/periodic-torus-sector.msh": None,
-    "mfem/star-mixed-p2.vtk": None,
-    "nektar/cube_all.msh": 1,
-    "nektar/cube_hex.msh": 1,
-    "nektar/cube_prism.msh": 1,
-    "nektar/cube_tet_lin.msh": 1,
-    "nektar/extract_square_circ.msh": None,
-    "nektar/square_quad_lin.msh": 1,
-}
+    "mfem/compass.msh": 2 * np.sqrt(2), "mfem/fichera-mixed-p2.vtk": None, "mfem/nested_cubes.msh": 1,
+    "mfem/periodic-torus-sector.msh": None, "mfem/star-mixed-p2.vtk": None, "nektar/cube_all.msh": 1,
+    "nektar/cube_hex.msh": 1, "nektar/cube_prism.msh": 1, "nektar/cube_tet_lin.msh": 1,
+    "nektar/extract_square_circ.msh": None, "nektar/square_quad_lin.msh": 1,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[*VOLUMES, *FOREIGN])

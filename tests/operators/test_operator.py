@@ -13,17 +13,11 @@ from tests.operators.ways import ways
 from tests.samples import NAMES, curved, norm_error
 
 STATES = {
-    "BwdTrans": ("coeff", "phys"),
-    "IProductWRTBase": ("phys", "dual"),
-    "PhysDeriv": ("phys", "phys"),
-    "IProductWRTDerivBase": ("phys", "dual"),
-    "FwdTrans": ("phys", "coeff"),
-    "Mass": ("coeff", "dual"),
-    "Laplacian": ("coeff", "dual"),
-    "Helmholtz": ("coeff", "dual"),
-    "AdvectionDiffusionReaction": ("coeff", "dual"),
+    "BwdTrans": ("coeff", "phys"), "IProductWRTBase": ("phys", "dual"), "PhysDeriv": ("phys", "phys"),
+    "IProductWRTDerivBase": ("phys", "dual"), "FwdTrans": ("phys", "coeff"), "Mass": ("coeff", "dual"),
+    "Laplacian": ("coeff", "dual"), "Helmholtz": ("coeff", "dual"), "AdvectionDiffusionReaction": ("coeff", "dual"),
     "Slope": ("coeff", "dual"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

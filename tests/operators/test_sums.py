@@ -113,16 +113,11 @@ def test_algebra(rng):
     u, M, L = random_field(space, rng), hp.Mass(space), hp.Laplacian(space)
     m, k = M(u).arrays[0], L(u).arrays[0]
     found = {
-        "sum": (M + L, m + k),
-        "difference": (M - L, m - k),
-        "negative": (-M, -m),
-        "numbers of NumPy": (np.float64(2) * M + L * np.int64(3), 2 * m + 3 * k),
-        "quotient": (M / 4, m / 4),
-        "sum()": (sum([M, L, M]), 2 * m + k),
-        "of sums": (2 * (M + 3 * L) - (M - L) / 2, 1.5 * m + 6.5 * k),
-        "less": (0 - M, -m),
-        "a class": (hp.OperatorSum([M, L], [1, 2]), m + 2 * k),
-    }
+        "sum": (M + L, m + k), "difference": (M - L, m - k), "negative": (-M, -m),
+        "numbers of NumPy": (np.float64(2) * M + L * np.int64(3), 2 * m + 3 * k), "quotient": (M / 4, m / 4),
+        "sum()": (sum([M, L, M]), 2 * m + k), "of sums": (2 * (M + 3 * L) - (M - L) / 2, 1.5 * m + 6.5 * k),
+        "less": (0 - M, -m), "a class": (hp.OperatorSum([M, L], [1, 2]), m + 2 * k),
+    }  # fmt: skip
     for what, (form, expected) in found.items():
         assert norm_error(form(u).arrays[0], expected) < 1e-13, what
     assert len(repr(sum([M] * 100))) < 200 and sum([M] * 100).volume.name.endswith("Mass + 95 others")

@@ -6,16 +6,9 @@ from hpfem.forms.form import ALGORITHMS
 
 # Strategies that serve some problems only, and say NotSuitable to the others.
 SPECIAL = {
-    ("cpu", "dense"),
-    ("cpu", "kronecker"),
-    ("cpu", "orthogonal"),
-    ("cpu", "fused"),
-    ("cpu", "numpy"),
-    ("cuda", "sumfac"),
-    ("cuda", "dense"),
-    ("cuda", "fused"),
-    ("cuda", "kronecker"),
-}
+    ("cpu", "dense"), ("cpu", "kronecker"), ("cpu", "orthogonal"), ("cpu", "fused"), ("cpu", "numpy"),
+    ("cuda", "sumfac"), ("cuda", "dense"), ("cuda", "fused"), ("cuda", "kronecker"),
+}  # fmt: skip
 
 
 def ways(backend, gradients=True):

@@ -8,14 +8,10 @@ import numpy as np
 from numpy.polynomial import chebyshev, legendre
 
 N_MODES = {
-    "segment": lambda P: P + 1,
-    "quad": lambda P: (P + 1) ** 2,
-    "tri": lambda P: (P + 1) * (P + 2) // 2,
-    "hex": lambda P: (P + 1) ** 3,
-    "prism": lambda P: (P + 1) ** 2 * (P + 2) // 2,
-    "pyramid": lambda P: (P + 1) * (P + 2) * (2 * P + 3) // 6,
-    "tet": lambda P: (P + 1) * (P + 2) * (P + 3) // 6,
-}
+    "segment": lambda P: P + 1, "quad": lambda P: (P + 1) ** 2, "tri": lambda P: (P + 1) * (P + 2) // 2,
+    "hex": lambda P: (P + 1) ** 3, "prism": lambda P: (P + 1) ** 2 * (P + 2) // 2,
+    "pyramid": lambda P: (P + 1) * (P + 2) * (2 * P + 3) // 6, "tet": lambda P: (P + 1) * (P + 2) * (P + 3) // 6,
+}  # fmt: skip
 
 
 def _line(a):

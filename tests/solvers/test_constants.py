@@ -37,15 +37,10 @@ def at(u, *points):
 
 
 SMALL = [
-    (1e-6, np.float64, 1.0, None),
-    (1e-3, np.float32, 1.0, None),
-    (1.0, np.float32, 1e-3, None),
-    (1.0, np.float64, 1e-11, None),
-    (1.0, np.float64, 1e-200, None),
-    (1.0, np.float64, 1.0, 1e12),
-    (1.0, np.float32, 1.0, 1e12),
-    (1.0, np.float64, lambda x, y, z: 1e-14 * (x > 0.5), None),
-]
+    (1e-6, np.float64, 1.0, None), (1e-3, np.float32, 1.0, None), (1.0, np.float32, 1e-3, None),
+    (1.0, np.float64, 1e-11, None), (1.0, np.float64, 1e-200, None), (1.0, np.float64, 1.0, 1e12),
+    (1.0, np.float32, 1.0, 1e12), (1.0, np.float64, lambda x, y, z: 1e-14 * (x > 0.5), None),
+]  # fmt: skip
 
 
 # Lengths hardly matter to Jacobi.

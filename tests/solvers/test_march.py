@@ -31,16 +31,10 @@ def conditions(a, b):
     third = [(3, b @ c**2, 1 / 3), (3, b @ a @ c, 1 / 6)]
     fourth = [(b @ c**3, 1 / 4), (b @ (c * (a @ c)), 1 / 8), (b @ a @ c**2, 1 / 12), (b @ a @ a @ c, 1 / 24)]
     fifth = [
-        (b @ c**4, 1 / 5),
-        (b @ (c**2 * (a @ c)), 1 / 10),
-        (b @ (c * (a @ c**2)), 1 / 15),
-        (b @ (c * (a @ a @ c)), 1 / 30),
-        (b @ (a @ c) ** 2, 1 / 20),
-        (b @ a @ c**3, 1 / 20),
-        (b @ a @ (c * (a @ c)), 1 / 40),
-        (b @ a @ a @ c**2, 1 / 60),
-        (b @ a @ a @ a @ c, 1 / 120),
-    ]
+        (b @ c**4, 1 / 5), (b @ (c**2 * (a @ c)), 1 / 10), (b @ (c * (a @ c**2)), 1 / 15),
+        (b @ (c * (a @ a @ c)), 1 / 30), (b @ (a @ c) ** 2, 1 / 20), (b @ a @ c**3, 1 / 20),
+        (b @ a @ (c * (a @ c)), 1 / 40), (b @ a @ a @ c**2, 1 / 60), (b @ a @ a @ a @ c, 1 / 120),
+    ]  # fmt: skip
     return [*first, *second, *third, *[(4, *own) for own in fourth], *[(5, *own) for own in fifth]]
 
 

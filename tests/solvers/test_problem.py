@@ -90,14 +90,10 @@ def test_whatever_means_a_function_is_a_first_guess(components, backend, tmp_pat
 
     hp.save(tmp_path / "u.h5", finer.project(u))
     guesses = {
-        "function": u,
-        "by region": {"in": u, "out": u},
-        "coefficients": space.project(u),
-        "values": space.evaluate(u),
-        "on another space": finer.project(u),
-        "loaded": hp.load(tmp_path / "u.h5")["u"],
+        "function": u, "by region": {"in": u, "out": u}, "coefficients": space.project(u), "values": space.evaluate(u),
+        "on another space": finer.project(u), "loaded": hp.load(tmp_path / "u.h5")["u"],
         "solution of another space": hp.Problem(finer, 1.0, u, components=components, bar=False).solve(f),
-    }
+    }  # fmt: skip
     assert problem.solve(f).info.iterations > 1
     assert {what: problem.solve(f, start=guess).info.iterations for what, guess in guesses.items()} == dict.fromkeys(
         guesses, 0

@@ -335,15 +335,11 @@ class TestMatricesAndFunctions:
     """What is no GlobalOperator: symmetry is looked for, definiteness is said."""
 
     CASES = (
-        ("helmholtz", {}, "minres"),
-        ("helmholtz", {"definite": True}, "cg"),
-        ("helmholtz", {"symmetric": False}, "gmres"),
-        ("helmholtz", {"symmetric": True, "definite": True}, "cg"),
-        ("indefinite", {}, "minres"),
-        ("indefinite", {"symmetric": True}, "minres"),
-        ("advection", {}, "gmres"),
+        ("helmholtz", {}, "minres"), ("helmholtz", {"definite": True}, "cg"),
+        ("helmholtz", {"symmetric": False}, "gmres"), ("helmholtz", {"symmetric": True, "definite": True}, "cg"),
+        ("indefinite", {}, "minres"), ("indefinite", {"symmetric": True}, "minres"), ("advection", {}, "gmres"),
         ("advection", {"symmetric": False}, "gmres"),
-    )
+    )  # fmt: skip
 
     @pytest.mark.parametrize(("form", "known", "method"), CASES)
     def test_of_every_kind(self, form, known, method, rng):

@@ -89,14 +89,9 @@ def test_interior_points_are_found_in_the_committed_meshes(name, rng):
 
 
 SHARED = [
-    "mfem/fichera-mixed-p2.vtk",
-    "mfem/star-mixed-p2.vtk",
-    "mfem/periodic-torus-sector.msh",
-    "nektar/cube_all.msh",
-    "nektar/cube_hex.msh",
-    "nektar/cube_prism.msh",
-    "nektar/extract_square_circ.msh",
-]
+    "mfem/fichera-mixed-p2.vtk", "mfem/star-mixed-p2.vtk", "mfem/periodic-torus-sector.msh", "nektar/cube_all.msh",
+    "nektar/cube_hex.msh", "nektar/cube_prism.msh", "nektar/extract_square_circ.msh",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SHARED)

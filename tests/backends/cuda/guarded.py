@@ -34,14 +34,9 @@ from tests.backends.problems import FORMS, make_space, of_size
 from tests.guard import SIDES, Crooked, Guard, faults
 
 OPTIONS = (
-    None,
-    SumFacTopOptions(3),
-    SumFacTopOptions(4, split=7),
-    SumFacTopOptions(2, prefetch=1, tables_shared=True),
-    SumFacTopOptions(4, late=True, split=1, l2=True),
-    SumFacTopOptions(3, split=3),
-    SumFacTopOptions(2, prefetch=9),
-)
+    None, SumFacTopOptions(3), SumFacTopOptions(4, split=7), SumFacTopOptions(2, prefetch=1, tables_shared=True),
+    SumFacTopOptions(4, late=True, split=1, l2=True), SumFacTopOptions(3, split=3), SumFacTopOptions(2, prefetch=9),
+)  # fmt: skip
 DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
 FUSED = (FusedOptions(2), FusedOptions(1, 2, 1, 1))
 PLAIN_FORMS = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
@@ -83,13 +78,9 @@ def cases(shape):
             case = Case.of(problem, next(names), KroneckerOptions(2))
             yield f"kronecker {form}", case, host_kernels, case.block[0]
     point = [
-        ("IProductWRTBase", {}),
-        ("PhysDeriv", {"deformed": False}),
-        ("IProductWRTDerivBase", {}),
-        ("transport", {}),
-        ("coupled", {}),
-        ("library", {"dtype": "float32"}),
-    ]
+        ("IProductWRTBase", {}), ("PhysDeriv", {"deformed": False}), ("IProductWRTDerivBase", {}), ("transport", {}),
+        ("coupled", {}), ("library", {"dtype": "float32"}),
+    ]  # fmt: skip
     for form, options in point:
         case = PointCase.of(problem_of(shape, form, **options), next(names))
         yield f"stdmat {form} {options}", case, point_host, 4

@@ -20,14 +20,8 @@ pytestmark = pytest.mark.cuda
 
 # Factors of each kind; fields, and two components.
 KINDS_OF_FORMS = (
-    "Mass",
-    "Helmholtz",
-    "variable Helmholtz",
-    "PhysDeriv",
-    "IProductWRTDerivBase",
-    "transport",
-    "coupled",
-)
+    "Mass", "Helmholtz", "variable Helmholtz", "PhysDeriv", "IProductWRTDerivBase", "transport", "coupled",
+)  # fmt: skip
 
 
 def on_device(problem):
