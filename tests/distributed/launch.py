@@ -65,16 +65,19 @@ def start(n, *command, limit=LIMIT, **options):
     return subprocess.run(**started(n, *command, **options), capture_output=True, timeout=limit, check=False)
 
 
-# Runs commands one after the other; what each prints ends with a line of the first process.
+# Runs commands one after the other; what each prints ends with a line of the first process, the others print nothing.
 COMMANDS = f"""
-import json, sys
+import contextlib, io, json, sys
 from hpfem.cli import main
 from hpfem.support.communicator import world
 for given in json.loads(sys.argv[1]):
-    try:
-        assert main(given) == 0
-    except SystemExit as left:
-        assert not left.code
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said) if world().rank else contextlib.nullcontext():
+        try:
+            assert main(given) == 0
+        except SystemExit as left:
+            assert not left.code
+    assert not said.getvalue()
     world().print("{DONE}")
 """
 
