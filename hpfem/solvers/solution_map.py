@@ -171,7 +171,7 @@ class SolutionMap:
             if along is not None:
                 changes = self._changes(x, given), self._changes(x, self._arrays(along, "along, "))
                 right = self._functional(own.form.pushforward(own.field(x), *changes))
-                found = self._solved(x, -own.free(right), False)
+                found = -self._solved(x, own.free(right), False)  # another array than that which is kept
             return found.reshape(self.shape)
 
     def pullback(self, data: Any, w: Any, u: Any | None = None, along: Any | None = None) -> dict[str, Any]:

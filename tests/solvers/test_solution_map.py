@@ -154,6 +154,9 @@ def test_set_up_is_kept(monkeypatch):
     solution.pullback(data, w, along=data)
     solution.forward(data, data)
     assert len(solves) == 3  # one more pair
+    twice = [solution.forward(data, data, along=data) for _ in range(2)]
+    twice[0][...] = 0  # what is kept is nobody else's
+    assert len(solves) == 4 and twice[1].any() and solution.forward(data, data, along=data).any()
     assert tangents.multigrid == "kept"
 
 
