@@ -83,7 +83,7 @@ def _replaced(weak: Weak, stored: Mapping[int, int]) -> Weak:
         elif all(a.index in new for a in node.args):
             new[node.index] = graph.apply(node.op, *[new[a.index] for a in node.args])
     rows = {key: new[e.index] for key, e in weak.rows.items()}
-    return Weak(graph, weak.dim, weak.functions, rows, weak.test)
+    return Weak(graph, weak.dim, rows, weak.test)
 
 
 def _matrix(weak: Weak, active: str) -> tuple[Weak, list[Expression]]:
@@ -105,7 +105,7 @@ def _matrix(weak: Weak, active: str) -> tuple[Weak, list[Expression]]:
             factor = copied(nodes, graph, lambda n, args: graph.apply(n.op, *args) if args else None)[entry.index]
         term = graph.apply("mul", factor, graph.node("input", (), ("fn", active, *column)))
         rows[row] = graph.apply("add", rows[row], term) if row in rows else term
-    return Weak(graph, weak.dim, weak.functions, rows, weak.test), [weak.graph.nodes[i] for i in place]
+    return Weak(graph, weak.dim, rows, weak.test), [weak.graph.nodes[i] for i in place]
 
 
 def _equal(graph: Graph, results: Iterable[Expression]) -> dict[int, Expression]:

@@ -57,30 +57,16 @@ class Weak:
     name, c), ("param", name), ("x", i). Rows that are 0 are left out; a density is the row (0, 0).
     """
 
-    def __init__(
-        self, graph: Graph, dim: int, functions: Mapping[str, int], rows: Mapping[Row, Expression], test: int
-    ) -> None:
+    def __init__(self, graph: Graph, dim: int, rows: Mapping[Row, Expression], test: int) -> None:
         self.graph, self.dim, self.test = graph, dim, test
         self.rows = {key: e for key, e in rows.items() if not is_zero(e)}
         self.nodes = live(graph, self.rows.values())
         self.inputs = [node.payload for node in self.nodes if node.op == "input"]
-        used = {key[1] for key in self.inputs if key[0] == "fn"}
-        self.functions = {name: n for name, n in functions.items() if name in used}
-        self.flops = sum(node.op not in ("const", "input") for node in self.nodes)
 
     @classmethod
-    def of(
-        cls,
-        trace: Trace,
-        name: str = "u",
-        fields: Mapping[str, int] | None = None,
-        inside: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
-    ) -> Weak:
-        """The weak form of a traced function of the function `name`; some fields, of so many components, become
-        functions, and those of `inside` other inputs.
-        """
-        graph, given, inside = Commuting(), dict(fields or {}), inside or {}
-        new: dict[int, Expression] = {}
+    def of(cls, trace: Trace, name: str = "u", inside: Mapping[str, Sequence[tuple[Any, ...]]] | None = None) -> Weak:
+        """The weak form of a traced function of the function `name`; the fields of `inside` become other inputs."""
+        graph, inside, new = Commuting(), inside or {}, dict[int, Expression]()
         for node in trace.live:
             key = node.payload
             if node.op != "input":
@@ -89,8 +75,6 @@ class Weak:
                 continue
             if key[0] in ("u", "du"):
                 key = ("fn", name, key[1], key[2] + 1 if key[0] == "du" else 0)
-            elif key[0] == "field" and key[1] in given:
-                key = ("fn", key[1], key[2], 0)
             elif key[0] == "field" and key[1] in inside:
                 key = inside[key[1]][key[2]]
             new[node.index] = graph.node("input", (), key)
@@ -101,7 +85,7 @@ class Weak:
             for i in range(1, trace.dim + 1):
                 parts = [new[s.index] * graph.node("input", (), ("fn", name, o, i)) for o, s in terms.items()]
                 rows[c, i] = sum(parts[1:], parts[0])
-        return cls(graph, trace.dim, {name: trace.components, **given}, rows, trace.given)
+        return cls(graph, trace.dim, rows, trace.given)
 
     def function(self, name: str, c: int, i: int) -> Expression:
         """The value (i = 0) or derivative of a component of a function."""
@@ -109,8 +93,8 @@ class Weak:
 
     def forward(self, changes: Mapping[tuple[str, str], str]) -> Weak:
         """The derivative by inputs, each by its kind and name, in the direction of new ones: linear in these."""
-        functions = {new: self.functions.get(key[1], 0) for key, new in changes.items() if key[0] == "fn"}
-        terms, tangents = _Terms(self.graph, next(iter(functions), None)), dict[int, Expression]()
+        function = next((new for (kind, _), new in changes.items() if kind == "fn"), None)
+        terms, tangents = _Terms(self.graph, function), dict[int, Expression]()
         for node in self.nodes:
             if node.op == "input" and node.payload[:2] in changes:
                 key = node.payload[0], changes[node.payload[:2]], *node.payload[2:]
@@ -120,15 +104,14 @@ class Weak:
                 known = tangents.get(node.index)
                 tangents[node.index] = term if known is None else terms.plus(known, term)
         rows = {key: tangents[e.index] for key, e in self.rows.items() if e.index in tangents}
-        return Weak(self.graph, self.dim, {**self.functions, **functions}, rows, self.test)
+        return Weak(self.graph, self.dim, rows, self.test)
 
     def pullback(self, name: str, new: str | None, test: int) -> Weak:
         """The transposed derivative by a function of `test` components, which is its test function; a new function
         takes the place of the present test function. Without a name for it, that of a density.
         """
         bars = self.adjoints(("fn", name), new)
-        functions = dict(self.functions) if new is None else {**self.functions, new: self.test}
-        return Weak(self.graph, self.dim, functions, {(key[2], key[3]): e for key, e in bars.items()}, test)
+        return Weak(self.graph, self.dim, {(key[2], key[3]): e for key, e in bars.items()}, test)
 
     def of_fewer_powers(self) -> Weak:
         """The form with a^b as a a^(b - 1) where that power, of the derivative, is there; where it is infinite, so is
@@ -142,7 +125,7 @@ class Weak:
             if node.op == "pow" and (node.args[0].index, self.graph.apply("sub", node.args[1], 1.0).index) in powers:
                 lower = graph.apply("pow", args[0], graph.apply("sub", args[1], 1.0))
                 new[node.index] = graph.apply("mul", lower, args[0])
-        return Weak(graph, self.dim, self.functions, {row: new[e.index] for row, e in self.rows.items()}, self.test)
+        return Weak(graph, self.dim, {row: new[e.index] for row, e in self.rows.items()}, self.test)
 
     def on_reference(self, geometry: str, rotated: bool) -> Weak:
         """The form by derivatives on the reference element; the field `geometry` has the inverse Jacobian, row by row,
@@ -166,7 +149,7 @@ class Weak:
             parts = [inverse[a, i] * new[self.rows[c, i].index] for b, i in places if a == b and (c, i) in self.rows]
             if parts:
                 rows[c, a] = sum(parts[1:], parts[0]) * volume
-        return Weak(graph, self.dim, self.functions, rows, self.test)
+        return Weak(graph, self.dim, rows, self.test)
 
     def adjoints(self, to: tuple[Any, ...], new: str | None) -> dict[tuple[Any, ...], Expression]:
         """The derivatives by the inputs whose keys begin with `to` of the rows, tested with the function `new`."""

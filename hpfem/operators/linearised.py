@@ -325,7 +325,7 @@ def pulled_back(
     keys = [("param", name)] if kind == "param" else [("field", name, c) for c in range(form.fields[name].components)]
     results, what = [found.get(key, weak.graph.constant(0.0)) for key in keys], f"derivative of {form.name} by {name}"
     if tested and kind == "field":
-        weak = Weak(weak.graph, weak.dim, dict(trial), {(c, 0): e for c, e in enumerate(results)}, len(results))
+        weak = Weak(weak.graph, weak.dim, {(c, 0): e for c, e in enumerate(results)}, len(results))
         return applied(lowered(weak, trial, what))
     values = applied(lowered(weak, trial, what, results))
     return form.space.integrate(values) if kind == "param" else values

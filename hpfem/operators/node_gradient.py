@@ -113,7 +113,7 @@ def change_by_nodes(form: Any, u: Field, change: Any) -> Field:
         graph, n = weak.graph, own.form.components
         fields[_VELOCITY] = _velocity(inner, change)
         terms = [e * graph.node("input", (), ("field", _VELOCITY, i)) for i, e in enumerate(results)]
-        density = Weak(graph, weak.dim, {"u": n, "w": n}, {(0, 0): sum(terms[1:], terms[0])}, 1)
+        density = Weak(graph, weak.dim, {(0, 0): sum(terms[1:], terms[0])}, 1)
         made = lowered(density.pullback("w", None, n), (("u", n),), f"derivative of {own.name} by nodes")
         operator = made_operator(inner, made, fields)
         found.append(factor * (operator(u) if own.on is None else own.with_inner(operator)(u)))
