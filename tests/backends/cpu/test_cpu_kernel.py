@@ -19,7 +19,7 @@ from hpfem.backends.cpu.runtime.kernel import CpuKernel, fetches_of
 from hpfem.backends.cpu.runtime.target import Target, host
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.forms.cost import operator_flops
+from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.merged import merged
 from hpfem.forms.sources import of_source, possible_sources
 from hpfem.geometry import FactorSource
@@ -216,6 +216,11 @@ def test_how_often_lines_are_fetched_is_an_option_where_caches_are_too_small(rng
         assert next(search)[0] is None and search.send(timed) == tried
     ways = (("sumfac", zen), ("fused", zen), ("sumfac", other))
     assert [fetches_of(problem, *way)[0] for way in ways] == [BY_WORK, 2, 2]
+    size = operator_bytes(problem) * problem.n_elements
+    monkeypatch.setattr(runtime, "PREFETCH_BYTES", size - 1)  # in a shared cache
+    assert [fetches_of(problem, *way)[0] for way in ways] == [1, 1, 1]
+    monkeypatch.setattr(runtime, "_LARGE_GROUP", 0)
+    assert [fetches_of(problem, *way)[0] for way in ways] == [0, 1, 0]
     source, results = rng.standard_normal((1, problem.n_elements, problem.n_input)), []
     for options in (None, "fetches=0", "fetches=4", "stored fetches=8"):
         kernel = strategy.build(problem, options)

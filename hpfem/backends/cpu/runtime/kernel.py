@@ -39,6 +39,8 @@ Array = NDArray[np.floating[Any]]
 # Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
 # Above eight times as many no cache holds them.
 PREFETCH_BYTES = 4 << 20
+# Bytes of a group that leave too little room in the first level for what is fetched early from a shared cache.
+_LARGE_GROUP = 32 << 10
 # How often lines may be fetched: the tuner knows what a processor does best.
 FETCHES = 0, 1, 2, 4, 8
 _WRITERS: dict[str, Callable[[BlockProblem, int, int, Indexed], Program]] = {
@@ -63,9 +65,11 @@ def _write(pickled: bytes, strategy: str, target: Target, fetches: int, runs: tu
 
 def fetches_of(problem: BlockProblem, strategy: str, target: Target) -> tuple[int, list[int]]:
     """How often what lies ahead is fetched, from a shared cache once; what else to try, out of a core's own caches."""
-    nbytes = operator_bytes(problem) * problem.n_elements
-    far = BY_WORK if strategy == "sumfac" and target.drops_prefetches else 2
-    usual = far if nbytes > 8 * PREFETCH_BYTES else int(nbytes > PREFETCH_BYTES)
+    each, factored = operator_bytes(problem), strategy == "sumfac"
+    nbytes, group = each * problem.n_elements, each * target.lanes(problem.dtype)
+    near = 2 * PREFETCH_BYTES if factored and group > _LARGE_GROUP else PREFETCH_BYTES
+    far = BY_WORK if factored and target.drops_prefetches else 2
+    usual = far if nbytes > 8 * PREFETCH_BYTES else int(nbytes > near)
     return usual, [n for n in FETCHES if n != usual] if 4 * nbytes > PREFETCH_BYTES else []
 
 
