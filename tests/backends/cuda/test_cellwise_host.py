@@ -11,6 +11,7 @@ import hpfem as hp
 from hpfem.backends.cellwise import CellwiseProduct, FactorisedMatrix
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.vectors import cellwise, indexed
 from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16
 from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
@@ -199,12 +200,15 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
     scale = rng.standard_normal(c0.size).astype(np.float32)
     of_tiles = MatrixTiles.of
     for most in (1000, 100):
-        few = lambda matrix, most=most: of_tiles(matrix) if len(matrix) < most else None  # noqa: E731
+        few = lambda matrix, tiles, most=most: of_tiles(matrix, tiles) if len(matrix) < most else None  # noqa: E731
         monkeypatch.setattr(MatrixTiles, "of", few)
+        monkeypatch.setattr(cellwise, "limits", lambda most=most: Limits(multiprocessors=most - 100))
         matrices = [FactorisedMatrix([M]) for M in given]
         own = cellwise.CudaCellwise(matrices, Q, back, HostVectorSpace(HOST), np.float32, rough)
         tiled = [isinstance(operand, cellwise._Tiled) for operand in own._there]
         assert tiled == [rough and block.n_modes < most for block in c0.space.blocks] and (most > 100 or not all(tiled))
+        found = {operand._tiles.element_tiles for operand in own._there if isinstance(operand, cellwise._Tiled)}
+        assert found == ({1 if most > 100 else 2} if rough else set())
         exact = CellwiseProduct(matrices, Q, back, HOST_VECTORS, np.float32)
         assert np.array_equal(own.apply(x, scale), own.apply(x) * scale)
         pairs = [
@@ -229,8 +233,9 @@ def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
     monkeypatch.setattr(cellwise, "functions", counted)
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
+    monkeypatch.setattr(cellwise, "limits", lambda: Limits(multiprocessors=0))
     of_tiles = MatrixTiles.of
-    monkeypatch.setattr(MatrixTiles, "of", lambda matrix: None if len(matrix) == 14 else of_tiles(matrix))
+    monkeypatch.setattr(MatrixTiles, "of", lambda matrix, tiles: None if len(matrix) == 14 else of_tiles(matrix, tiles))
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2, dtype=np.float32))
     whole = c0.low_energy_matrix
     blocks = [own.part(cells) for own in whole.blocks for cells in np.split(np.arange(own.shape[0]), [1, 4, 4, 50])]

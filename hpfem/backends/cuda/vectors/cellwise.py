@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from hpfem.shapes.cached import cached_property
 from ...cellwise import CellwiseProduct, FactorisedMatrix
 from ...restriction import Codes
 from ..codegen.prelude import source_with
-from ..runtime.device import current_device, upload
+from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import begin, functions
 from .indexed import IndexedRestriction, as_bits, entity_places, in_tiles
 
@@ -27,6 +28,8 @@ _ROWS, _COLUMNS, _ELEMENTS = 16, 16, 16
 _PAIRS, _MOST_WARPS = 8, 16
 # Warps of a block at least, and tiles of elements if there is room. Blocks are small: some read while others multiply.
 _WARPS, _ELEMENT_TILES = 4, 2
+# Elements with as many modes, for each multiprocessor, from which on a warp has more than one tile of them.
+_MANY = 32
 # The first architecture with bfloat16, and shared memory that a block may take on all of them.
 _LEAST, _SHARED = 80, 96 << 10
 # Numbers that a thread reads at a time.
@@ -70,8 +73,8 @@ class MatrixTiles:
     words: NDArray[np.uint32]
 
     @classmethod
-    def of(cls, matrix: NDArray[np.float64]) -> MatrixTiles | None:
-        """Tiles of a matrix, if a block's threads can hold its sums; matrix [n, n]."""
+    def of(cls, matrix: NDArray[np.float64], tiles: int = _ELEMENT_TILES) -> MatrixTiles | None:
+        """Tiles of a matrix, if a block's threads can hold its sums; matrix [n, n]; tiles of elements at most."""
         n = len(matrix)
         pairs = -(-n // _ROWS)
         warps = min(_MOST_WARPS, 1 << (pairs - 1).bit_length())
@@ -84,7 +87,7 @@ class MatrixTiles:
         padded[:n, :n] = bfloat16(matrix)
         # [pair, tile, row, tile of columns, half, word, number] in the order of lanes: a row's word
         parts = padded.reshape(own * warps, 2, _ROWS // 2, columns, 2, 4, 2).transpose(0, 3, 2, 5, 1, 4, 6)
-        element_tiles = max(1, min(_ELEMENT_TILES, _PAIRS // own, room))
+        element_tiles = max(1, min(tiles, _PAIRS // own, room))
         return cls(n, max(1, _WARPS // warps), element_tiles, warps, own, np.ascontiguousarray(parts).view(np.uint32))
 
     @property
@@ -172,8 +175,8 @@ def _in_few_launches(operands: Sequence[Any], restriction: Any) -> list[Any]:
     return found
 
 
-def _tiles_of(M: FactorisedMatrix) -> MatrixTiles | None:
-    return MatrixTiles.of(M.dense)
+def _tiles_of(M: FactorisedMatrix, tiles: int) -> MatrixTiles | None:
+    return MatrixTiles.of(M.dense, tiles)
 
 
 class CudaCellwise(CellwiseProduct):
@@ -181,11 +184,15 @@ class CudaCellwise(CellwiseProduct):
 
     def _operands(self, matrices: Sequence[FactorisedMatrix], restriction: Any) -> list[Any]:
         rough, operands = self._rough and self._dtype == np.float32, list[Any]()
-        for M in matrices:
-            tiles = M.kept(MatrixTiles, partial(_tiles_of, M)) if rough else None
+        counts, many = Counter[int](), _MANY * limits().multiprocessors if rough else 0
+        for own in self._Q.blocks:
+            counts[own.shape[1]] += own.shape[0]
+        for M, own in zip(matrices, self._Q.blocks, strict=True):
+            most = _ELEMENT_TILES if counts[own.shape[1]] >= many else 1
+            tiles = M.kept((MatrixTiles, most), partial(_tiles_of, M, most)) if rough else None
             operands.append(self._dense(M.dense) if tiles is None else tiles)
-        for own in {own.n: own for own in operands if isinstance(own, MatrixTiles)}.values():
-            begin(own.source(restriction.index))
+        for tiles in {own.n: own for own in operands if isinstance(own, MatrixTiles)}.values():
+            begin(tiles.source(restriction.index))
         return _in_few_launches(operands, restriction)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:

@@ -3,9 +3,9 @@
 //
 // An entry +-1 is a code 2 * place + (1 where negative). A row of Q that is not one such entry has the code -1 - r, with
 // r its row in a CSR matrix of all of these; another entry of Q^T the code -2 - k, with k its place in a list of rows and
-// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS, ROWS, COLUMNS and PASSES are given. ROWS, COLUMNS:
-// those of Q that a thread of `scatter` or `gather` takes at a time, as their loads are then under way together. PASSES: how
-// often one of `gather` does so.
+// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS, ROWS, COLUMNS, FEW, MANY and PASSES are given. ROWS,
+// COLUMNS: those of Q that a thread of `scatter` or `gather` takes at a time, as their loads are then under way together.
+// FEW, MANY: entries of a column that it takes so, the first and later ones. PASSES: how often one of `gather` does so.
 //
 //   global[component][j]        local: block after block, [component][i] in each; block b has the rows starts[b] to
 //                               starts[b + 1] of Q
@@ -37,6 +37,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 5 : 4)
     HPFEM_UNROLL for (int s = 0; s < ROWS; s++) {
       if (s * THREADS < left) out[c * n + first + s * THREADS] = x[s];
     }
+  }
+}
+
+// Adds `n` entries of columns, from the one of number k on, in order; their loads are under way together.
+template <int n>
+HPFEM_DEVICE void add(const int k, const Index *const (&entry)[COLUMNS], const int (&width)[COLUMNS], const Index *starts,
+                      const Index *rows, const real *values, const real *local, bool (&empty)[COLUMNS],
+                      real (&sum)[COLUMNS][COMPONENTS]) {
+  Index code[COLUMNS][n];
+  HPFEM_UNROLL for (int i = 0; i < COLUMNS * n; i++) {
+    const int s = i / n, e = i % n;
+    code[s][e] = k + e < width[s] ? entry[s][32 * (k + e)] : Index(-1);
+  }
+  real factor[COLUMNS][n];
+  HPFEM_UNROLL for (int i = 0; i < COLUMNS * n; i++) {
+    Index &own = code[i / n][i % n];
+    empty[i / n] &= own == -1;
+    factor[i / n][i % n] = own < -1 ? values[-2 - own] : own & 1 ? real(-1) : real(1);
+    own = own < -1 ? rows[-2 - own] : own >> 1; // -1 stays
+  }
+  HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+    real x[COLUMNS][n];
+    HPFEM_UNROLL for (int i = 0; i < COLUMNS * n; i++) {
+      const Index own = code[i / n][i % n];
+      x[i / n][i % n] = own < 0 ? real(0) : local[place_of(own, c, starts)];
+    }
+    HPFEM_UNROLL for (int i = 0; i < COLUMNS * n; i++) sum[i / n][c] += factor[i / n][i % n] * x[i / n][i % n];
   }
 }
 
@@ -75,24 +102,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
       empty[s] = true;
       if (width[s] > most) most = width[s];
     }
-    Index next[COLUMNS];
-    HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) next[s] = width[s] > 0 ? entry[s][0] : Index(-1);
-    for (int k = 0; k < most; k++) {
-      Index code[COLUMNS];
-      HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
-        code[s] = next[s];
-        next[s] = k + 1 < width[s] ? entry[s][32 * (k + 1)] : Index(-1);
-        empty[s] &= code[s] == -1;
-      }
-      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        real x[COLUMNS];
-        HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) x[s] = code[s] < 0 ? real(0) : local[place_of(code[s] / 2, c, starts)];
-        HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
-          if (code[s] < -1) x[s] = values[-2 - code[s]] * local[place_of(rows[-2 - code[s]], c, starts)];
-          sum[s][c] += code[s] >= 0 && code[s] % 2 ? -x[s] : x[s];
-        }
-      }
-    }
+    // Most columns have few entries; others would take a trip to memory for every one.
+    add<FEW>(0, entry, width, starts, rows, values, local, empty, sum);
+    HPFEM_ROLLED for (int k = FEW; k < most; k += MANY) add<MANY>(k, entry, width, starts, rows, values, local, empty, sum);
     HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
       const long long j = column[s];
       if (j >= size) continue;

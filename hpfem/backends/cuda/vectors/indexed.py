@@ -36,8 +36,11 @@ SUM_BLOCKS, GATHER_BLOCKS = 6, 6
 # Rows that a thread of `scatter` takes at a time; half of them with several components.
 ROWS = 8
 # Columns that a thread of `gather` sums up, at a time if there is one component. Where columns have as many entries in
-# the mean it takes one, since more loads under way would drive each other out of the cache.
-COLUMNS, LONG = 2, 3.0
+# the mean it takes one, since more loads under way would drive each other out of the cache; and where there are fewer
+# columns, as threads are few then.
+COLUMNS, LONG, FEWEST = 2, 3.0, 4_000_000
+# Entries of a column that a thread takes at first, and later at a time, by columns at a time: what registers hold.
+FEW, MANY = 2, {1: 6, 2: 4}
 # Sums that the blocks of `gather` may leave; if there are more, they are folded to so many.
 MOST_SUMS, FOLDED = 1024, 64
 # Rows whose columns `gather` sums up at one time; those of some such parts fit the second cache.
@@ -150,10 +153,10 @@ class IndexTables:
         counts = xp.diff(starts)
         not_one = (counts != 1).nonzero()[0]
         self.single = int(not_one[-1]) + 1 if len(not_one) else 0
-        # Columns by parts of their first rows, those with as many entries together.
+        # Columns by parts of their first rows, those with as many entries together, and with most first.
         first = xp.append(xp.concatenate([place.astype(kind), self.entry_rows])[entries], 0)[starts[:-1]]
         parts = xp.where(counts > 0, first, 0)[: self.single] // ORDERED
-        self.order = _stable(parts.astype(np.int64) * (len(columns) + 1) + counts[: self.single]).astype(kind)
+        self.order = _stable(parts.astype(np.int64) * (len(columns) + 1) - counts[: self.single]).astype(kind)
         rank = xp.arange(Q.size)
         rank[self.order] = xp.arange(self.single)
         padded = xp.zeros(-(-Q.size // SLICE) * SLICE, dtype=np.int64)
@@ -187,7 +190,7 @@ class IndexTables:
     @property
     def columns_each(self) -> int:
         """Columns that a thread of `gather` sums up."""
-        return 1 if self.entry_codes.size >= LONG * self.size else COLUMNS
+        return 1 if self.entry_codes.size >= LONG * self.size or self.size < FEWEST else COLUMNS
 
     def gather_blocks(self, n: int) -> int:
         """Count the blocks of `gather`."""
@@ -215,11 +218,13 @@ class IndexTables:
     def source(self, real: DTypeLike, components: int) -> str:
         """Source of the kernels."""
         types, at_once = {"real": real, "Index": self.codes.dtype}, self.columns_each if components == 1 else 1
+        many = max(1, 4 * MANY[at_once] // (self.codes.dtype.itemsize * components))
         constants = {
             # One component: a row's place is its number, and kernels are the same for any blocks.
             **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1 if components > 1 else 1, "THREADS": THREADS},
             **{"ROWS": rows_per_thread(components), "GATHER_BLOCKS": GATHER_BLOCKS},
             **{"COLUMNS": at_once, "PASSES": self.columns_each // at_once},
+            **{"FEW": min(FEW, many), "MANY": many},
         }
         return source_with(types, constants, "codegen/reduction.h", "codegen/restriction.h", "vectors/indexed.h")
 
