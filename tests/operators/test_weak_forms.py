@@ -26,33 +26,29 @@ def space(request):
     return hp.Space(MESHES[request.param](), 3)
 
 
-def check(
-    space, backend, rng, function, reference, *, test=("value", "grad"), components=1, fields=None, gradients=True
-):
+@pytest.fixture
+def check(space, backend, rng):
     """Compare a weak form by every way with a reference (ref, u, du) -> (value, flux)."""
-    field = random_field(space, rng, components=components)
-    ref = references(space)[0]
-    expected = ref.test(*reference(ref, *ref.trial(field.arrays[0])))
-    for way in ways(backend, gradients):
-        form = hp.WeakForm(space, function, test=test, components=components, fields=fields, **way)
-        assert norm_error(form(field).arrays[0], expected) < 2e-12, way
+
+    def agree(function, reference, *, test=("value", "grad"), components=1, fields=None, gradients=True):
+        field = random_field(space, rng, components=components)
+        ref = references(space)[0]
+        expected = ref.test(*reference(ref, *ref.trial(field.arrays[0])))
+        for way in ways(backend, gradients):
+            form = hp.WeakForm(space, function, test=test, components=components, fields=fields, **way)
+            assert norm_error(form(field).arrays[0], expected) < 2e-12, way
+
+    return agree
 
 
-def test_nonlinear_reaction_and_diffusion(backend, space, rng):
+def test_nonlinear_reaction_and_diffusion(check):
     def burning(u, du, k):
         return u**3 - np.exp(-u * u), (k + u * u) * du
 
-    check(
-        space,
-        backend,
-        rng,
-        burning,
-        lambda ref, u, du: (u**3 - np.exp(-(u**2)), (0.3 + u**2)[:, None] * du),
-        fields={"k": 0.3},
-    )
+    check(burning, lambda ref, u, du: (u**3 - np.exp(-(u**2)), (0.3 + u**2)[:, None] * du), fields={"k": 0.3})
 
 
-def test_any_flux(backend, space, rng):
+def test_any_flux(check, space):
     d = space.dim
 
     def anisotropic(du, x):
@@ -62,20 +58,20 @@ def test_any_flux(backend, space, rng):
         flux = np.stack([(2.0 + i) * du[:, i] + 0.5 * du[:, (i + 1) % d] * ref.x[0] for i in range(d)], axis=1)
         return None, flux
 
-    check(space, backend, rng, anisotropic, reference, test=("grad",))
+    check(anisotropic, reference, test=("grad",))
 
 
-def test_p_laplacian_takes_the_length_of_the_gradient(backend, space, rng):
+def test_p_laplacian_takes_the_length_of_the_gradient(check):
     def p_laplacian(du):
         return np.sqrt(1.0 + du.dot(du)) * du
 
     def reference(ref, u, du):
         return None, np.sqrt(1 + np.sum(du**2, axis=1, keepdims=True)) * du
 
-    check(space, backend, rng, p_laplacian, reference, test=("grad",))
+    check(p_laplacian, reference, test=("grad",))
 
 
-def test_transport_in_conservative_form(backend, space, rng):
+def test_transport_in_conservative_form(check):
     # The flux does not depend on the gradient of the trial function.
     def transport(u, wind):
         return -(u * wind)
@@ -84,9 +80,6 @@ def test_transport_in_conservative_form(backend, space, rng):
         return [1.0 + x[1], -x[0], 0.3 * x[0]][: len(x)]
 
     check(
-        space,
-        backend,
-        rng,
         transport,
         lambda ref, u, du: (None, -u[:, None] * np.array(wind(*ref.x))),
         test=("grad",),
@@ -94,21 +87,14 @@ def test_transport_in_conservative_form(backend, space, rng):
     )
 
 
-def test_gradient_tested_by_values(backend, space, rng):
+def test_gradient_tested_by_values(check):
     def steepness(du, x):
         return du[0] * x[1] + du.dot(du)
 
-    check(
-        space,
-        backend,
-        rng,
-        steepness,
-        lambda ref, u, du: (du[:, 0] * ref.x[1] + np.sum(du**2, axis=1), None),
-        test=("value",),
-    )
+    check(steepness, lambda ref, u, du: (du[:, 0] * ref.x[1] + np.sum(du**2, axis=1), None), test=("value",))
 
 
-def test_coupled_components(backend, space, rng):
+def test_coupled_components(check):
     def chemistry(u, du, k):
         rate = k * u[0] * u[1]
         return [rate, -rate + u[1]], [du[0] + 0.2 * du[1], 3.0 * du[1] - du[0] / 2.0]
@@ -120,10 +106,10 @@ def test_coupled_components(backend, space, rng):
         rate = k(*ref.x) * u[0] * u[1]
         return np.stack([rate, -rate + u[1]]), np.stack([du[0] + 0.2 * du[1], 3 * du[1] - du[0] / 2])
 
-    check(space, backend, rng, chemistry, reference, components=2, fields={"k": k})
+    check(chemistry, reference, components=2, fields={"k": k})
 
 
-def test_coupled_fluxes_of_values(backend, space, rng):
+def test_coupled_fluxes_of_values(check, space):
     # As in first-order systems: the flux of one component is the value of another, untouched.
     d = space.dim
 
@@ -133,15 +119,15 @@ def test_coupled_fluxes_of_values(backend, space, rng):
     def reference(ref, u, du):
         return None, np.array([[u[1], *[u[0]] * (d - 1)], [u[0], *[u[1]] * (d - 1)]])
 
-    check(space, backend, rng, system, reference, test=("grad",), components=2)
+    check(system, reference, test=("grad",), components=2)
 
     def both(u):
         return [u[1], u[0]], system(u)
 
-    check(space, backend, rng, both, lambda ref, u, du: (u[::-1], reference(ref, u, du)[1]), components=2)
+    check(both, lambda ref, u, du: (u[::-1], reference(ref, u, du)[1]), components=2)
 
 
-def test_elasticity(backend, space, rng):
+def test_elasticity(check, space, backend):
     d = space.dim
 
     def stress(du, mu, la):
@@ -154,14 +140,14 @@ def test_elasticity(backend, space, rng):
             flux[i, i] += 1.3 * sum(du[j, j] for j in range(d))
         return None, flux
 
-    check(space, backend, rng, stress, reference, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3})
+    check(stress, reference, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3})
     # Rigid rotations cost nothing.
     operator = hp.WeakForm(space, stress, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3}, backend=backend)
     rotated = space.project(lambda *x: [-x[1], x[0], 0.0][:d])
     assert abs(rotated.dot(operator(rotated))) < 1e-10
 
 
-def test_fields_in_both_states_and_vectors(backend, space, rng):
+def test_fields_in_both_states_and_vectors(check, space):
     d = space.dim
     k = space.project(lambda *x: 2 + x[0])
     v = space.evaluate(lambda *x: [x[i] + 0.2 for i in range(d)])
@@ -170,9 +156,6 @@ def test_fields_in_both_states_and_vectors(backend, space, rng):
         return u * k + a.dot(v) * u
 
     check(
-        space,
-        backend,
-        rng,
         form,
         lambda ref, u, du: (u * (2 + ref.x[0]) + u * sum((i + 1.0) * (ref.x[i] + 0.2) for i in range(d)), None),
         test=("value",),
@@ -181,7 +164,7 @@ def test_fields_in_both_states_and_vectors(backend, space, rng):
     )
 
 
-def test_every_operation(backend, space, rng):
+def test_every_operation(check):
     def everything(u, x):
         a = np.where(u > 0.1, np.sqrt(np.abs(u) + 1), np.minimum(u, x[0])) + np.tanh(u) / (2 + np.sin(x[1]))
         b = np.maximum(np.cos(u), u * 0.5) - np.log(1.5 + np.abs(x[0])) ** 2 + 2.0 ** (-u) + np.exp(u) ** 1.5
@@ -190,7 +173,7 @@ def test_every_operation(backend, space, rng):
     def reference(ref, u, du):
         return everything(u, [x[None] for x in ref.x]), None
 
-    check(space, backend, rng, everything, reference, test=("value",), gradients=False)
+    check(everything, reference, test=("value",), gradients=False)
 
 
 class TestRefused:
