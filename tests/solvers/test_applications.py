@@ -39,11 +39,11 @@ def test_nekbone(tmp_path):
 def test_acoustic_wave(shapes, tmp_path):
     mesh = ours("curved_mixed_2d.msh") if shapes is None else box(shapes, (5, 5))
     module = load("acoustic_wave")
-    found = module.main(mesh, 5, end=0.6, output=tmp_path, frames=4)
+    found = module.main(mesh, 5, end=0.4, output=tmp_path, frames=4)
     assert found["variation"] < 2e-3
     assert {path.name for path in tmp_path.iterdir()} == {"wave.png", "wave.gif", "wave.vtu", "wave_receivers.png"}
     # Half the step, a quarter of the variation.
-    finer = module.main(mesh, 5, end=0.6, courant=0.25)
+    finer = module.main(mesh, 5, end=0.4, courant=0.25)
     assert found["variation"] / finer["variation"] == pytest.approx(4, rel=0.2)
     # The middle receiver is nearest to the source: 0.2 away at speed 1, so first motion comes no earlier than that.
     times, trace = found["times"], np.abs(found["traces"][1])
