@@ -25,14 +25,11 @@ TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 # Where tests are whose folder is not named like the module's.
 ELSEWHERE = {
-    "backends/cpu/": ("backends/cpu/", "backends/test_guarded"),
-    "backends/cuda/": ("backends/cuda/",),
-    "backends/sharing": ("backends/", "test_sharing"),
-    "mesh/distribute": ("mesh/", "distributed/"),
-    "mesh/part": ("mesh/", "distributed/"),
-    "plots/": ("benchmarks/",),
+    "backends/cpu/": ("backends/cpu/", "backends/test_guarded"), "backends/cuda/": ("backends/cuda/",),
+    "backends/sharing": ("backends/", "test_sharing"), "mesh/distribute": ("mesh/", "distributed/"),
+    "mesh/part": ("mesh/", "distributed/"), "plots/": ("benchmarks/",),
     "support/": ("support/", "test_faults", "test_interrupts", "test_messages", "test_processes"),
-}
+}  # fmt: skip
 NEED_GPU = {f"hpfem/backends/cuda/runtime/{name}.py" for name in "cublas device kernel limits nccl scratch".split()}
 PAIRS = ("Lt GtE", "Gt LtE", "Eq NotEq", "Is IsNot", "In NotIn", "And Or", "Add Sub", "Mult Div")
 SWAPPED = {getattr(ast, old): getattr(ast, new) for pair in PAIRS for old, new in permutations(pair.split())}

@@ -41,14 +41,11 @@ def pieces(n):
     strip = hp.box("quad", (2 * n, 2), comm=hp.ALONE)
     place = (n * strip.points[strip.cells[0].nodes].mean(axis=1)[:, 0]).astype(int)
     found = {
-        "one": (one, np.full(1, n - 1)),
-        "two": (two, np.array([n - 1, 0])),
-        "together": (two, np.full(2, n - 1)),
-        "shapes": (mixed, shape % n),
-        "strip": (strip, place),
+        "one": (one, np.full(1, n - 1)), "two": (two, np.array([n - 1, 0])), "together": (two, np.full(2, n - 1)),
+        "shapes": (mixed, shape % n), "strip": (strip, place),
         "curved": (strip.elevated(2).transformed(partly_bent), place),
         "thin": (strip.transformed(lambda x: np.where(x < 0.5, 1e-2 * x, x - 0.495) * [1, 0] + x * [0, 1]), place),
-    }
+    }  # fmt: skip
     return {name: (with_regions(mesh), owners) for name, (mesh, owners) in found.items()}
 
 

@@ -16,20 +16,14 @@ from tests.mesh.test_mfem import bent, mfem_text
 
 DATA = Path(__file__).with_name("data")
 BOXES = {
-    "flat": (("tri", "quad"), (2, 2)),
-    "solid": (ALL_3D, (4, 1, 1)),
-    "hexes": ("hex", (2, 2, 1)),
-    "prisms": (("hex", "prism"), (2, 1, 1)),
-    "tets": ("tet", (1, 1, 1)),
-}
+    "flat": (("tri", "quad"), (2, 2)), "solid": (ALL_3D, (4, 1, 1)), "hexes": ("hex", (2, 2, 1)),
+    "prisms": (("hex", "prism"), (2, 1, 1)), "tets": ("tet", (1, 1, 1)),
+}  # fmt: skip
 FILES = [
     *(("flat", f"H1_2D_P{order}", 1) for order in (2, 3, 4)),
-    *(("solid", f"H1_3D_P{order}", order % 2) for order in (1, 2, 3, 4)),
-    ("hexes", "Cubic", 0),
-    ("prisms", "H1_3D_P3", 0),
-    ("tets", "Quadratic", 1),
-    ("solid", "H1@U_3D_P3", 1),
-]
+    *(("solid", f"H1_3D_P{order}", order % 2) for order in (1, 2, 3, 4)), ("hexes", "Cubic", 0),
+    ("prisms", "H1_3D_P3", 0), ("tets", "Quadratic", 1), ("solid", "H1@U_3D_P3", 1),
+]  # fmt: skip
 
 
 class Bent(mfem.VectorPyCoefficient):

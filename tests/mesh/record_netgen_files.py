@@ -9,13 +9,10 @@ import netgen.meshing as netgen
 
 FLAT = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)]
 CELLS = {
-    "tri": [FLAT[0], FLAT[1], FLAT[3]],
-    "quad": FLAT,
-    "tet": [FLAT[0], FLAT[1], FLAT[3], (0, 0, 1)],
-    "pyramid": [*FLAT, (0, 0, 1)],
-    "prism": [FLAT[0], FLAT[1], FLAT[3], (0, 0, 1), (1, 0, 1), (0, 1, 1)],
+    "tri": [FLAT[0], FLAT[1], FLAT[3]], "quad": FLAT, "tet": [FLAT[0], FLAT[1], FLAT[3], (0, 0, 1)],
+    "pyramid": [*FLAT, (0, 0, 1)], "prism": [FLAT[0], FLAT[1], FLAT[3], (0, 0, 1), (1, 0, 1), (0, 1, 1)],
     "hex": [*FLAT, *((x, y, 1) for x, y, _ in FLAT)],
-}
+}  # fmt: skip
 
 
 def main() -> None:

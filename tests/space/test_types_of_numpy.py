@@ -80,34 +80,22 @@ def function_of_tree(tree):
 
 # Functions whose values were others where they were compiled: truth values, integers, signs of zeros, jumps.
 WRITTEN = [
-    lambda x, y: 1.0 * ((x > 0.5) + (y > 0.5)),
-    lambda x, y: 2.0 * ((x > 0.5) + (y > 0.5) + (x < y)),
-    lambda x, y: 1.0 * ((x > 0.25) - (y > 0.5)),
-    lambda x, y: x + -(x > 0.5),
-    lambda x, y: x * +(x > 0.5),
+    lambda x, y: 1.0 * ((x > 0.5) + (y > 0.5)), lambda x, y: 2.0 * ((x > 0.5) + (y > 0.5) + (x < y)),
+    lambda x, y: 1.0 * ((x > 0.25) - (y > 0.5)), lambda x, y: x + -(x > 0.5), lambda x, y: x * +(x > 0.5),
     lambda x, y: np.where((x > 0.5) + (y > 0.5) > 1, 5.0, 1.0),
-    lambda x, y: np.maximum(x > 0.5, y > 0.5) + (x > 0.25) + 0.0,
-    lambda x, y: x * ((x > 0.5) ** 2 + (x > 0.25) ** 2),
-    lambda x, y: np.exp(x > 0.5) * 1.0,
-    lambda x, y: np.sqrt((x > 0.5) + (y > 0.2)) / 3,
+    lambda x, y: np.maximum(x > 0.5, y > 0.5) + (x > 0.25) + 0.0, lambda x, y: x * ((x > 0.5) ** 2 + (x > 0.25) ** 2),
+    lambda x, y: np.exp(x > 0.5) * 1.0, lambda x, y: np.sqrt((x > 0.5) + (y > 0.2)) / 3,
     lambda x, y: np.where(x > 0.5, 1, 2) ** -1 + x,
     lambda x, y: np.where(x > 0.5, np.float32(0.1), np.float32(0.2)) * 0.1,
-    lambda x, y: 1.0 * (np.where(x > 0.5, 2**62, 1) * 4),
-    lambda x, y: x * np.abs((x > 0.5) + (y > 0.5)),
-    lambda x, y: np.array([x > 0.5, y > 0.5]).sum(axis=0) * 1.0,
-    lambda x, y: np.square((x > 0.5) + (y > 0.5)) * 1.0,
-    lambda x, y: np.add(x > 0.5, np.add(y > 0.5, True)) * 0.5,
-    lambda x, y: sum([x > 0.5, y > 0.5]) * 1.0,
-    lambda x, y: sum([x > 0.5, y > 0.5], False) * 1.0,
-    lambda x, y: np.minimum(1.0, 1 / ((0 - (x - x)) + 0)),
-    lambda x, y: np.minimum(1.0, 1 / (-(1 * (x > 2)))),
-    lambda x, y: np.minimum(1.0, 1 / ((x - x) * -1 + 0)),
-    lambda x, y: np.where(0 * np.log(x - x) < 1, 1.0, 2.0),
-    lambda x, y: np.where(np.sin(np.pi * x) > 0.5, 1.0, 0.0),
-    lambda x, y: np.where(x**3 * 27 > 1, 1.0, 0.0),
-    lambda x, y: np.where(x * x + 0.1 > 0.1 + 1 / 9, 1.0, 0.0),
+    lambda x, y: 1.0 * (np.where(x > 0.5, 2**62, 1) * 4), lambda x, y: x * np.abs((x > 0.5) + (y > 0.5)),
+    lambda x, y: np.array([x > 0.5, y > 0.5]).sum(axis=0) * 1.0, lambda x, y: np.square((x > 0.5) + (y > 0.5)) * 1.0,
+    lambda x, y: np.add(x > 0.5, np.add(y > 0.5, True)) * 0.5, lambda x, y: sum([x > 0.5, y > 0.5]) * 1.0,
+    lambda x, y: sum([x > 0.5, y > 0.5], False) * 1.0, lambda x, y: np.minimum(1.0, 1 / ((0 - (x - x)) + 0)),
+    lambda x, y: np.minimum(1.0, 1 / (-(1 * (x > 2)))), lambda x, y: np.minimum(1.0, 1 / ((x - x) * -1 + 0)),
+    lambda x, y: np.where(0 * np.log(x - x) < 1, 1.0, 2.0), lambda x, y: np.where(np.sin(np.pi * x) > 0.5, 1.0, 0.0),
+    lambda x, y: np.where(x**3 * 27 > 1, 1.0, 0.0), lambda x, y: np.where(x * x + 0.1 > 0.1 + 1 / 9, 1.0, 0.0),
     lambda x, y: [1e12 * x, 1.0 * ((x > 0.5) + (y > 0.5))],
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -131,12 +131,8 @@ def test_parameters_blocks_float32_and_surfaces(tmp_path, rng):
     problems = [problem_of("tet", 2, hp.WeakForm, mesh=None, pointwise=scaled, fields=fields)] * 3
     problems += [problem_of("tri", 3, mesh=bent), problem_of("tri", 3, dtype=np.float32)]
     configs = [
-        DenseOptions(1, 0),
-        DenseOptions(1, 1),
-        DenseOptions(2, 1, 2, False),
-        DenseOptions(2),
-        DenseOptions(1, 0),
-    ]
+        DenseOptions(1, 0), DenseOptions(1, 1), DenseOptions(2, 1, 2, False), DenseOptions(2), DenseOptions(1, 0),
+    ]  # fmt: skip
     # More groups of elements than blocks take at a time, and fewer.
     cases = [
         DenseCase.of(problem, f"case{k}", v, blocks=1 + k % 2)

@@ -74,12 +74,9 @@ def test_modes_in_the_mirror(name, basis):
 @pytest.mark.parametrize("name", SIMPLICES)
 def test_kernels_against_numpy(name, make, tmp_path, rng):
     configs = (
-        FusedOptions(2, 0, 2, 0),
-        FusedOptions(1, 0, 1, 1, False),
-        FusedOptions(2, 2, 1, 1),
-        FusedOptions(1, 3, 3, 0),
+        FusedOptions(2, 0, 2, 0), FusedOptions(1, 0, 1, 1, False), FusedOptions(2, 2, 1, 1), FusedOptions(1, 3, 3, 0),
         FusedOptions(2, 3, 1, 2),
-    )
+    )  # fmt: skip
     cases = []
     for order in range(1, 6):
         for turn, basis in enumerate(("modified", "lagrange", "orthogonal")):
