@@ -1,8 +1,8 @@
 // Numbers of groups times a matrix for each group, in place. A block of threads takes some whole groups, the places of whose
 // numbers stand side by side in `members`, from `pieces` [block] on. `rows` says of each number where its group begins, its
 // size, and where in `values` its row is, an entry for every number of the group: those of all rows of a group for one
-// number stand side by side. PARTS threads share a row. `real`, THREADS, PARTS, AHEAD and ROOM are given; AHEAD: entries of a row
-// that a thread reads before the barrier; ROOM: numbers of a block.
+// number stand side by side. PARTS threads share a row. A block has up to `room` numbers. `real`, THREADS, PARTS and AHEAD are
+// given; AHEAD: entries of a row that a thread reads before the barrier.
 
 struct alignas(16) Row {
   long long first;
@@ -10,10 +10,10 @@ struct alignas(16) Row {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    groups(const int *__restrict__ pieces, const long long *__restrict__ members, const Row *__restrict__ rows,
+    groups(const int room, const int *__restrict__ pieces, const long long *__restrict__ members, const Row *__restrict__ rows,
            const real *__restrict__ values, real *z) {
   HPFEM_SHARED(given);
-  real *const sums = given + ROOM;
+  real *const sums = given + room;
   constexpr int AT_ONCE = THREADS / PARTS;
   const int start = pieces[blockIdx.x], count = pieces[blockIdx.x + 1] - start;
   const int own = threadIdx.x % AT_ONCE, part = threadIdx.x / AT_ONCE;

@@ -18,7 +18,7 @@ from ...sharing import Sharing
 from ...vectors import VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, in_branches
-from .groups import MOST, GroupProducts, GroupTables
+from .groups import GroupProducts, tables
 from .indexed import IndexedRestriction, SparseMatrix
 from .iteration import CudaIteration
 from .messages import CudaMessages
@@ -120,8 +120,8 @@ class CudaVectors(VectorSpace):
 
     def in_groups(self, matrix: csr_array, members: NDArray[np.int64]) -> Callable[[Any], None]:
         """Multiply in one kernel, unless a group is large; see `VectorSpace.in_groups`."""
-        tables = GroupTables.of(members, matrix)
-        return GroupProducts(tables) if 0 < tables.largest <= MOST else super().in_groups(matrix, members)
+        found = tables(members, matrix)
+        return super().in_groups(matrix, members) if found is None else GroupProducts(*found)
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
         """Make branches of a graph that is captured; see `VectorSpace.beside`."""
