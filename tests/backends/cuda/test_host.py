@@ -106,7 +106,14 @@ def check(cases, kernels, folder, rng):
 
 # Those of each kind of tree; all shapes are in the first test and on a GPU.
 STORED, MERGED, RECOMPUTED, SCALED, SCALED_MERGED = FactorSource
-SOME = ["hex", "pyramid", "tri", *long("prism", "tet", "quad")]
+SOME = ("hex", "pyramid", "tri")
+
+
+def by_shape(full, few, rest):
+    """Parameters of tests: `full` for each of those shapes, one shape for each of a few; all others are long."""
+    own = [(name, *full) for name in SOME] + [(name, *given) for name, given in zip(SOME, few)]
+    every = [(name, *given) for name in NAMES for given in (full, *few, *rest)]
+    return [*own, *long(*(case for case in every if case not in own))]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -258,15 +265,13 @@ def recomputing(space):
 
 # All forms at one order, those that count at others; all orders on the device.
 @pytest.mark.parametrize(
-    ("order", "dtype", "most"),
-    [
+    ("name", "order", "dtype", "most"),
+    by_shape(
         (2, np.float64, 11),
-        (1, np.float32, 3),
-        (4, np.float64, 1),
-        *long((1, np.float64, 5), (2, np.float32, 3), (4, np.float64, 2)),
-    ],
+        [(4, np.float64, 1), (1, np.float32, 3)],
+        [(1, np.float64, 5), (2, np.float32, 3), (4, np.float64, 2)],
+    ),
 )
-@pytest.mark.parametrize("name", SOME)
 def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
     """Straight elements, whatever the order of their nodes, and quadratic ones; blocks with tails."""
     cases, kernels = [], []
@@ -309,10 +314,9 @@ def reading_less(space):
 
 
 @pytest.mark.parametrize(
-    ("order", "dtype", "most"),
-    [(2, np.float64, 9), (1, np.float32, 3), *long((1, np.float64, 9), (2, np.float32, 3), (4, np.float64, 2))],
+    ("name", "order", "dtype", "most"),
+    by_shape((2, np.float64, 9), [(1, np.float32, 3)], [(1, np.float64, 9), (2, np.float32, 3), (4, np.float64, 2)]),
 )
-@pytest.mark.parametrize("name", SOME)
 def test_scales_and_coefficients_read_with_the_geometry(name, order, dtype, most, tmp_path, rng):
     """Straight elements, quadratic ones, and such of no low order; blocks with tails."""
     cases, kernels = [], []
@@ -355,8 +359,7 @@ def rounding(space):
 
 
 # All forms at one order, Helmholtz at the others; on a GPU (`test_precision.py`) at all orders.
-@pytest.mark.parametrize(("order", "most"), [(2, 11), (4, 2), *long((1, 4), (7, 2))])
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize(("name", "order", "most"), by_shape((2, 11), [(4, 2)], [(1, 4), (7, 2)]))
 def test_rounded_factors(name, order, most, tmp_path, rng):
     """Mixed precision: factors that are stored in float32; blocks with tails."""
     cases, kernels = [], []
