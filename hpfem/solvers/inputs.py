@@ -187,6 +187,9 @@ def _coefficient(own: Equation, owner: Any, name: str, kind: Any) -> Input:
             f"{name!r} of {owner.name} was evaluated when it was made, and cannot change; give it as a field in state"
             " 'phys', such as space.evaluate(function), or as a number"
         )
+    every = [f for one in getattr(own.form, "summands", (own.form,)) for f in one.fields.values()]
+    if sum(f is field for f in every) > 1:
+        raise ArgumentError(f"the field {name!r} of {owner.name} is another coefficient, too; give that a copy")
     if owner.on is not None and kind != "function":
         raise ArgumentError(f"input {name!r} is {shown(kind)}, of {owner.name} on a boundary it is a 'function'")
     spread = _Spread(own, kind, field.components, None if owner.on is None else owner)

@@ -245,6 +245,10 @@ def test_what_is_refused():
     two = hp.WeakForm(space, lambda u, a: a * u, test="value", fields={"a": 1.0})
     with pytest.raises(hp.ArgumentError, match="2 forms of .* have a coefficient 'a'"):
         hp.SolutionMap(two + 2.0 * two, {"a": "number"}, c0)
+    k = space.evaluate(lambda x, y: 1.0)
+    same = hp.WeakForm(space, lambda u, du, k, q: (q * u, k * du), fields={"k": k, "q": k})
+    with pytest.raises(hp.ArgumentError, match="the field 'k' of .* is another coefficient, too; give that a copy"):
+        hp.SolutionMap(same, {"k": "cells"}, c0)
     wall = hp.WeakForm(space, lambda u, s: s * u, test="value", fields={"s": space.zeros("coeff")}, on="ymax")
     with pytest.raises(hp.ArgumentError, match="input 's' is 'cells', of .* on a boundary it is a 'function'"):
         hp.SolutionMap(hp.Laplacian(space) + wall, {"s": "cells"}, c0)
