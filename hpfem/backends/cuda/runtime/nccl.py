@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,9 +53,9 @@ class Nccl:
         self._comm.allReduce(given.data.ptr, total.data.ptr, given.size, self._type(given), operation, stream)
         return total.reshape(numbers.shape)
 
-    def end(self) -> None:
-        """End it without waiting for the graphs that use it, which Python may delete later."""
-        self._comm.abort()
+    def keep(self) -> None:
+        """Never destroy it: one more reference, which nobody gives back."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._comm))
 
 
 def nccl_of(comm: Communicator) -> Nccl | None:
@@ -72,15 +72,11 @@ def nccl_of(comm: Communicator) -> Nccl | None:
 
 
 @atexit.register
-def _end() -> None:
-    """At the end of a script that is no failure, once the work of the devices is done."""
-    for comm, between in list(_MADE.items()):
+def _keep() -> None:
+    """Keep NCCL beyond the end of a script: its own end waits for graphs and for other processes, in Python's order."""
+    for between in _MADE.values():
         if between is not None:
-            import cupy
-
-            last = cupy.cuda.get_current_stream().record()
-            comm.until(partial(getattr, last, "done"))
-            between.end()
+            between.keep()
 
 
 def _missing() -> str | None:
