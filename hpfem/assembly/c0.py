@@ -242,8 +242,12 @@ class C0Space(Immutable):
     @cached_property
     def _turned(self) -> csr_array:
         """Sums of the parts of edge modes inside rotated faces of the cells of this process."""
-        nothing = csr_array((self.size, self.size))
-        return nothing if self.signed else sum((part.back.T @ part.rotated for part in self._parts), nothing)
+        if self.signed:
+            return csr_array((self.size, self.size))
+        back, rotated = (
+            vstack(own, format="csr") for own in zip(*((p.back, p.rotated) for p in self._parts), strict=True)
+        )
+        return csr_array(back.T @ rotated)
 
     @cached_property
     def _reaches(self) -> bool:

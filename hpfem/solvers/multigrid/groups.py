@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array, hstack, triu, vstack
+from scipy.sparse import coo_array, csr_array, diags_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ...mesh.sorting import marked
@@ -108,41 +108,48 @@ def _scaled(
     scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
     i, j = entries.row, entries.col
     values = np.where(i < j, entries.data * scale[i] * scale[j], 0.0)
-    members, N, group = _groups(i, j, values, np.abs(values) > least, len(scale))
+    members, group, (i, j, values) = _groups(i, j, values, np.abs(values) > least, len(scale))
     if least and nearly:
-        limits = np.where(_smallest(N, group) < nearly, least, max(least, _STRONGER))
-        pairs = triu(N, 1)
-        strong = np.abs(pairs.data) > limits[group[pairs.row]]
-        some, N, _ = _groups(pairs.row, pairs.col, pairs.data, strong, len(members))
+        limits = np.where(_smallest(i, j, values, group) < nearly, least, max(least, _STRONGER))
+        strong = np.abs(values) > limits[group[i]]
+        some, group, (i, j, values) = _groups(i, j, values, strong, len(members))
         members = members[some]
+    own = np.arange(len(members))
+    rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
+    N = csr_array((np.concatenate([values, values, np.ones(len(own))]), (rows, columns)), shape=(len(own),) * 2)
     return members, N, scale[members]
+
+
+def _upper(i: Indices, j: Indices, values: Array, n: int) -> csr_array:
+    """A matrix of entries in ascending rows; [m] -> [n, n]."""
+    return csr_array((values, j, np.append(0, np.cumsum(np.bincount(i, minlength=n)))), shape=(n, n))
 
 
 def _groups(
     i: Indices, j: Indices, values: Array, strong: NDArray[np.bool_], n: int
-) -> tuple[Indices, csr_array, Indices]:
-    """The functions of n that strong pairs make groups of, their matrix and groups; pairs [m] -> [k], [k, k], [k]."""
+) -> tuple[Indices, Indices, tuple[Indices, Indices, Array]]:
+    """The functions of n that strong pairs make groups of, their groups, and the pairs inside; pairs in ascending rows
+    [m] -> [k], [k], pairs.
+    """
     there = marked(n, (i[strong], j[strong]))
     members, place, known = np.flatnonzero(there), np.cumsum(there) - 1, there[i] & there[j] & (values != 0)
-    i, j, values, strong, own = place[i[known]], place[j[known]], values[known], strong[known], np.arange(len(members))
-    graph = csr_array((values[strong], (i[strong], j[strong])), shape=(len(own),) * 2)
+    i, j, values, strong = place[i[known]], place[j[known]], values[known], strong[known]
+    graph = _upper(i[strong], j[strong], values[strong], len(members))
     group = connected_components(graph, directed=False)[1]
     inside = group[i] == group[j]
-    i, j, values = i[inside], j[inside], values[inside]
-    rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
-    N = csr_array((np.concatenate([values, values, np.ones(len(own))]), (rows, columns)), shape=(len(own),) * 2)
-    return members, N, group
+    return members, group, (i[inside], j[inside], values[inside])
 
 
-def _smallest(N: csr_array, group: Indices) -> Array:
-    """Estimate the smallest eigenvalue of every group's matrix, from above; N [n, n], group [n] -> [groups]."""
+def _smallest(i: Indices, j: Indices, values: Array, group: Indices) -> Array:
+    """Estimate the smallest eigenvalue of every group's matrix, from above; pairs [m], group [n] -> [groups]."""
     x: Array = noise(np.arange(len(group), dtype=np.uint32)).astype(np.float64)
     found: Array = np.zeros(0)
+    U = _upper(i, j, values, len(group))
     shift = np.full(int(group.max(initial=-1)) + 1, 2.0)  # so that the largest one is nearer to it
-    np.maximum.at(shift, group, _NEARER * abs(N).sum(axis=1))
+    np.maximum.at(shift, group, _NEARER * (1 + abs(U).sum(axis=0) + abs(U).sum(axis=1)))
     for _ in range(_STEPS):
         x /= np.sqrt(np.bincount(group, x * x))[group]
-        product = N @ x
+        product = x + U @ x + U.T @ x
         found, x = np.asarray(np.bincount(group, x * product)), shift[group] * x - product
     return found
 

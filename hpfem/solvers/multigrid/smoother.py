@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, triu
+from scipy.sparse import coo_array, csr_array, diags_array
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
@@ -282,10 +282,11 @@ def _summed(coupled: Sequence[Any], values: Sequence[Array], Q: BlockMatrix, fou
         first, which = distinct(pairs - low, int(pairs.max()) - low + 1)
         some = Q.of_codes(pairs[first])
         local = csr_array((rest, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
-        upper = triu(some.T @ (local + local.T) @ some, 1)
-        more = upper.data, upper.row, upper.col
+        both = coo_array(some.T @ local @ some)
+        own = both.row != both.col
+        more = both.data[own], np.minimum(both.row, both.col)[own], np.maximum(both.row, both.col)[own]
         i, j, numbers = i[~several], j[~several], numbers[~several]
-    own = np.where((i ^ j) & 1, -numbers, numbers), np.minimum(i, j) >> 1, np.maximum(i, j) >> 1
-    data, rows, columns = (np.concatenate(parts) for parts in zip(own, more, strict=True))
+    single = np.where((i ^ j) & 1, -numbers, numbers), np.minimum(i, j) >> 1, np.maximum(i, j) >> 1
+    data, rows, columns = (np.concatenate(parts) for parts in zip(single, more, strict=True))
     new = csr_array((data, (rows, columns)), shape=(Q.size, Q.size))
     return new if found is None else csr_array(found + new)
