@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from ...geometry.element_map import CACHED, chunks
 from ...mesh.sorting import marked
 from .irregular import noise
 
@@ -245,22 +246,23 @@ def _cut(N: csr_array, most: int, width: int = 0) -> Indices:
 def _clusters(N: csr_array, most: int) -> Indices:
     """Merge the functions that are coupled most, up to a size; N [n, n] -> [n]."""
     n, entries = N.shape[0], coo_array(abs(N))
-    upper = entries.row < entries.col
-    by_size = np.argsort(-entries.data[upper], kind="stable")
-    i, j = entries.row[upper][by_size], entries.col[upper][by_size]
-    label, size = np.arange(n), np.ones(n, dtype=np.int64)
-    while True:
-        possible = (i != j) & (size[i] + size[j] <= most)
-        i, j = i[possible], j[possible]
-        if not len(i):
-            return label
-        rank, best = np.arange(len(i)), np.full((2, n), len(i))
-        for own, ends in zip(best, (i, j), strict=True):
-            own[ends[::-1]] = rank[::-1]  # the first one, which is written last
-        first = best.min(axis=0)
-        merged = (first[i] == rank) & (first[j] == rank)
-        low, high = np.minimum(i[merged], j[merged]), np.maximum(i[merged], j[merged])
-        to = np.arange(n)
-        to[high] = low
-        size[low] += size[high]
-        label, i, j = to[label], to[i], to[j]
+    upper = np.flatnonzero(entries.row < entries.col)
+    upper = upper[np.argsort(-entries.data[upper], kind="stable")]
+    label, size, best = np.arange(n), np.ones(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for some in chunks(len(upper), 1, most=CACHED):  # as one pair after the other would be
+        i, j = label[entries.row[upper[some]]], label[entries.col[upper[some]]]
+        while True:
+            possible = (i != j) & (size[i] + size[j] <= most)
+            i, j = i[possible], j[possible]
+            if not len(i):
+                break
+            rank = np.arange(len(i))
+            best[np.stack([i, j], axis=1).ravel()[::-1]] = np.repeat(rank, 2)[::-1]  # the first one is written last
+            merged = (best[i] == rank) & (best[j] == rank)
+            low, high = np.minimum(i[merged], j[merged]), np.maximum(i[merged], j[merged])
+            label[high] = low
+            size[low] += size[high]
+            i, j = label[i], label[j]
+        while (label != label[label]).any():
+            label = label[label]
+    return label
