@@ -189,4 +189,5 @@ def test_nccl_is_never_destroyed_by_python(monkeypatch):
     monkeypatch.setattr(nccl, "_MADE", {"some": None, "all": made})
     before = sys.getrefcount(made._comm)
     nccl._keep()
-    assert sys.getrefcount(made._comm) == before + 1
+    after = sys.getrefcount(made._comm)
+    assert after == before + 1
