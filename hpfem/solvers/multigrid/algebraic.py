@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.linalg.lapack import dtrtri
 from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
@@ -48,11 +49,11 @@ class _Level:
         self.bounds = comm.bcast(largest_eigenvalue(lambda x: self.A @ x, lambda r: r * own, vectors, start, before))
         # The smoother's steps are a polynomial of B A times B, here of degree 1 with B diagonal: a matrix like A.
         at_0, at_1 = chebyshev(_residual_of_number, np.copy, _DEGREE, np.ones(2), HOST_VECTORS)
-        scale, entries = inverse * first_step(self.bounds.all, _DEGREE), A.tocsr().tocoo()
-        scale = as_numpy(scale) if isinstance(entries.data, np.ndarray) else scale
-        rows, columns = entries.row, entries.col
-        entries.data = scale[rows] * ((at_1 - at_0) * entries.data * scale[columns] + at_0 * (rows == columns))
-        self.smoother = vectors.sparse(entries.astype(dtype).tocsr())
+        scale, A = inverse * first_step(self.bounds.all, _DEGREE), A.tocsr()
+        scale = as_numpy(scale) if isinstance(A.data, np.ndarray) else scale
+        rows, columns = A.tocoo().row, A.indices
+        data = scale[rows] * ((at_1 - at_0) * A.data * scale[columns] + at_0 * (rows == columns))
+        self.smoother = vectors.sparse(type(A)((data.astype(dtype), columns, A.indptr), shape=A.shape))
 
 
 def _residual_of_number(r: Any, x: Any, scale: float = 1.0) -> Any:
@@ -150,11 +151,13 @@ def _opposed(A: csr_matrix) -> bool:
 
 def _root_of_inverse(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """`root` and `least` of a `Hierarchy`; A [n, n] -> [n, n]."""
+    if not len(A):
+        return A, 1.0
     diagonal = A.diagonal()
     scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
     scaled = scale[:, None] * A * scale + np.diag(np.float64(scale == 0))
     with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
-        root, vector = np.linalg.inv(np.linalg.cholesky(scaled)).T, np.cos(np.arange(len(A)))
+        root, vector = dtrtri(np.linalg.cholesky(scaled), lower=1)[0].T, np.cos(np.arange(len(A)))
         for _ in range(_POWER):
             vector = root @ (root.T @ (vector / np.linalg.norm(vector)))
         least = 1 / max(float(np.linalg.norm(vector)), 1.0)
