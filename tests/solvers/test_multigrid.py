@@ -183,6 +183,17 @@ def test_pyramids_between_other_cells(backend, rng):
         assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= most
 
 
+def test_groups_that_go_on_beside_thin_pyramids(rng):
+    """Their couplings are known in the cells beside, too, so that they can be eliminated: else 20 iterations."""
+
+    def graded(x):
+        z = (np.exp(4.6 * x[:, 2]) - 1) / 99 * (1 + 0.1 * np.sin(3 * x[:, 0]))
+        return np.column_stack([x[:, 0] + 0.5 * z, x[:, 1], z])
+
+    mesh = box(("prism", "tet"), (4, 2, 5)).transformed(graded)
+    assert iterations(operator(mesh, 4, lam=0.0, dirichlet={"xmin": 0.0}), rng) <= 16
+
+
 @pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_many_layers_cost_no_more(backend, rng):
     """Entries of the factors by unknown, and iterations, of layers of tets."""

@@ -40,7 +40,7 @@ _AT_ONCE = 10_000_000
 # By how much couplings, relative to the diagonal, may change in kept groups. Tets stretched 1:8 take 8 to 9 iterations
 # then, but 24 where the coefficient across them grows tenfold, and the couplings by 0.09.
 _ALIKE = 0.04
-# Marks of entities.
+# Marks of entities; the last one is of vertices of thin pyramids, and of cells that touch these.
 _CONE, _SHORT, _PYRAMID = 1, 2, 4
 
 
@@ -101,10 +101,19 @@ def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]
             marks[part.ids[own.told(thin)]] |= _CONE
         found[1][seen[1].ids[own.told(short_edges)]] |= _SHORT
         found[0][seen[0].ids[own.told(cut_off)]] |= _PYRAMID
-    if numbering.sharing is not None and c0.space.comm.any(any(own.any() for own in found)):
-        everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.bitwise_or)
-        for marks, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
-            marks[sizes > 0] = everywhere[first[sizes > 0]]
+
+    def agree() -> None:
+        if numbering.sharing is not None and c0.space.comm.any(any(own.any() for own in found)):
+            everywhere = numbering.sharing.combined(numbering.of_unknowns(found), np.bitwise_or)
+            for marks, first, sizes in zip(found, numbering.offsets, numbering.sizes, strict=True):
+                marks[sizes > 0] = everywhere[first[sizes > 0]]
+
+    agree()
+    # Groups at thin pyramids go on in the cells beside, where all their couplings are to be known, too.
+    corners = [c0.seen(number)[0].ids for number in range(len(energies))]
+    for marked in [ids[(found[0][ids] & _PYRAMID > 0).any(axis=1)] for ids in corners]:
+        found[0][marked] |= _PYRAMID
+    agree()
     return found
 
 
