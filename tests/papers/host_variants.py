@@ -3,6 +3,8 @@
 import ctypes
 import re
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ from benchmarks.papers import Reproduction
 from benchmarks.papers.variants import gpu
 from hpfem.backends.vectors import HOST_VECTORS
 from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled, shared_at
+from tests.guard import SIDES, Guard, faults
 
 # Numbers in shared memory, whose reads and writes are counted.
 COUNTED = """struct Shared {{
@@ -97,6 +100,20 @@ class HostPrograms:
         monkeypatch.setattr(gpu, "memory", lambda: HOST_VECTORS)
         monkeypatch.setattr(gpu, "fill", self.fill)
         return self
+
+    def check_borders(self, monkeypatch, cases):
+        """All arrays and shared memory at the border of memory, which is a fault to touch: (block, names, elements)."""
+        monkeypatch.setattr(self, "guard", None)
+        self.use(monkeypatch)
+        for case, side in product(cases, SIDES):
+            self.guard = partial(Guard, side)
+            assert not faults(partial(check_errors, *case)), (case, side)
+            check_errors(*case)
+
+
+def check_errors(block, names, n):
+    """Apply kernels of a block."""
+    assert all(block.build(name, "auto", n).error() < 1e-12 for name in names)
 
 
 def run_on_host(experiment, monkeypatch, only=(), **changed):

@@ -1,6 +1,5 @@
 """Variants of [Cao]'s axhelm: every source of factors and way of contraction, in the host's shim and through NVRTC."""
 
-from functools import partial
 from itertools import product
 
 import pytest
@@ -13,7 +12,6 @@ from benchmarks.papers.variants.axhelm.experiments import CONTRACTIONS, SOURCES,
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.errors import NotSuitable
 from hpfem.operators import Mass
-from tests.guard import SIDES, Guard, faults
 from tests.papers.host_variants import HostPrograms, run_on_host
 
 CASES = tuple(product(SOURCES, (1, 3)))
@@ -57,18 +55,8 @@ def test_variants_against_numpy(what, d, library, monkeypatch):
 
 
 def test_variants_touch_nothing_else(library, monkeypatch):
-    """All arrays and shared memory at the border of memory, which is a fault to touch."""
-    monkeypatch.setattr(library, "guard", None)
-    library.use(monkeypatch)
-
-    def errors(block, names):
-        assert all(block.build(name, "auto", 3).error() < 1e-12 for name in names)
-
-    for (what, d), side in product(CASES[1::2], SIDES):
-        library.guard = partial(Guard, side)
-        action = partial(errors, block_of(*what, d, 3), names_of(*what))
-        assert not faults(action), (what, d, side)
-        action()
+    cases = [(block_of(*what, d, 3), names_of(*what), 3) for what, d in CASES[1::2]]
+    library.check_borders(monkeypatch, cases)
 
 
 def test_the_experiment_as_the_command_runs_it(library, monkeypatch):

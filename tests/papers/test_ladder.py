@@ -16,8 +16,8 @@ from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.operators import Mass
-from tests.guard import SIDES, Crooked, Guard, faults
-from tests.papers.host_variants import HostPrograms, run_on_host
+from tests.guard import SIDES, Crooked, faults
+from tests.papers.host_variants import HostPrograms, check_errors, run_on_host
 from tests.samples import long
 
 LADDER = tuple(product(PROBLEMS, LADDERS))
@@ -66,22 +66,13 @@ def test_launches_are_of_the_whole_block(library, monkeypatch):
 
 
 def test_rungs_touch_nothing_else(library, monkeypatch):
-    """All arrays and shared memory at the border of memory, which is a fault to touch."""
-    monkeypatch.setattr(library, "guard", None)
-    library.use(monkeypatch)
-
-    def errors(block, names):
-        assert all(block.build(name, "auto", 3).error() < 1e-12 for name in names)
-
-    for (problem, threads), order, side in product(LADDER, (1, 2, 3), SIDES):
-        library.guard = partial(Guard, side)
-        action = partial(errors, block_of(problem, threads, order, 3), LADDERS[threads])
-        assert not faults(action), (problem, threads, order, side)
-        action()
+    every = product(LADDER, (1, 2, 3))
+    cases = [(block_of(problem, threads, order, 3), LADDERS[threads], 3) for (problem, threads), order in every]
+    library.check_borders(monkeypatch, cases)
     block = block_of("BP3.0", COLUMNS, 2, 3)
     for which, side in product(range(1, 7), SIDES):
         library.guard = partial(Crooked, side, which)
-        assert faults(partial(errors, block, ["global scratch"])), (which, side)
+        assert faults(partial(check_errors, block, ["global scratch"], 3)), (which, side)
 
 
 @pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if name.startswith("swirydowicz-ladder")])

@@ -1,8 +1,5 @@
 """Places of tables and layouts of [Eichstaedt]: every variant at every order, in the host's shim and through NVRTC."""
 
-from functools import partial
-from itertools import product
-
 import numpy as np
 import pytest
 
@@ -14,7 +11,6 @@ from benchmarks.papers.variants.quads.plan import VARIANTS, QuadPlan
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import NotSuitable
-from tests.guard import SIDES, Guard, faults
 from tests.papers.host_variants import HostPrograms, run_on_host
 
 ORDERS, GEOMETRIES = range(1, 11), ("affine", "deformed")
@@ -48,18 +44,8 @@ def test_variants_against_numpy(geometry, library, monkeypatch):
 
 
 def test_variants_touch_nothing_else(library, monkeypatch):
-    """All arrays and shared memory at the border of memory, which is a fault to touch."""
-    monkeypatch.setattr(library, "guard", None)
-    library.use(monkeypatch)
-
-    def errors(block):
-        assert all(block.build(name, "auto", 33).error() < 1e-12 for name in VARIANTS)
-
-    for geometry, order, side in product(GEOMETRIES, (1, 4), SIDES):
-        library.guard = partial(Guard, side)
-        action = partial(errors, block_of(order, geometry, 33))
-        assert not faults(action), (geometry, order, side)
-        action()
+    cases = [(block_of(order, geometry, 33), VARIANTS, 33) for geometry in GEOMETRIES for order in (1, 4)]
+    library.check_borders(monkeypatch, cases)
 
 
 def test_the_experiment_as_the_command_runs_it(library, monkeypatch):

@@ -1,14 +1,11 @@
 """The stiffness by small products and by the classical sum, a thread or a team an element ([Roget])."""
 
-from functools import partial
-
 import pytest
 
 from benchmarks.papers import EXPERIMENTS
 from benchmarks.papers.variants.stiffness import experiments
 from benchmarks.papers.variants.stiffness.experiments import LAUNCHED, source
 from hpfem.backends.cuda.runtime import nvrtc
-from tests.guard import SIDES, Guard, faults
 from tests.papers.host_variants import HostPrograms, run_on_host
 
 ORDERS = range(1, 8)
@@ -36,18 +33,8 @@ def test_variants_against_numpy(order, library, monkeypatch):
 
 
 def test_variants_touch_nothing_else(library, monkeypatch):
-    """All arrays and shared memory at the border of memory, which is a fault to touch."""
-    monkeypatch.setattr(library, "guard", None)
-    library.use(monkeypatch)
-
-    def errors(block):
-        assert all(block.build(name, "auto", 33).error() < 1e-12 for name in LAUNCHED)
-
-    for side in SIDES:
-        library.guard = partial(Guard, side)
-        action = partial(errors, block_of(2, 33))
-        assert not faults(action), side
-        action()
+    cases = [(block_of(2, 33), LAUNCHED, 33)]
+    library.check_borders(monkeypatch, cases)
 
 
 def test_the_experiment_as_the_command_runs_it(library, monkeypatch):

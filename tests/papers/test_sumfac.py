@@ -1,6 +1,5 @@
 """[Xing]'s Algorithms 3 and 4 on every shape, in the host's shim and through NVRTC."""
 
-from functools import partial
 from itertools import product
 
 import pytest
@@ -14,7 +13,6 @@ from hpfem.benchmarks.cases import BOX_SHAPES
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.errors import NotSuitable
 from hpfem.operators import BwdTrans
-from tests.guard import SIDES, Guard, faults
 from tests.papers.host_variants import HostPrograms, run_on_host
 from tests.samples import long
 
@@ -52,18 +50,8 @@ def test_algorithms_against_numpy(benchmark_name, shape, library, monkeypatch):
 
 
 def test_algorithms_touch_nothing_else(library, monkeypatch):
-    """All arrays and shared memory at the border of memory, which is a fault to touch."""
-    monkeypatch.setattr(library, "guard", None)
-    library.use(monkeypatch)
-
-    def errors(block):
-        assert all(block.build(name, "auto", 33).error() < 1e-12 for name in ALGORITHMS)
-
-    for benchmark_name, shape, side in product(BOTH, ("quad", "tet"), SIDES):
-        library.guard = partial(Guard, side)
-        action = partial(errors, block_of(benchmark_name, shape, 2, 33))
-        assert not faults(action), (benchmark_name, shape, side)
-        action()
+    cases = [(block_of(name, shape, 2, 33), ALGORITHMS, 33) for name in BOTH for shape in ("quad", "tet")]
+    library.check_borders(monkeypatch, cases)
 
 
 def test_the_experiment_as_the_command_runs_it(library, monkeypatch):
