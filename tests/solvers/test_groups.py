@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import block_diag, csr_array
 
+from hpfem.solvers.multigrid import groups
 from hpfem.solvers.multigrid.groups import eliminated, levels, most_of, pieces
 
 
@@ -77,6 +78,19 @@ def test_wide_groups_are_cut_where_they_are_coupled_least(rng):
     assert np.bincount(np.unique(found, return_inverse=True)[1]).max() <= most_of(2)
     z, _ = solved(A, A.diagonal(), 2, np.ones(n))
     assert np.isfinite(z).all()
+
+
+def test_groups_are_cut_as_if_one_pair_after_the_other_was_merged(rng, monkeypatch):
+    n, most = 60, 7
+    A = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.3), 1)
+    wanted = np.arange(n)
+    for i, j in sorted(zip(*np.nonzero(A), strict=True), key=lambda pair: -A[pair]):
+        together = (wanted == wanted[i]) | (wanted == wanted[j])
+        if together.sum() <= most:
+            wanted[together] = wanted[together].min()
+    for at_once in (7, 1000):
+        monkeypatch.setattr(groups, "CACHED", at_once)
+        assert np.array_equal(groups._clusters(csr_array(A + A.T), most), wanted)
 
 
 def test_what_is_coupled_weakly_in_the_mean_makes_no_group(rng):

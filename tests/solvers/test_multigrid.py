@@ -490,3 +490,15 @@ def test_it_serves_other_solvers_and_is_copied(rng):
         assert repr(other).endswith(", degree=2, float32)")
     with pytest.raises(hp.ArgumentError, match="entries"):
         M(b[:-1])
+
+
+def test_blocks_are_straight_by_all_their_cells_and_by_the_worst(monkeypatch):
+    def bent(x):
+        return x + 0.1 * x[:, ::-1] ** 3
+
+    space = hp.Space(box("tri", (3, 3)).elevated(2).transformed(bent), 2)
+    mean, worst = space.blocks[0].geometry.deviation()
+    assert 0 < mean < worst
+    for limits, straight in (((1.01, 1.01), True), ((0.99, 1.01), False), ((1.01, 0.99), False)):
+        monkeypatch.setattr(cycle, "_STRAIGHT", (limits[0] * mean, limits[1] * worst))
+        assert [block.affine for block in cycle.straightened(space, np).blocks] == [straight]

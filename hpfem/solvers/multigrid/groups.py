@@ -74,22 +74,17 @@ def eliminated(
             break
         own, others = np.flatnonzero(odd), np.flatnonzero(~odd)
         rows = csr_array(N[own])
-        inverse, back = (
-            inverse_of_blocks(csr_array(rows[:, own]), group[own] * (level.max() + 1) + level[own]),
-            rows[:, others],
-        )
-        back = csr_array(inverse @ back)
-        N = csr_array(N[others][:, others] - csr_array(rows[:, others]).T @ back)
+        inverse = inverse_of_blocks(csr_array(rows[:, own]), group[own] * (level.max() + 1) + level[own])
+        beside = csr_array(rows[:, others])
+        back = csr_array(inverse @ beside)
+        N = csr_array(N[others][:, others] - beside.T @ back)
         near = np.flatnonzero(marked(len(others), (back.indices,)))
         back = csr_array(back[:, near])
         there = _rescaled(-back.T, scale[others[near]], scale[own])
         found = hstack([_rescaled(inverse, scale[own], scale[own]), _rescaled(-back, scale[own], scale[others[near]])])
-        all_of_them = np.concatenate([members[own], members[others[near]]])
-        steps.append(
-            Eliminated(
-                members[own], members[others[near]], _of_all(there, members[own], n), _of_all(found, all_of_them, n)
-            )
-        )
+        columns = np.concatenate([members[own], members[others[near]]])
+        whole = _of_all(there, members[own], n), _of_all(found, columns, n)
+        steps.append(Eliminated(members[own], members[others[near]], *whole))
         members, scale, group, level = members[others], scale[others], group[others], level[others] // 2
     return steps, members, _of_all(_rescaled(inverse_of_blocks(N, group), scale, scale), members, n)
 
