@@ -52,6 +52,15 @@ def test_entries_do_not_grow_with_layers(rng):
     assert entries[1] < 1.2 * entries[0]
 
 
+def test_zeros_are_not_kept(rng):
+    """Of layers whose functions are not coupled with each other."""
+    A = layered(rng, 9, 4)
+    layer = np.arange(len(A)) // 4
+    A[(layer[:, None] == layer) & (layer % 2 == 1) & ~np.eye(len(A), dtype=bool)] = 0
+    steps, _, inverse = eliminated(csr_array(A), A.diagonal(), 4)
+    assert steps and all((np.abs(M.data) > 1e-12).all() for M in (inverse, *(own.back for own in steps)))
+
+
 def test_layers_go_from_one_end_to_the_other():
     n = 9
     order = np.random.default_rng(0).permutation(n)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array, hstack, vstack
+from scipy.sparse import coo_array, csr_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ...geometry.element_map import CACHED, chunks
@@ -26,6 +26,8 @@ Indices = NDArray[np.int64]
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
+# An entry that is zero up to rounding, where diagonals are one.
+_ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
 # that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated.
 _NEARLY, _STRONGER, _STEPS, _NEARER = 0.35, 0.2, 20, 0.6
@@ -151,8 +153,13 @@ def _smallest(i: Indices, j: Indices, values: Array, group: Indices) -> Array:
 
 
 def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
-    """For vectors that are divided by the diagonal; M [k, m], scales of its rows [k] and columns [m]."""
-    return csr_array(diags_array(rows) @ M @ diags_array(1 / columns))
+    """For vectors that are divided by the diagonal, without what rounding leaves, as between even and odd functions;
+    M [k, m], scales of its rows [k] and columns [m].
+    """
+    entries = coo_array(M)
+    large = np.abs(entries.data) > _ROUNDING
+    i, j = entries.row[large], entries.col[large]
+    return csr_array((entries.data[large] * rows[i] / columns[j], (i, j)), shape=M.shape)
 
 
 def _of_all(M: csr_array, columns: Indices, n: int) -> csr_array:
