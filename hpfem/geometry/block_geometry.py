@@ -131,7 +131,7 @@ class BlockGeometry(PointMap):
 
     def volume_factors(self, elements: Elements = slice(None), xp: Any = np) -> Any:
         """|J| by xi, the factor in integrals over the reference element, [E, Q], or [E, 1] where it is constant."""
-        gradient, weights = self.stored_reference
+        gradient, weights = self.reference()
         det = determinant(self.jacobian(gradient, elements, xp), xp)
         return det if self.affine else det * xp.asarray(weights / self.rule.weights)
 

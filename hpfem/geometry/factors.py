@@ -82,14 +82,9 @@ class PointMap(ElementMap):
         """Tables that recompute Jacobians from factors "map"; axes: direction of the lines, then the others."""
         return MapLines.of(self.map_basis, self.rule, axes)
 
-    def reference(self, kind: GeometryKind) -> tuple[Array, Array]:
-        """Reference data of the factors of a kind; see `GeometryKind.reference`."""
-        return _reference(kind, self.basis, self.rule)
-
-    @property
-    def stored_reference(self) -> tuple[Array, Array]:
-        """Reference data of the stored factors; see `GeometryKind.reference`."""
-        return self.reference(self.kind)
+    def reference(self, kind: GeometryKind | None = None) -> tuple[Array, Array]:
+        """Reference data of the factors of a kind, by default the stored ones; see `GeometryKind.reference`."""
+        return _reference(kind or self.kind, self.basis, self.rule)
 
     def n_factors(self, kind: str) -> int:
         """Count the numbers of a kind of factors, per stored point."""
@@ -105,7 +100,7 @@ class PointMap(ElementMap):
         """Count the points that a kind of factors is stored at: Q, or 1 if an element has one set of factors."""
         if kind == "map":
             return 1
-        return len(self.rule) if kind == "points" else len(self.stored_reference[1])
+        return len(self.rule) if kind == "points" else len(self.reference()[1])
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
         """Ranges of elements, `lanes` together: tens of megabytes of values, or `size` entries of Jacobians."""
@@ -126,7 +121,7 @@ class PointMap(ElementMap):
             modes = self.positions(self.restricted(self.map_basis.order).T[:, 1:], elements, xp)
             yield from modes.transpose(2, 0, 1).reshape(-1, modes.shape[1], 1)
             return
-        gradient, weights = self.stored_reference
+        gradient, weights = self.reference()
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
         if kind in ("wJ", "scale"):
             det = determinant(J, xp)

@@ -59,7 +59,7 @@ def products(geometry: PointMap, given: Coefficients, kind: str, elements: Eleme
         plain = geometry.plain_factors(kind, elements, xp)
         yield from (own * scale for own, scale in zip(plain, multipliers, strict=True))
         return
-    gradient, weights = geometry.stored_reference
+    gradient, weights = geometry.reference()
     det, inverse = determinant_and_inverse(geometry.jacobian(gradient, elements, xp), xp)
     weighted, tensor, n = xp.asarray(weights) * det, multipliers[0], range(geometry.space_dim)
     for a, b in symmetric_pairs(geometry.dim):

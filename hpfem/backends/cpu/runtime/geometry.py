@@ -79,7 +79,7 @@ def _write_program(pickled: bytes, kind: str, lanes: int, own: int, dtype: str, 
 
 def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
     """Have the factors of all elements made; lanes past the last one are left as they come."""
-    gradient, weights = (geometry.values[None], np.ones(0)) if kind == "points" else geometry.stored_reference
+    gradient, weights = (geometry.values[None], np.ones(0)) if kind == "points" else geometry.reference()
     table = gradient.transpose(2, 1, 0)
     if len(table) > 1:
         in_order = np.moveaxis(np.arange(len(table)).reshape(geometry.rule.counts), direction, -1).ravel()
