@@ -34,7 +34,7 @@ Indices = NDArray[np.int64]
 Factors = tuple[list[Eliminated], Indices, csr_array]  # as `eliminated` makes them
 
 # An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.
-_WEAK = 0.2, 0.1
+_WEAK = 0.22, 0.1
 # An entry between functions of different groups that is none: energies that are left beside groups need small ones.
 _BESIDE = 1e-4
 # The same of the mean over the cells around: in unstructured meshes most pairs of one cell are weak in the others.
