@@ -538,6 +538,8 @@ def measure_rows(given: argparse.Namespace, content: Content) -> Iterator[None]:
             rows[name](clock, given.small)
             content["rows"][name] = clock.record
             continue
+        if given.before and not Path(given.before, "hpfem").is_dir():
+            raise SystemExit(f"--before {given.before}: there is no checkout of hpfem there")
         codes = {f"{name} before": given.before} if given.before else {}
         for label, code in (codes | {name: None}).items():
             print(label, file=sys.stderr, flush=True)
