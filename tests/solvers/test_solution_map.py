@@ -14,7 +14,13 @@ from tests.assembly.meshes import ours
 from tests.samples import curved
 from tests.space.test_by_region import with_regions
 
-RNG = np.random.default_rng(0)
+RNG = np.random.default_rng()
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """The same random numbers in every test, whichever run before."""
+    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
 def checked(solution, data, close=1e-6, step=1e-4):
@@ -66,7 +72,8 @@ def test_derivatives_on_all_shapes_and_backends(shape, backend):
 @pytest.mark.parametrize("order", range(1, 7))
 @pytest.mark.parametrize("shape", ["quad", "tri", "hex", "prism", "pyramid", "tet"])
 def test_derivatives_in_all_orders(shape, order, backend):
-    checked(*linear(curved(shape, 2), order, backend=backend)[:2])
+    # Residuals are 1e-12: differences divide what that leaves in a solution, more where P is larger, by the step.
+    checked(*linear(curved(shape, 2), order, backend=backend)[:2], close=1e-5)
 
 
 @pytest.mark.parametrize(
