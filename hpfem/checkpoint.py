@@ -44,7 +44,7 @@ from .support.immutable import frozen
 from .support.optional import needed
 from .version import __version__
 
-_FORMAT = "hpfem checkpoint 3"
+_FORMAT = "hpfem checkpoint 4"
 # Options of a space and the attributes that hold them; attributes of a mesh that are numbers or texts.
 _OPTIONS = {"order": "orders", "basis": "basis", "quadrature": "quadrature", "dtype": "dtype"}
 _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic", "apart")
@@ -273,9 +273,9 @@ def _write_part(group: Any, part: Part) -> None:
     group["hanging places"], group["hanging cells"] = part.hanging.places, part.hanging.cells
     group.attrs["hanging label"] = part.hanging.label
     group["counts of cells"] = part.counts_of_cells
-    for dim, shared in enumerate(part.shared):
-        for rank, ids in shared.items():
-            group[f"shared/{dim}/{rank}"] = ids
+    for dim, shared in enumerate(part.corners):
+        for rank, rows in shared.items():
+            group[f"shared/{dim}/{rank}"] = rows
 
 
 def _read_part(group: Any, dim: int, comm: Communicator) -> Part:

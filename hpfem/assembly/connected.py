@@ -74,7 +74,7 @@ def _joined(mesh: Mesh, count: int, of_vertices: Indices) -> tuple[int, Indices]
         return count, np.arange(count)
     comm, counts = mesh.comm, mesh.comm.allgather(count)
     first = sum(counts[: comm.rank])
-    here = {rank: first + of_vertices[ids] for rank, ids in mesh.part.shared[0].items()}
+    here = {rank: first + of_vertices[ids] for rank, ids in mesh.part.corners[0].items()}
     theirs = comm.alltoall(here)
     pairs = [np.column_stack([own, theirs[rank]]) for rank, own in here.items()]
     links = comm.allgather(np.unique(np.concatenate([np.empty((0, 2), dtype=np.int64), *pairs]), axis=0))

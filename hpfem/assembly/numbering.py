@@ -187,7 +187,7 @@ class Numbering:
         part = self.mesh.part
         if part is None or dim == self.mesh.dim:
             return values
-        return Sharing(part.comm, len(values), part.shared[dim]).combined(values, operation)
+        return Sharing(part.comm, len(values), self.mesh.shared[dim]).combined(values, operation)
 
     @cached_property
     def sharing(self) -> Sharing | None:
@@ -196,7 +196,7 @@ class Numbering:
         if part is None:
             return None
         found: dict[int, list[Indices]] = {}
-        for dim, neighbours in enumerate(part.shared):
+        for dim, neighbours in enumerate(self.mesh.shared):
             for rank, ids in neighbours.items():
                 sizes = self.sizes[dim][ids]
                 within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

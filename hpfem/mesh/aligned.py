@@ -24,7 +24,7 @@ from hpfem.shapes import Shape
 
 from .cells import CellArray
 from .curve import along_curve, is_scattered
-from .sorting import comparisons, distinct, turned
+from .sorting import comparisons, distinct, marked, turned
 from .symmetry import Indices, lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
 
@@ -60,15 +60,18 @@ def _collapses(shape: Shape) -> dict[tuple[int, ...], list[int]]:
 
 def vertex_ranks(topology: Topology, agree: Agree | None = None, ids: Indices | None = None) -> Indices:
     """Rank the vertices; ids [n_vertices] -> [n_vertices]."""
-    first, ties = np.zeros(topology.n_vertices, dtype=bool), [np.empty((0, 2), dtype=np.int64)]
+    apexes, ties = list[Indices](), list[Indices]()
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
         collapses = _collapses(cells.shape)
-        first[vertices[:, [own[0] for own in collapses.values() if len(set(own)) == 1]]] = True
+        apexes += [vertices[:, own[0]] for own in collapses.values() if len(set(own)) == 1]
         for (face, own), (other, theirs) in combinations(collapses.items(), 2):
             pairs = sorted(set(zip(own, theirs, strict=True)))
             if len(pairs) == len(face) and not set(face) & set(other):
                 ties += [vertices[:, pair] for pair in pairs]
-    _, column = classes(topology.n_vertices, np.concatenate(ties))
+    if not apexes and not ties:  # on no process, as all have arrays of the same shapes
+        return np.arange(topology.n_vertices)
+    first = marked(topology.n_vertices, apexes)
+    _, column = classes(topology.n_vertices, np.concatenate([np.empty((0, 2), dtype=np.int64), *ties]))
     if agree is not None and ids is not None:
         # A column has the number of its least vertex, which may lie on another process.
         first, again = agree(first.astype(np.int64), np.maximum)[0] > 0, True

@@ -32,6 +32,7 @@ from .gathered import Cells
 from .hanging import Hanging
 from .mesh import Mesh
 from .node_order import vertex_positions
+from .sorting import unique
 from .symmetry import Indices
 
 # Names of shapes, each with the corners of its cells in a small box.
@@ -211,6 +212,9 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
     images = [np.unique(own % n, return_inverse=True) for own, n in zip(along, lattice, strict=True)]
     vertex_of = _grid([own for _, own in images], [len(own) for own, _ in images])
     ids = _grid([own for own, _ in images], lattice)
+    inner = np.zeros([len(own) for own in along], dtype=bool)
+    inner[(slice(1, -1),) * len(along)] = True
+    on_surface = unique(vertex_of[~inner.ravel()])
 
     place = np.indices(counts).reshape(len(sizes), -1) + np.array([[own.start] for own in block])
     column = np.ravel_multi_index(tuple(place[1:]), sizes[1:])
@@ -265,6 +269,7 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
             if "xyz".index(name[0]) not in joined
         },
         {"name": "box", "periodic": bool(joined)},
+        on_surface,
     )
 
 

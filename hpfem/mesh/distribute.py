@@ -104,9 +104,10 @@ def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
     with comm.together():
         work = _work(mesh, weights)
     beside = np.full(len(facets), -1, dtype=np.int64)
-    beside[part.beyond] = part.cells[facets.cells[part.beyond, 0]]
+    beyond = np.concatenate([np.empty(0, dtype=np.int64), *mesh.shared[-1].values()])
+    beside[beyond] = part.cells[facets.cells[beyond, 0]]
     # Each pair of neighbours in different processes is reported by the process of higher number.
-    others = combined(comm, beside, part.shared[-1], np.minimum)
+    others = combined(comm, beside, mesh.shared[-1], np.minimum)
     across = np.flatnonzero(others < beside)
     inside = part.cells[facets.cells[facets.interior[facets.cells[facets.interior, 1] >= 0]]]
     pairs = np.concatenate([inside, np.column_stack([beside[across], others[across]])])

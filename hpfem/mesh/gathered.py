@@ -25,7 +25,7 @@ from .cells import Array, CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices
 from .mesh import Mesh, groups_of, mesh_of, named_entities
 from .named_sets import Sets
-from .part import Part, Shared, combined, shared_entities, shared_vertices
+from .part import Part, Shared, beyond, combined, shared_corners, shared_vertices
 from .sorting import unique
 from .symmetry import Indices
 from .topology import Topology
@@ -43,6 +43,7 @@ class Cells:
     regions: dict[str, Indices]
     sides: Sets  # as `Mesh.entity_sets`
     record: dict[str, Any]  # further arguments of `Mesh`; without "numbers", cells are called by `numbers`, from 1
+    outer: Indices | None = None  # the vertices that others may have too, if they are known, positions in `ids`
 
     def mesh(
         self,
@@ -56,23 +57,24 @@ class Cells:
         if comm.size == 1:
             return mesh_of_part(self.points, topology, self.regions, self.sides, None, self.record)
         record = {"numbers": frozen(self.numbers + 1), **self.record}
-        shared_ids = shared_vertices(topology, vertices, comm) if shared_ids is None else shared_ids
-        shared = shared_entities(topology, vertices, shared_ids, comm)
-        between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
+        if shared_ids is None:
+            outer = np.arange(len(vertices)) if self.outer is None else self.outer
+            shared_ids = {rank: outer[own] for rank, own in shared_vertices(vertices[outer], comm).items()}
+        corners, once = shared_corners(topology, vertices, shared_ids, comm)
         with comm.together():
-            if len(unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
+            if not once:
                 name = record["name"]
                 raise MeshError(f"{name}: more than two elements share one facet, in parts of several processes")
 
         def agree(values: Indices, operation: Any) -> tuple[Indices, bool]:
-            found = combined(comm, values, shared[0], operation)
+            found = combined(comm, values, shared_ids, operation)
             return found, comm.any(bool((found != values).any()))
 
         ranks = vertex_ranks(topology, agree, vertices) if ranks is None else ranks
-        topology = topology.cut(between)
+        topology = topology.cut(beyond(corners))
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
-        part = Part(comm, self.numbers, vertices, ranks, hanging, shared, tuple(comm.allgather(len(self.numbers))))
+        part = Part(comm, self.numbers, vertices, ranks, hanging, corners, tuple(comm.allgather(len(self.numbers))))
         return mesh_of_part(self.points, topology, self.regions, self.sides, part, record)
 
 
@@ -179,7 +181,7 @@ def _sides_once(mesh: Mesh) -> Mesh:
         ids, n = mesh.entity_ids(dim, pairs), (mesh.n_vertices, mesh.edges.count, mesh.faces.count)[dim]
         numbers = np.full(n, np.iinfo(np.int64).max)
         numbers[ids] = mesh.part.cells[pairs[:, 0]]
-        least = combined(mesh.comm, numbers, mesh.part.shared[dim], np.minimum)
+        least = combined(mesh.comm, numbers, mesh.shared[dim], np.minimum)
         sides[dim, name] = pairs[least[ids] == numbers[ids]]
     return replace(mesh, **named_entities(mesh.dim, sides))
 

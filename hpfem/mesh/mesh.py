@@ -40,7 +40,7 @@ from .lattice import lattice_numbering
 from .named_sets import Sets, boundaries_of, cell_data_of, looked_up, lower_sets_of, regions_of, rows_of_integers, sets
 from .node_order import ORDERINGS
 from .orientation import positively_oriented
-from .part import Part
+from .part import Part, Shared
 from .refine import refined
 from .sorting import unique
 from .summary import SETS, MeshSummary, cell_statistics, lines_of_sets, together, unnamed_facets
@@ -326,6 +326,11 @@ class Mesh(Immutable, Printed):
     def locations(self) -> tuple[Indices, Indices]:
         """Where each cell is: the position of its group in ``cells`` and its row there, [n_cells] each."""
         return self.topology.locations
+
+    @cached_property
+    def shared(self) -> tuple[Shared, ...]:
+        """Per dimension, ids of the entities that each neighbouring process has too, listed in its order."""
+        return () if self.part is None else self.part.shared(self.topology)
 
     @cached_property
     def aligned(self) -> tuple[CellGroup, ...]:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..support.communicator import Communicator
 from .cells import Array
 from .hanging import Hanging
-from .sorting import marked, sorted_rows, unique
+from .sorting import in_order, marked, sorted_rows, unique
 from .symmetry import Indices, entity_nodes, interior_nodes
 from .topology import Topology
 
@@ -37,20 +38,27 @@ class Part:
     vertices: Indices  # ids in the whole mesh, ascending
     ranks: Indices  # their order for spaces; see `hpfem.mesh.aligned`
     hanging: Hanging  # of the whole mesh
-    shared: tuple[Shared, ...]  # per dimension, ids of the entities of each neighbour, listed in its order
+    corners: tuple[Shared, ...]  # per dimension, of the entities of each neighbour; see `shared_corners`
     counts_of_cells: tuple[int, ...]  # by process
 
     @property
     def beyond(self) -> Indices:
-        """Sides of this part whose second cell another process has; see `Topology.cut`."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *self.shared[-1].values()])
+        """Vertices of the sides whose second cell another process has; see `Topology.cut`."""
+        return beyond(self.corners)
+
+    def shared(self, topology: Topology) -> tuple[Shared, ...]:
+        """Per dimension, ids of the entities of each neighbour, listed in its order."""
+        result = [self.corners[0]]
+        for own, name in zip(self.corners[1:], ("edges", "faces"), strict=False):
+            result.append({rank: getattr(topology, name).index.find(rows) for rank, rows in own.items()})
+        return tuple(result)
 
     def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
         """Count vertices and points, each on one process only; collective; points [n, D]."""
         others = self._points_of_others(points, topology)
-        lower = [rank for rank in self.shared[0] if rank < self.comm.rank]
+        lower = [rank for rank in self.corners[0] if rank < self.comm.rank]
         none = np.empty(0, dtype=np.int64)
-        vertices, other = (unique(np.concatenate([none, *(o[r] for r in lower)])) for o in (self.shared[0], others))
+        vertices, other = (unique(np.concatenate([none, *(o[r] for r in lower)])) for o in (self.corners[0], others))
         return topology.n_vertices - len(vertices), len(points) - len(other)
 
     def summed(self, values: Array, points: Array, topology: Topology) -> Array:
@@ -66,8 +74,8 @@ class Part:
         """The points that each neighbour has too, in the same order there; collective; points [n, D]."""
         # A periodic vertex, edge or face has points in several places, of which a process may have some.
         step = _CLOSE * self.comm.max(float(np.ptp(points, axis=0).max()) if len(points) else 0.0)
-        found: dict[int, list[Indices]] = {rank: [] for rank in self.shared[0]}
-        for dim, shared in enumerate(self.shared):
+        found: dict[int, list[Indices]] = {rank: [] for rank in self.corners[0]}
+        for dim, shared in enumerate(self.shared(topology)):
             owners, at = _points_inside(topology, dim)
             for rank, ids in shared.items():
                 place = np.full(1 + max(int(own.max(initial=-1)) for own in (owners, ids)), -1)
@@ -100,69 +108,79 @@ def combined(comm: Communicator, values: Indices, shared: Shared, operation: Cal
     return result
 
 
-def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -> Shared:
-    """Find the vertices that others have too, if no process has the whole mesh; collective; vertices [n_vertices]."""
-    is_open, on_open = topology.facets.on_boundary, np.zeros(len(vertices), dtype=bool)
-    for position, number, facet in topology.local_entities(topology.dim - 1):
-        chosen = is_open[topology.sides.ids[position][:, number]]
-        on_open[topology.vertices[position][chosen][:, list(facet.vertices)].ravel()] = True
-    asked = vertices[on_open]  # each of the process that its id determines
-    given = comm.alltoall({rank: asked[asked % comm.size == rank] for rank in range(comm.size)})
-    ids = np.concatenate(list(given.values()))
+def shared_vertices(ids: Indices, comm: Communicator) -> Shared:
+    """Find which of some vertices others have too, by their ids in the whole mesh, ascending; collective; ids [n]."""
+    given = comm.alltoall({rank: ids[ids % comm.size == rank] for rank in range(comm.size)})
+    asked = np.concatenate(list(given.values()))
     ranks = np.repeat(list(given), [len(own) for own in given.values()])
-    order = np.lexsort((ranks, ids))
-    ids, ranks = ids[order], ranks[order]
+    ranks, asked = in_order(asked, int(asked.max(initial=0)) + 1, ranks, comm.size)
     pairs = [np.empty((0, 3), dtype=np.int64)]
     for step in range(1, comm.size):
-        same = np.flatnonzero(ids[step:] == ids[:-step])
+        same = np.flatnonzero(asked[step:] == asked[:-step])
         here, there = ranks[same], ranks[same + step]
-        pairs += [np.column_stack([here, there, ids[same]]), np.column_stack([there, here, ids[same]])]
+        pairs += [np.column_stack([here, there, asked[same]]), np.column_stack([there, here, asked[same]])]
     known = np.concatenate(pairs)
     told = comm.alltoall({rank: known[known[:, 0] == rank, 1:] for rank in range(comm.size)})
     found = np.concatenate(list(told.values()))
     others = {rank: np.sort(found[found[:, 0] == rank, 1]) for rank in np.unique(found[:, 0]).tolist()}
-    return {rank: np.searchsorted(vertices, own) for rank, own in others.items()}
+    return {rank: np.searchsorted(ids, own) for rank, own in others.items()}
 
 
-def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm: Communicator) -> tuple[Shared, ...]:
-    """Find the edges and faces that neighbours have too; collective; vertices [n_vertices]."""
-    result: list[Shared] = [shared]
-    there = marked(len(vertices), tuple(shared.values()))
-    near = [np.flatnonzero(there[own].any(axis=1)) for own in topology.vertices]
+def shared_corners(
+    topology: Topology, vertices: Indices, shared: Shared, comm: Communicator
+) -> tuple[tuple[Shared, ...], bool]:
+    """Find the vertices of entities that neighbours have too, from cells beside them alone, and whether no side of
+    these has more than two cells; collective; vertices [n_vertices].
+
+    Each entity is a row of ascending vertices, of tris -1 first, and a vertex a number. Rows ascend, as they do with
+    the ids in the whole mesh.
+    """
+    corners, once, has = [shared], True, {rank: marked(len(vertices), [own]) for rank, own in shared.items()}
+    any_has = marked(len(vertices), shared.values())
+    near = [np.flatnonzero(any_has[own].any(axis=1)) for own in topology.vertices]
     for dim in range(1, topology.dim):
-        ids, corners = _corners(topology, dim, near)
-        here = {rank: _candidates(ids, corners, own, vertices) for rank, own in shared.items()}
-        theirs = comm.alltoall({rank: rows for rank, (_, rows) in here.items()})
-        found = {rank: ids[_common(rows, theirs[rank])] for rank, (ids, rows) in here.items()}
-        result.append({rank: ids for rank, ids in found.items() if len(ids)})
-    return tuple(result)
+        rows, claims = _corners(topology, dim, near, any_has)
+        inside = {rank: np.flatnonzero(_all(marks, rows)) for rank, marks in has.items()}
+        known = np.append(vertices, -1)[rows]
+        theirs = comm.alltoall({rank: known[own] for rank, own in inside.items()})
+        found = {rank: own[_common(known[own], theirs[rank])] for rank, own in inside.items()}
+        corners.append({rank: rows[own] for rank, own in found.items() if len(own)})
+        others = np.bincount(np.concatenate([np.empty(0, np.int64), *found.values()]), minlength=len(rows))
+        once = bool((claims + others <= 2)[others > 0].all())
+    return tuple(corners), once
 
 
-def _corners(topology: Topology, dim: int, near: Sequence[Indices]) -> tuple[Indices, Indices]:
-    """Edges or faces [n] of some cells of each array and their vertices, ascending, of tris -1 first [n, 2 or 4]."""
-    entities = topology.edges if dim == 1 else topology.faces
-    ids, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, 2 * dim), dtype=np.int64)]
-    for position, number, entity in topology.local_entities(dim):
-        cells, n = near[position], len(entity.vertices)
-        own = np.full((len(cells), 2 * dim), -1, dtype=np.int64)
-        own[:, 2 * dim - n :] = sorted_rows(topology.vertices[position][cells][:, list(entity.vertices)])
-        ids.append(entities.ids[position][cells, number])
-        rows.append(own)
-    found, first = np.unique(np.concatenate(ids), return_index=True)
-    return found, np.concatenate(rows)[first]
+def beyond(corners: Sequence[Shared]) -> Indices:
+    """Vertices of the sides that other processes have too; see `shared_corners`."""
+    return np.concatenate([np.empty((0, 2 * len(corners) - 2), dtype=np.int64), *corners[-1].values()])
 
 
-def _candidates(entities: Indices, corners: Indices, shared: Indices, vertices: Indices) -> tuple[Indices, Indices]:
-    """Entities whose vertices a neighbour has too, ordered by these vertices' ids in the whole mesh; with the ids."""
-    has = np.zeros(len(vertices) + 1, dtype=bool)  # the last one is -1
-    has[shared], has[-1] = True, True
-    inside = has[corners].all(axis=1)
-    rows = np.append(vertices, -1)[corners[inside]]
-    order = np.lexsort(rows.T[::-1])
-    return entities[inside][order], rows[order]
+def _corners(
+    topology: Topology, dim: int, near: Sequence[Indices], marks: NDArray[np.bool_]
+) -> tuple[Indices, Indices]:
+    """Edges or faces of some cells of each array with all vertices marked, as rows [n, 2 or 4], and their cells [n]."""
+    parts = [np.empty((0, 2 * dim), dtype=np.int64)]
+    of_cells = [own[rows] for own, rows in zip(topology.vertices, near, strict=True)]
+    for position, _, entity in topology.local_entities(dim):
+        own = np.full((len(near[position]), 2 * dim), -1, dtype=np.int64)
+        own[:, 2 * dim - len(entity.vertices) :] = sorted_rows(of_cells[position][:, list(entity.vertices)])
+        parts.append(own[_all(marks, own)])
+    rows = np.concatenate(parts)
+    rows = rows[np.lexsort(rows.T[::-1])]
+    starts = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)])
+    return rows[starts], np.diff(starts, append=len(rows))
 
 
-def _common(rows: Indices, others: Indices) -> Indices:
-    """Which rows of one table are in another; rows are distinct."""
-    known = {row.tobytes() for row in np.ascontiguousarray(others)}
-    return np.array([row.tobytes() in known for row in np.ascontiguousarray(rows)], dtype=bool)
+def _all(marks: NDArray[np.bool_], rows: Indices) -> NDArray[np.bool_]:
+    """Whether all vertices of rows are marked; -1 is none; marks [n_vertices], rows [n, m]."""
+    return np.asarray(np.append(marks, True)[rows].all(axis=1))
+
+
+def _common(rows: Indices, others: Indices) -> NDArray[np.bool_]:
+    """Which rows of one table are in another; the rows of each are distinct."""
+    every = np.concatenate([rows, others])
+    order = np.lexsort(every.T)
+    same = (every[order[1:]] == every[order[:-1]]).all(axis=1)
+    found = np.zeros(len(every), dtype=bool)
+    found[order[:-1][same]] = True  # sorting is stable
+    return found[: len(rows)]

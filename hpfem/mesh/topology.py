@@ -99,7 +99,7 @@ class Topology:
     n_vertices : int
         Upper bound of the ids.
     beyond : ndarray of int, optional
-        Sides on which another process has the cell; see `cut`.
+        Vertices of sides on which another process has the cell, ascending, of tris -1 first, [n, 2 or 4]; see `cut`.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Topology:
         other.__dict__.update(self.__dict__, beyond=beyond)  # with what is made already
         if "facets" in self.__dict__:
             cells = self.facets.cells.copy()
-            cells[beyond, 1] = -2
+            cells[self.sides.index.find(beyond), 1] = -2
             other.__dict__["facets"] = replace(self.facets, cells=frozen(cells))
         return other
 
@@ -187,7 +187,7 @@ class Topology:
             second[alone] = -1
         cells, local, non_manifold = (as_numpy(own) for own in (cells, local, xp.flatnonzero(claims > 2)))
         if self.beyond is not None:
-            cells[self.beyond, 1] = -2
+            cells[sides.index.find(self.beyond), 1] = -2
         return Facets(frozen(cells), frozen(local), non_manifold)
 
     def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity]]:

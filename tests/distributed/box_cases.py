@@ -21,6 +21,8 @@ def common(comm, values):
 def same(comm, *given, **options):
     """Cells, names and orders of the whole box."""
     mesh, part = (hp.box(*given, comm=own, **options) for own in (hp.ALONE, comm))
+    assert comm.size == 1 or not {"edges", "faces", "facets"} & {*part.topology.__dict__}
+    shared_in_order(comm, part)
     numbers = part.part.cells
     assert np.array_equal(numbers, np.sort(numbers))
     assert common(comm, numbers[:, None]) == {(cell,) for cell in range(mesh.n_cells)}
@@ -45,6 +47,19 @@ def same(comm, *given, **options):
     one, other = mesh.summary(), part.summary()
     assert one.counts == other.counts and one.n_vertices == other.n_vertices
     return mesh, part
+
+
+def shared_in_order(comm, mesh):
+    """The vertices, edges and faces that two processes have, and in what order."""
+    for dim, shared in enumerate(mesh.shared):
+        ids = {}
+        for position, number, entity in mesh.topology.local_entities(dim):
+            group = mesh.cells[position]
+            rows = np.sort(mesh.part.vertices[group.vertices[:, list(entity.vertices)]])
+            ids.update(zip(map(tuple, rows.tolist()), group.ids(dim)[:, number].tolist()))
+        for rank, theirs in enumerate(comm.allgather(set(ids))):
+            wanted = sorted(theirs & {*ids}, key=lambda row: (len(row), row)) if rank != comm.rank else []
+            assert shared.get(rank, np.empty(0)).tolist() == [ids[row] for row in wanted]
 
 
 def boxes(comm):
