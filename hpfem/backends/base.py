@@ -28,7 +28,7 @@ from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
 from ..support.registry import Registry
-from .cellwise import CellwiseProduct, FactorisedMatrix
+from .cellwise import CellMatrices, CellwiseProduct
 from .restriction import BlockMatrix
 from .roofline import Roofline
 from .strategy import Strategy
@@ -173,31 +173,19 @@ class Backend(Immutable, ABC):
         """
         return None
 
-    def cellwise(
-        self,
-        matrices: Sequence[FactorisedMatrix],
-        Q: BlockMatrix,
-        back: BlockMatrix,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-        rough: bool = False,
-    ) -> Any:
+    def cellwise(self, given: CellMatrices) -> Any:
         """Make products with a matrix per group of cells, between global vectors.
 
         Parameters
         ----------
-        matrices, Q, back, vectors, dtype
-            As for `CellwiseProduct`.
-        rough : bool
-            Whether matrices and the numbers that they multiply may be rounded to bfloat16, to 2^-9 of each; sums are
-            of `dtype`.
+        given : CellMatrices
 
         Returns
         -------
         CellwiseProduct
             Or an object with its methods.
         """
-        return CellwiseProduct(matrices, Q, back, vectors, dtype, rough)
+        return CellwiseProduct(given)
 
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
         """Offer a compiled function of the coordinates, if that is faster than the library of its arrays.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -69,23 +69,29 @@ def more_of(more: Callable[[Any], Any] | None, numbers: Any) -> Any:
     return numbers if more is None else more(numbers)
 
 
+class CellMatrices(NamedTuple):
+    """A matrix M [n_modes, n_modes] for each block of Q; `back` is Q_a, and sums are of `dtype`.
+
+    Where it may be `rough`, matrices and the numbers that they multiply may be rounded to bfloat16, to 2^-9 of each.
+    """
+
+    matrices: Sequence[FactorisedMatrix]
+    Q: BlockMatrix
+    back: BlockMatrix
+    vectors: VectorSpace
+    dtype: DTypeLike
+    rough: bool = False
+
+
 class CellwiseProduct:
     """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
 
-    M [n_modes, n_modes] is given for each block of Q; `back` is Q_a. Here nothing is rounded if it may be `rough`.
+    Here nothing is rounded.
     """
 
-    def __init__(
-        self,
-        matrices: Sequence[FactorisedMatrix],
-        Q: BlockMatrix,
-        back: BlockMatrix,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-        rough: bool = False,
-    ) -> None:
-        self._rough = rough
-        self._vectors, self._Q, self._dtype, self._pool = vectors, Q, dtype, vectors.pool()
+    def __init__(self, given: CellMatrices) -> None:
+        matrices, self._Q, back, self._vectors, self._dtype, self._rough = given
+        Q, vectors, dtype, self._pool = self._Q, self._vectors, self._dtype, self._vectors.pool()
         self.restriction = vectors.restriction(Q, dtype)
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
         self._there = self._operands(matrices, self.restriction)

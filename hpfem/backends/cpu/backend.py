@@ -20,7 +20,7 @@ from ...support.cache import Cache
 from ...support.machine import processor_name
 from ...support.threads import OPERATIONS_PER_NUMBER, thread_count
 from ..base import BACKENDS, Backend
-from ..cellwise import CellwiseProduct, FactorisedMatrix
+from ..cellwise import CellMatrices, CellwiseProduct
 from ..restriction import BlockMatrix
 from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import Options, Search, Strategy, with_source
@@ -181,19 +181,10 @@ class CpuBackend(Backend):
         own = [kernel for kernel in kernels if isinstance(kernel, CpuKernel)]
         return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
 
-    def cellwise(
-        self,
-        matrices: Sequence[FactorisedMatrix],
-        Q: BlockMatrix,
-        back: BlockMatrix,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-        rough: bool = False,
-    ) -> CpuCellwise | CellwiseProduct:
+    def cellwise(self, given: CellMatrices) -> CpuCellwise | CellwiseProduct:
         """The product without local arrays, if signs and places are those of Q; see `Backend.cellwise`."""
-        if back.blocks is not Q.blocks or 4 * Q.starts[-1] >= 2**31:
-            return super().cellwise(matrices, Q, back, vectors, dtype)
-        return CpuCellwise(matrices, Q, back, vectors, dtype)
+        own = given.back.blocks is given.Q.blocks and 4 * given.Q.starts[-1] < 2**31
+        return CpuCellwise(given) if own else super().cellwise(given)
 
     def function(self, trace: Trace) -> CpuFunction | None:
         """A compiled function, if all its operations are vectorised; see `Backend.function`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -13,10 +11,8 @@ from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
-from ..cellwise import FactorisedMatrix
-from ..restriction import BlockMatrix
+from ..cellwise import CellMatrices
 from ..roofline import Roofline
-from ..vectors import VectorSpace
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
 from .kronecker.strategy import CudaKronecker
@@ -66,17 +62,9 @@ class CudaBackend(Backend):
         """Vectors of CuPy; see `Backend.vectors`."""
         return CudaVectors(device) if isinstance(device, CudaDevice) else None
 
-    def cellwise(
-        self,
-        matrices: Sequence[FactorisedMatrix],
-        Q: BlockMatrix,
-        back: BlockMatrix,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-        rough: bool = False,
-    ) -> CudaCellwise:
+    def cellwise(self, given: CellMatrices) -> CudaCellwise:
         """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""
-        return CudaCellwise(matrices, Q, back, vectors, dtype, rough and has_bfloat16(architecture()))
+        return CudaCellwise(given._replace(rough=given.rough and has_bfloat16(architecture())))
 
     def function(self, trace: Trace) -> CudaFunction:
         """A kernel of one thread a point; see `Backend.function`."""

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, diags_array
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import FactorisedMatrix, added
+from ...backends.cellwise import CellMatrices, FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
 from ...memory import as_numpy
 
@@ -53,7 +53,8 @@ class CellMap:
         if back is not Q:
             same = back.blocks is Q.blocks
             self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
-        self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, vectors, dtype, rough)
+        given = CellMatrices(self._matrices, self._Q, self._back, vectors, dtype, rough)
+        self._c0, self._product = c0, backend.cellwise(given)
         self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C, sharing = c0.face_correction, c0.numbering.sharing
         # Rows of what processes share, their transpose at what they send, and where the rows are.

@@ -6,7 +6,7 @@ from scipy.sparse import block_diag, csr_array
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
-from hpfem.backends.cellwise import CellwiseProduct, FactorisedMatrix
+from hpfem.backends.cellwise import CellMatrices, CellwiseProduct, FactorisedMatrix
 from hpfem.backends.cpu import backend
 from hpfem.backends.cpu.runtime import kernel, product, recording
 from hpfem.backends.restriction import BlockMatrix
@@ -176,13 +176,13 @@ def test_matrices_of_groups_of_cells(name, dtype, rng, monkeypatch):
     tolerance = 1e-13 if dtype == "float64" else 1e-5
     for threads in (1, 3):
         monkeypatch.setenv("HPFEM_NUM_THREADS", str(threads))
-        own = BACKENDS["cpu"].cellwise(matrices, Q, Q_a, HOST_VECTORS, c0.space.dtype)
+        own = BACKENDS["cpu"].cellwise(CellMatrices(matrices, Q, Q_a, HOST_VECTORS, c0.space.dtype))
         assert isinstance(own, product.CpuCellwise)
         for found, wanted in (
             (own.apply(x), Q_a.matrix.T @ (M @ (Q.matrix @ x))),
             (own.transposed(x), Q.matrix.T @ (M.T @ (Q_a.matrix @ x))),
         ):
             assert found.dtype == x.dtype and np.abs(found - wanted).max() < tolerance * np.abs(wanted).max()
-    plain = CellwiseProduct(matrices, Q, Q_a, HOST_VECTORS, c0.space.dtype)
+    plain = CellwiseProduct(CellMatrices(matrices, Q, Q_a, HOST_VECTORS, c0.space.dtype))
     y = own.apply(x)
     assert np.abs(plain.apply(x) - y).max() < tolerance * np.abs(y).max()

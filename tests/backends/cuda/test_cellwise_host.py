@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import hpfem as hp
-from hpfem.backends.cellwise import CellwiseProduct, FactorisedMatrix
+from hpfem.backends.cellwise import CellMatrices, CellwiseProduct, FactorisedMatrix
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import Limits
@@ -204,12 +204,12 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
         monkeypatch.setattr(MatrixTiles, "of", few)
         monkeypatch.setattr(cellwise, "limits", lambda most=most: Limits(multiprocessors=most - 100))
         matrices = [FactorisedMatrix([M]) for M in given]
-        own = cellwise.CudaCellwise(matrices, Q, back, HostVectorSpace(HOST), np.float32, rough)
+        own = cellwise.CudaCellwise(CellMatrices(matrices, Q, back, HostVectorSpace(HOST), np.float32, rough))
         tiled = [isinstance(operand, cellwise._Tiled) for operand in own._there]
         assert tiled == [rough and block.n_modes < most for block in c0.space.blocks] and (most > 100 or not all(tiled))
         found = {operand._tiles.element_tiles for operand in own._there if isinstance(operand, cellwise._Tiled)}
         assert found == ({1 if most > 100 else 2} if rough else set())
-        exact = CellwiseProduct(matrices, Q, back, HOST_VECTORS, np.float32)
+        exact = CellwiseProduct(CellMatrices(matrices, Q, back, HOST_VECTORS, np.float32))
         assert np.array_equal(own.apply(x, scale), own.apply(x) * scale)
         pairs = [
             (own.apply(x), exact.apply(x)),
@@ -241,8 +241,8 @@ def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
     blocks = [own.part(cells) for own in whole.blocks for cells in np.split(np.arange(own.shape[0]), [1, 4, 4, 50])]
     Q, x = BlockMatrix(blocks, whole.rows), rng.standard_normal(c0.size).astype(np.float32)
     matrices = [FactorisedMatrix([csr_array(rng.standard_normal((own.shape[1],) * 2))]) for own in blocks]
-    own = cellwise.CudaCellwise(matrices, Q, Q, HostVectorSpace(HOST), np.float32, True)
-    exact = CellwiseProduct(matrices, Q, Q, HOST_VECTORS, np.float32)
+    own = cellwise.CudaCellwise(CellMatrices(matrices, Q, Q, HostVectorSpace(HOST), np.float32, True))
+    exact = CellwiseProduct(CellMatrices(matrices, Q, Q, HOST_VECTORS, np.float32))
     shapes = [block.n_modes for block in c0.space.blocks if block.n_modes != 14]
     for found, wanted in ((own.apply(x), exact.apply(x)), (own.transposed(x), exact.transposed(x))):
         assert 1e-5 < np.abs(found - wanted).max() / np.abs(wanted).max() < 2.0**-8

@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
-from ...cellwise import FactorisedMatrix, added, more_of
+from ...cellwise import CellMatrices, added, more_of
 from ...restriction import BlockMatrix, Codes
-from ...vectors import HOST_VECTORS, VectorSpace
+from ...vectors import HOST_VECTORS
 from ..codegen.indexed import Runs
 from .kernel import CpuKernel, MatrixKernel, indexed_codes
 from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
@@ -356,15 +356,8 @@ def product_of(kernels: Sequence[CpuKernel], Q: BlockMatrix) -> CpuProduct:
 class CpuCellwise:
     """Products with a matrix per block of Q, without local arrays; see `CellwiseProduct`."""
 
-    def __init__(
-        self,
-        matrices: Sequence[FactorisedMatrix],
-        Q: BlockMatrix,
-        back: BlockMatrix,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-    ) -> None:
-        self._vectors = vectors
+    def __init__(self, given: CellMatrices) -> None:
+        matrices, Q, back, self._vectors, dtype, _ = given
         pairs = [(M, own.shape[0]) for M, own in zip(matrices, Q.blocks, strict=True)]
         there = [MatrixKernel(M, n_elements, dtype) for M, n_elements in pairs]
         again = [MatrixKernel(M, n_elements, dtype, transposed=True) for M, n_elements in pairs]
