@@ -151,7 +151,7 @@ def take() -> None:
         TEXTS.append(program.text)
         return program, SimpleNamespace(code=nothing)
 
-    kernel.begin = geometry.begin = begin
+    kernel.begin = geometry.begin = begin  # type: ignore
     nvrtc._key, nvrtc._there = lambda text, architecture: TEXTS.append(text) or "", lambda key: True  # type: ignore
     device.current_device = lambda: DEVICE  # type: ignore
     sys.modules["cupy"] = SimpleNamespace(ElementwiseKernel=lambda *texts: TEXTS.append("\n".join(texts)))  # type: ignore
