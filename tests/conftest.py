@@ -151,6 +151,19 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.long)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A worker runs a file: what it has made serves all its tests. One runs all that several processes do together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "tests/distributed" if nodeid.startswith("tests/distributed/") else super()._split_scope(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A skip for any other reason than an absent GPU, ../shared or an extra is a failure."""

@@ -10,6 +10,8 @@ class Lazy:
         self._name = name
 
     def __getattr__(self, attribute):
+        if attribute == "__wrapped__":  # pytest asks while it collects
+            raise AttributeError(attribute)
         return getattr(import_module(self._name), attribute)
 
 

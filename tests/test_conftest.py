@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from tests.conftest import has_gpu
-from tests.covering import covering, listed, pairs
+from tests.covering import covering, listed, pairs, same
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -70,8 +70,15 @@ def test_a_covering_has_all_pairs_and_is_small():
     assert 48 <= len(chosen) < 60
 
 
+def test_a_covering_of_values_prefers_the_backends_that_are_compared():
+    cases = [{"shape": shape, "backend": same(name)} for shape in range(6) for name in ("numpy", "cpu")]
+    chosen = [cases[position] for position in covering(cases, [str(case) for case in cases], once=True)]
+    assert {case["shape"] for case in chosen if case["backend"] == same("cpu")} == {*range(6)}
+    assert len(chosen) == 7
+
+
 def test_what_is_listed_as_long_is_there():
-    for line in listed():
+    for line in [*listed(), *listed(once=True)]:
         path, _, rest = line.partition("::")
         name = rest.rpartition("::")[2].partition("[")[0]
         assert f"def {name}" in (ROOT / path).read_text(encoding="utf-8"), line

@@ -282,7 +282,7 @@ def test_gradients_by_coefficients(name, backend, rng):
 
 def test_multigrid_takes_the_tangent(backend, rng):
     """p = 1.5: products of resampled factors are not positive, values at the coarse points are."""
-    space = hp.Space(box(("hex", "tet"), 2), 4, backend=backend)
+    space = hp.Space(box(("hex", "tet"), 2), 3, backend=backend)
     form = hp.WeakForm(space, p_laplacian, test="grad", fields={"p": 1.5})
     c0 = hp.C0Space(space)
     u = c0.scatter(c0.project(lambda x, y, z: 4 * np.sin(3 * x) * y + z**3))

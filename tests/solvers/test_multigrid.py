@@ -18,7 +18,7 @@ from hpfem.solvers.multigrid.chebyshev import largest_eigenvalue
 from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.preconditioners import jacobi
 from tests.assembly.meshes import ours, rotated
-from tests.samples import norm_error, skewed
+from tests.samples import long, norm_error, skewed
 
 SOLIDS = ("hex", "prism", "pyramid", "tet")
 SHAPES_OF_CELLS = (*SOLIDS, "quad", "tri")
@@ -211,7 +211,7 @@ def test_many_layers_cost_no_more(backend, rng):
 
 
 @pytest.mark.parametrize(
-    ("name", "order", "most"), [("tet", 6, 11), ("pyramid", 5, 10), ("ball", 6, 10), ("pipe_mixed", 4, 10)]
+    ("name", "order", "most"), [("tet", 6, 11), ("pyramid", 5, 10), ("pipe_mixed", 4, 10), *long(("ball", 6, 10))]
 )
 def test_cells_that_are_hardly_stretched(name, order, most, rng):
     """Weak couplings that make no groups, and classes of cells that are hardly alike, would cost 2 to 8 iterations."""
