@@ -17,9 +17,9 @@ def layered(rng, layers, width):
     return A + np.diag(abs(A).sum(axis=1) + 0.01)
 
 
-def solved(coupled, diagonal, order, r):
+def solved(coupled, diagonal, order, r, least=0.0):
     """What the steps make of a vector that is divided by the diagonal."""
-    z, (steps, members, inverse) = r / diagonal, eliminated(csr_array(coupled), diagonal, order)
+    z, (steps, members, inverse) = r / diagonal, eliminated(csr_array(coupled), diagonal, order, least)
     for step in steps:
         z[step.others] += step.there @ z
     z[members] = inverse @ z
@@ -99,7 +99,7 @@ def test_groups_are_cut_as_if_one_pair_after_the_other_was_merged(rng, monkeypat
             wanted[together] = wanted[together].min()
     for at_once in (7, 1000):
         monkeypatch.setattr(groups, "CACHED", at_once)
-        assert np.array_equal(groups._clusters(csr_array(A + A.T), most), wanted)
+        assert np.array_equal(groups._clusters(csr_array(A + A.T), np.full(n, most)), wanted)
 
 
 def test_what_is_coupled_weakly_in_the_mean_makes_no_group(rng):
@@ -120,6 +120,13 @@ def test_where_a_diagonal_nearly_does_strong_pairs_alone_make_groups():
     found = inverse.toarray()
     assert np.allclose(found[np.ix_(members >= 6, range(6, 12))], np.linalg.inv(parts[1])[members[members >= 6] - 6])
     assert np.diff(inverse.indptr)[members < 6].tolist() == [2] * 4
+
+
+@pytest.mark.parametrize(("coupling", "whole"), [(0.3, False), (0.49, True)])
+def test_groups_are_cut_to_small_pieces_where_a_diagonal_is_not_far_off(coupling, whole):
+    """Chains of 60, of the smallest eigenvalue 0.4, whose pieces have 40 functions at most, and 0.02."""
+    A, r = np.eye(60) + coupling * (np.eye(60, k=1) + np.eye(60, k=-1)), np.ones(60)
+    assert np.allclose(solved(A, r, 6, r, 0.12)[0], np.linalg.solve(A, r), atol=1e-5) == whole
 
 
 @pytest.mark.parametrize("layers", [3, 30])

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ...geometry.element_map import CACHED, chunks
-from ...mesh.sorting import marked
+from ...mesh.sorting import distinct, marked
 from .irregular import noise
 
 Array = NDArray[np.float64]
@@ -31,6 +31,8 @@ _ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
 # that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated.
 _NEARLY, _STRONGER, _STEPS, _NEARER = 0.35, 0.2, 20, 0.6
+# Functions of a group at most, times its smallest eigenvalue: where a diagonal is not far off pieces do, and cost less.
+_EASY = 16.0
 
 
 def most_of(order: int) -> int:
@@ -61,8 +63,9 @@ def eliminated(
     than `least`, relative to the diagonal, makes no group.
     """
     n = len(diagonal)
-    members, N, scale = _scaled(coupled, diagonal, least)
-    N = _within(N, _cut(N, most_of(order), widest(order)))
+    members, N, scale, smallest = _scaled(coupled, diagonal, least)
+    most = np.minimum(_EASY / smallest, most_of(order))
+    N = _within(N, _cut(N, most, np.where(most < most_of(order), 0, widest(order)), least))
     _, group = connected_components(N, directed=False)
     steps, level = list[Eliminated](), levels(N, group)
     # Functions of a layer side by side: their rows have the same columns.
@@ -93,29 +96,32 @@ def eliminated(
 
 def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
     """Number the groups, cut to a size of pairs above `least`; coupled [n, n], diagonal [n] -> [n]."""
-    members, N, _ = _scaled(coupled, diagonal, least, nearly=0.0)
+    members, N, *_ = _scaled(coupled, diagonal, least, nearly=0.0)
     found = len(members) + np.arange(len(diagonal))
-    found[members] = _cut(N, most, width)
+    found[members] = _cut(N, np.full(len(members), most), np.full(len(members), width))
     return found
 
 
 def _scaled(
     coupled: csr_array, diagonal: Array, least: float = 0.0, nearly: float = _NEARLY
-) -> tuple[Indices, csr_array, Array]:
-    """Functions that are coupled to others, their matrix with ones on the diagonal, and the scale; -> [k]."""
+) -> tuple[Indices, csr_array, Array, Array]:
+    """Functions that are coupled to others, their matrix with ones on the diagonal, the scale, and an estimate of the
+    smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
+    """
     scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
     i, j = entries.row, entries.col
     values = np.where(i < j, entries.data * scale[i] * scale[j], 0.0)
     members, group, (i, j, values) = _groups(i, j, values, np.abs(values) > least, len(scale))
+    smallest = np.full(len(members), _SMALLEST)
     if least and nearly:
-        limits = np.where(_smallest(i, j, values, group) < nearly, least, max(least, _STRONGER))
-        strong = np.abs(values) > limits[group[i]]
-        some, group, (i, j, values) = _groups(i, j, values, strong, len(members))
-        members = members[some]
+        smallest = np.maximum(_smallest(i, j, values, group)[group], _SMALLEST)
+        strong = np.abs(values) > np.where(smallest < nearly, least, max(least, _STRONGER))[i]
+        some, _, (i, j, values) = _groups(i, j, values, strong, len(members))
+        members, smallest = members[some], smallest[some]
     own = np.arange(len(members))
     rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
     N = csr_array((np.concatenate([values, values, np.ones(len(own))]), (rows, columns)), shape=(len(own),) * 2)
-    return members, N, scale[members]
+    return members, N, scale[members], smallest
 
 
 def _upper(i: Indices, j: Indices, values: Array, n: int) -> csr_array:
@@ -226,35 +232,37 @@ def _distances(N: csr_array, starts: Indices) -> Indices:
     return steps[:-1] - 1
 
 
-def _cut(N: csr_array, most: int, width: int = 0) -> Indices:
-    """Number the groups; one that is larger than `most`, with a layer beyond a width, in pieces; N [n, n] -> [n]."""
+def _cut(N: csr_array, most: Array, width: Indices, least: float = 0.0) -> Indices:
+    """Number the groups; one that is larger than `most`, with a layer beyond a width, in pieces, joined by pairs
+    above `least`; N [n, n], most and width of the groups of functions [n] -> [n].
+    """
     _, group = connected_components(N, directed=False)
     if not len(group):
         return group
-    large = np.bincount(group) > most
-    if width and large.any():
-        level = levels(N, group)
-        layers, sizes = np.unique(group * (level.max() + 1) + level, return_counts=True)
-        widths = np.zeros(len(large), dtype=np.int64)
-        np.maximum.at(widths, layers // (level.max() + 1), sizes)
-        large &= widths > width
-    own = np.flatnonzero(large[group])
     group = group.astype(np.int64)
+    own = np.flatnonzero(np.bincount(group)[group] > most)
+    if width[own].any():
+        which = group[own]
+        layer = which * len(group) + levels(csr_array(N[own][:, own]), np.unique(which, return_inverse=True)[1])
+        first, layer = distinct(layer, (int(which.max()) + 1) * len(group))
+        widths = np.zeros(int(which.max()) + 1, dtype=np.int64)
+        np.maximum.at(widths, which[first], np.bincount(layer))
+        own = own[widths[which] > width[own]]
     if len(own):
-        group[own] = len(large) + _clusters(csr_array(N[own][:, own]), most)
+        group[own] = len(group) + _clusters(csr_array(N[own][:, own]), most[own], least)
     return group
 
 
-def _clusters(N: csr_array, most: int) -> Indices:
-    """Merge the functions that are coupled most, up to a size; N [n, n] -> [n]."""
+def _clusters(N: csr_array, most: Array, least: float = 0.0) -> Indices:
+    """Merge the functions that are coupled most, by more than `least`, up to a size; N [n, n], most [n] -> [n]."""
     n, entries = N.shape[0], coo_array(abs(N))
-    upper = np.flatnonzero(entries.row < entries.col)
+    upper = np.flatnonzero((entries.row < entries.col) & (entries.data > least))
     upper = upper[np.argsort(-entries.data[upper], kind="stable")]
     label, size, best = np.arange(n), np.ones(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     for some in chunks(len(upper), 1, most=CACHED):  # as one pair after the other would be
         i, j = label[entries.row[upper[some]]], label[entries.col[upper[some]]]
         while True:
-            possible = (i != j) & (size[i] + size[j] <= most)
+            possible = (i != j) & (size[i] + size[j] <= most[i])
             i, j = i[possible], j[possible]
             if not len(i):
                 break

@@ -72,7 +72,7 @@ class CudaVectors(VectorSpace):
     """Vectors on a GPU; see `VectorSpace`."""
 
     iteration = CudaIteration()
-    whole_group = 64  # every layer is a launch that waits for the one before
+    whole_group = 96  # every layer is a launch that waits for the one before
 
     @property
     def xp(self) -> Any:
