@@ -113,8 +113,9 @@ def _scaled(
     values = np.where(i < j, entries.data * scale[i] * scale[j], 0.0)
     members, group, (i, j, values) = _groups(i, j, values, np.abs(values) > least, len(scale))
     smallest = np.full(len(members), _SMALLEST)
-    if least and nearly:
+    if nearly:
         smallest = np.maximum(_smallest(i, j, values, group)[group], _SMALLEST)
+    if least and nearly:
         strong = np.abs(values) > np.where(smallest < nearly, least, max(least, _STRONGER))[i]
         some, _, (i, j, values) = _groups(i, j, values, strong, len(members))
         members, smallest = members[some], smallest[some]
