@@ -14,11 +14,11 @@ EXACT = "sin(pi*x)*cos(pi*y)*exp(z)"
 def test_a_known_solution(capsys, tmp_path):
     target = tmp_path / "u.vtu"
     text = run(
-        capsys, "solve", MIXED, "--order", "5", "--source", f"2*pi**2*{EXACT}", "--dirichlet", EXACT,
+        capsys, "solve", MIXED, "--order", "3", "--source", f"2*pi**2*{EXACT}", "--dirichlet", EXACT,
         "--exact", EXACT, "-o", target, "--preconditioner", "multigrid", "--json",
     )  # fmt: skip
     report = json.loads(text)
-    assert report["error"] < 2e-5 and report["iterations"] < 25
+    assert report["error"] < 1.5e-3 and report["iterations"] < 25
     assert report["preconditioner"] == "multigrid"
     assert report["residuals"][-1] < 1e-12 and len(report["residuals"]) == report["iterations"] + 1
     assert read_vtu(target)
