@@ -25,14 +25,16 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape
 from hpfem.shapes.arguments import as_array, name_of, reals, shown
 
+from ..geometry.element_map import CACHED, chunks
 from ..support.communicator import communicator
+from ..support.threads import in_parts
 from .cells import Array, CellArray, merged
 from .distribute import work_of
 from .gathered import Cells
 from .hanging import Hanging
 from .mesh import Mesh
 from .node_order import vertex_positions
-from .sorting import unique
+from .sorting import MANY, unique
 from .symmetry import Indices
 
 # Names of shapes, each with the corners of its cells in a small box.
@@ -184,13 +186,6 @@ def _joined(periodic: Sequence[str], sizes: tuple[int, ...]) -> list[int]:
     return joined
 
 
-def _corners(sizes: Sequence[int]) -> Indices:
-    """Point numbers of the corners of the small boxes, [2^dim, n]."""
-    number = np.arange(int(np.prod([n + 1 for n in sizes]))).reshape([n + 1 for n in sizes])
-    steps = [[(corner >> axis) & 1 for axis in range(len(sizes))] for corner in range(2 ** len(sizes))]
-    return np.stack([number[tuple(slice(s, s + n) for s, n in zip(own, sizes, strict=True))].ravel() for own in steps])
-
-
 def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
     """The cut of the small boxes of each layer along x; if `around`, the last layer is beside the first one."""
     result, last = [], len(cuts) - 1
@@ -205,35 +200,59 @@ def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
 def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: list[int], block: list[range]) -> Cells:
     """Make the cells of a block, with regions and boundaries: all layers of equal cut and name together."""
     sizes, counts = [len(own) - 1 for own in axes], [len(own) for own in block]
-    n_boxes = math.prod(counts)
+    n_boxes, each = math.prod(counts), math.prod(counts[1:])
     lattice = [n + (axis not in joined) for axis, n in enumerate(sizes)]
     along = [np.arange(own.start, own.stop + 1 if n_boxes else own.start) for own in block]
-    points = np.stack([g.ravel() for g in np.meshgrid(*map(np.take, axes, along), indexing="ij")], axis=1)
+    ends = [len(own) for own in along]
+    points = np.stack(np.broadcast_arrays(*np.ix_(*map(np.take, axes, along))), axis=-1).reshape(-1, len(ends))
     images = [np.unique(own % n, return_inverse=True) for own, n in zip(along, lattice, strict=True)]
     vertex_of = _grid([own for _, own in images], [len(own) for own, _ in images])
     ids = _grid([own for own, _ in images], lattice)
-    inner = np.zeros([len(own) for own in along], dtype=bool)
-    inner[(slice(1, -1),) * len(along)] = True
+    inner = np.zeros(ends, dtype=bool)
+    inner[(slice(1, -1),) * len(ends)] = True
     on_surface = unique(vertex_of[~inner.ravel()])
 
-    place = np.indices(counts).reshape(len(sizes), -1) + np.array([[own.start] for own in block])
-    column = np.ravel_multi_index(tuple(place[1:]), sizes[1:])
+    # The first corner of every small box, and from there to each corner.
+    first = np.arange(len(points)).reshape(ends)[tuple(map(slice, counts))].ravel()
+    strides = [math.prod(ends[axis + 1 :]) for axis in range(len(ends))]
+    steps = np.array([sum(n * (c >> axis & 1) for axis, n in enumerate(strides)) for c in range(2 ** len(ends))])
+    # Of the small boxes of a layer: positions, and numbers in the layer of the whole box.
+    across = np.indices(counts[1:]).reshape(len(ends) - 1, -1) + np.array([[own.start] for own in block[1:]])
+    column = np.ravel_multi_index(tuple(across), sizes[1:])
 
-    def chosen(of_layer: list[bool]) -> tuple[Indices, Indices, int]:
-        """Small boxes of some layers: rows in the block, numbers in the whole box, and their count in the whole box."""
-        rows = np.flatnonzero(np.array(of_layer)[place[0]])
-        number = (np.cumsum(of_layer) - 1)[place[0, rows]] * math.prod(sizes[1:]) + column[rows]
-        return rows, number, sum(of_layer) * math.prod(sizes[1:])
+    def chosen(of_layer: list[bool]) -> tuple[Indices, Indices, Indices, int]:
+        """Some layers, their small boxes: rows in the block, numbers in the whole box, and their count there."""
+        own = np.array([layer for layer in block[0] if of_layer[layer]], dtype=np.int64)
+        rows = (own[:, None] - block[0].start) * each + np.arange(each)
+        numbers = (np.cumsum(of_layer) - 1)[own, None] * math.prod(sizes[1:]) + column
+        return own, rows.ravel(), numbers.ravel(), sum(of_layer) * math.prod(sizes[1:])
 
-    corners = _corners(counts)
-    rows, number, _ = chosen([any(8 in c for _, own in cut for c in own) for cut in layers])
-    middle = np.full((1, n_boxes), -1)
-    middle[0, rows] = len(points) + np.arange(len(rows))
-    boxes = np.concatenate([corners, middle])
-    vertex_of, ids = np.append(vertex_of, len(ids) + np.arange(len(rows))), np.append(ids, math.prod(lattice) + number)
-    points = np.concatenate([points, sum(points[own] for own in corners[:, rows]) / len(corners)])
+    _, rows, number, _ = chosen([any(8 in c for _, own in cut for c in own) for cut in layers])
+    middle = np.full(n_boxes if len(rows) else 0, -1)
+    wrapped = any((own[1:] < own[:-1]).any() for _, own in images)
+    if len(rows):
+        middle[rows] = len(points) + np.arange(len(rows))
+        at_corners = (points[first[rows] + step] for step in steps)
+        vertex_of, ids = (
+            np.append(vertex_of, len(ids) + np.arange(len(rows))),
+            np.append(ids, math.prod(lattice) + number),
+        )
+        points = np.concatenate([points, sum(at_corners) / len(steps)])
+
+    def corners(rows: Indices, patterns: Indices) -> Indices:
+        """Points at corners of small boxes, by patterns [n, corners]; -> [rows * n, corners]."""
+        found = np.empty((len(rows), *patterns.shape), dtype=np.int64)
+
+        def write(part: slice) -> None:
+            here, of_rows, begin = found[part], rows[part], first[rows[part]]
+            for place, corner in np.ndenumerate(patterns):
+                here[:, *place] = middle[of_rows] if corner == 8 else begin + steps[corner]
+
+        in_parts(write, chunks(len(rows), patterns.size, most=CACHED), found.size >= MANY)
+        return found.reshape(-1, patterns.shape[1])
 
     arrays: list[CellArray] = []
+    vertices: dict[str, list[Indices]] = {}
     numbers: list[Indices] = []
     regions: dict[str, list[Indices]] = {name: [] for name in names}
     sides: dict[str, list[Indices]] = {axis + end: [] for axis in "xyz"[: len(sizes)] for end in ("min", "max")}
@@ -241,28 +260,27 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
     of_layer = list(zip(layers, names, strict=True))
     for layer in dict.fromkeys(of_layer):
         cut, name = layer
-        rows, number, n_whole = chosen([own == layer for own in of_layer])
+        own, rows, number, n_whole = chosen([other == layer for other in of_layer])
         for shape_name, patterns in cut:
-            n = len(patterns)
+            n, table = len(patterns), np.array(patterns)
             indices = np.arange(start, start + len(rows) * n)
             from_vertices = np.argsort(vertex_positions(SHAPES[shape_name], 1))
-            nodes = boxes[np.array(patterns).T[from_vertices]][:, :, rows]  # [node, pattern, box]
-            nodes = np.ascontiguousarray(nodes.transpose(2, 1, 0).reshape(len(indices), len(nodes)))
-            arrays.append(CellArray(SHAPES[shape_name], 1, nodes, indices))
+            arrays.append(CellArray(SHAPES[shape_name], 1, corners(rows, table[:, from_vertices]), indices))
+            found = corners(rows, table)
+            vertices.setdefault(shape_name, []).append(vertex_of[found] if wrapped else found)
             numbers.append((before + number[:, None] * n + np.arange(n)).ravel())
             regions[name].append(indices)
-            for side, outer, pattern, local in _outer_facets(SHAPES[shape_name], patterns, place[:, rows], sizes):
+            for side, outer, pattern, local in _outer_facets(SHAPES[shape_name], patterns, own, across, sizes):
                 cell = start + outer * n + pattern
                 sides[side].append(np.column_stack([cell, np.full(len(cell), local)]))
             start, before = start + len(indices), before + n_whole * n
-    cells = merged(arrays)
     return Cells(
         points,
-        cells,
-        [vertex_of[own.corners] for own in cells],
+        merged(arrays),
+        [_together(own) for own in vertices.values()],
         ids,
-        np.concatenate(numbers),
-        {name: np.concatenate(own) for name, own in regions.items()},
+        _together(numbers),
+        {name: _together(own) for name, own in regions.items()},
         {
             (len(sizes) - 1, name): np.concatenate(own)
             for name, own in sides.items()
@@ -273,17 +291,24 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
     )
 
 
+def _together(parts: list[Indices]) -> Indices:
+    """Parts one after the other, a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _grid(along: Sequence[Indices], sizes: Sequence[int]) -> Indices:
     """Numbers that the points of a grid have in a larger grid, from their positions along each axis."""
     return np.asarray(np.ravel_multi_index(np.ix_(*along), sizes)).ravel()
 
 
 def _outer_facets(
-    shape: Shape, patterns: tuple[tuple[int, ...], ...], place: Indices, sizes: Sequence[int]
+    shape: Shape, patterns: tuple[tuple[int, ...], ...], layers: Indices, across: Indices, sizes: Sequence[int]
 ) -> Iterator[tuple[str, Indices, int, int]]:
     """Facets on the box's sides: name of the side, rows of the boxes there, number of the pattern and of its facet."""
+    rows = np.arange(len(layers) * across.shape[1]).reshape(len(layers), across.shape[1])
     for axis, end in product(range(len(sizes)), (0, 1)):
-        outer = np.flatnonzero(place[axis] == end * (sizes[axis] - 1))
+        at = end * (sizes[axis] - 1)
+        outer = rows[(slice(None), across[axis - 1] == at) if axis else layers == at].ravel()
         for number, pattern in enumerate(patterns):
             for local, facet in enumerate(shape.facets):
                 if all(pattern[v] < 8 and (pattern[v] >> axis) & 1 == end for v in facet.vertices):
