@@ -27,9 +27,11 @@ from ..backends import vectors_on
 from ..backends.exchange import placed
 from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.shared_vectors import shared_vectors
+from ..backends.sharing import Sharing
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device, PerDevice
+from ..mesh.sorting import marked, places, with_marked
 from ..space.field import Field
 from ..space.space import Space
 from ..space.transforms import result_field
@@ -91,7 +93,7 @@ class C0Space(Immutable):
         # Made here, where all processes take part: a later call may come from one process alone.
         self._whole_size = numbering.size if numbering.sharing is None else numbering.sharing.count
         if space.comm.size > 1:
-            _ = self._cells_everywhere, self._reaches
+            _ = self._cells_between, self._reaches
 
     def at(self, space: Space) -> C0Space:
         """Make the continuous functions of another space on the same cells.
@@ -280,7 +282,26 @@ class C0Space(Immutable):
     @cached_property
     def _cells_everywhere(self) -> list[NDArray[np.int64]]:
         """Number of cells of all processes that have each entity, per dimension."""
-        return [self.numbering.common(dim, own, np.add) for dim, own in enumerate(self._cells_around())]
+        found = self._cells_around()
+        for own, (shared, counts) in zip(found, self._cells_between, strict=False):
+            own[shared] = counts
+        return found
+
+    @cached_property
+    def _cells_between(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Shared entities and how many cells of all processes have them, per dimension; collective."""
+        mesh, numbering, found = self.space.mesh, self.numbering, []
+        there = marked(mesh.n_vertices, (ids for own in mesh.shared[:1] for ids in own.values()))
+        groups = range(len(mesh.cells))
+        near = [with_marked(numbering.of_group(group, 0).ids, there) for group in groups]
+        for dim, neighbours in enumerate(mesh.shared):
+            sharing = Sharing(mesh.comm, len(numbering.sizes[dim]), neighbours)
+            ids = np.concatenate([numbering.of_group(group, dim).ids[near[group]].ravel() for group in groups])
+            at = places(sharing.shared, ids)
+            counts = np.bincount(at[at >= 0], minlength=len(sharing.shared))
+            total = Sharing(mesh.comm, len(counts), sharing.places).combined(counts, np.add)
+            found.append((sharing.shared, total))
+        return found
 
     def _cells_around(self) -> list[NDArray[np.int64]]:
         """Number of cells here that have each entity, per dimension."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..support.communicator import Communicator
 from .cells import Array
 from .hanging import Hanging
-from .sorting import in_order, marked, sorted_rows, unique
+from .sorting import in_order, marked, sorted_rows, unique, with_marked
 from .symmetry import Indices, entity_nodes, interior_nodes
 from .topology import Topology
 
@@ -137,7 +137,7 @@ def shared_corners(
     """
     corners, once, has = [shared], True, {rank: marked(len(vertices), [own]) for rank, own in shared.items()}
     any_has = marked(len(vertices), shared.values())
-    near = [np.flatnonzero(any_has[own].any(axis=1)) for own in topology.vertices]
+    near = [with_marked(own, any_has) for own in topology.vertices]
     for dim in range(1, topology.dim):
         rows, claims = _corners(topology, dim, near, any_has)
         inside = {rank: np.flatnonzero(_all(marks, rows)) for rank, marks in has.items()}

@@ -42,6 +42,14 @@ def marked(count: int, numbers: Iterable[Indices]) -> NDArray[np.bool_]:
     return found
 
 
+def with_marked(rows: Indices, marks: NDArray[np.bool_]) -> Indices:
+    """Find the rows with a marked number; rows [n, width] -> [m]."""
+    found = np.zeros(len(rows), dtype=bool)
+    for column in rows.T:
+        found |= marks[column]
+    return np.flatnonzero(found)
+
+
 def sort(numbers: Indices) -> None:
     """Sort in place; many numbers of the host on several threads; numbers [n]."""
     if isinstance(numbers, np.ndarray) and len(numbers) >= MANY and thread_count() > 1:
@@ -116,6 +124,8 @@ def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
         position[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
         there = position >= 0
         return position[there], (np.cumsum(there) - 1)[numbers]
+    if len(numbers) and (numbers == numbers[0]).all():
+        return np.zeros(1, dtype=np.int64), np.zeros(len(numbers), dtype=np.int64)
     order, ascending = in_order(numbers, bound)
     first = run_starts(ascending)
     which = np.empty_like(order)

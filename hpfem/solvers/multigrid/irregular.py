@@ -40,7 +40,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
         own = xp.zeros(counts[between], dtype=np.uint32)
         for group, array in enumerate(numbering.cells):
             corners = mixed[xp.asarray(array.vertices)].T
-            ids = xp.asarray(numbering.of_group(group, between).ids)
+            ids, _ = numbering.of_group(group, between).on(xp)
             for number, entity in enumerate(array.shape.entities[between]):
                 own[ids[:, number]] = sum(corners[vertex] for vertex in entity.vertices)
         found.append(as_numpy(own))
