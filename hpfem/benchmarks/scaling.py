@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends import choose_backend
 from ..backends.sharing import Sharing
@@ -29,6 +27,7 @@ from ..memory import OutOfMemory
 from ..mesh import Mesh
 from ..operators import Laplacian
 from ..solvers import cg
+from ..solvers.multigrid.irregular import entity_numbers, irregular
 from ..solvers.preconditioners import make_preconditioner
 from ..space import Space
 from ..space.arguments import Quadrature
@@ -153,8 +152,8 @@ class ScalingRun:
             bc.restriction(choose_backend(space.backend).device())
             A = GlobalOperator(Laplacian(space), c0, bc)
             vectors = A.vectors
-            rng = np.random.default_rng(self.comm.rank)
-            b = vectors.from_host(c0.vectors_on().agreed(rng.standard_normal(c0.size) * bc.free), space.dtype)
+            b = irregular(A, entity_numbers(c0.numbering, vectors.xp))
+            b *= ~bc.constrained_on(vectors)
             vectors.norm(A.apply(b, A.device))
         if self.preconditioner == "none":
             for name, count in (("warm-up", WARM_UP), ("iterations", self.iterations)):
