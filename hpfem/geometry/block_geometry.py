@@ -24,7 +24,9 @@ Array = NDArray[np.float64]
 
 
 class BlockGeometry(PointMap):
-    """The maps of a block's elements at the points of a rule; `merged` are coefficients in the factors."""
+    """The maps of a block's elements at the points of a rule; `merged` are coefficients in the factors. `unit`: all
+    elements are the reference element, and kernels need no factors.
+    """
 
     def __init__(
         self,
@@ -34,12 +36,13 @@ class BlockGeometry(PointMap):
         rule: ShapeRule,
         kind: GeometryKind,
         merged: Coefficients | None = None,
+        unit: bool = False,
         *,
         xp: Any = np,
     ) -> None:
         n_scales = 1 if merged is None or not merged.reacts else 2
         super().__init__(shape, order, coefficients, rule, kind, xp, n_scales)
-        self.merged, self.tensor = merged, merged is not None and merged.tensor
+        self.unit, self.merged, self.tensor = unit, merged, merged is not None and merged.tensor
         self.by_element = not self.tensor  # every element has its coefficients: no need of `write_factors`
         self._deviation: tuple[float, float] | None = None
         # Operators on the same block share their factors for as long as one of them lives.
@@ -47,17 +50,17 @@ class BlockGeometry(PointMap):
         self._merged: WeakValueDictionary[int, BlockGeometry] = WeakValueDictionary()
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
-        return BlockGeometry, (self.shape, self.order, self.coefficients, self.rule, self.kind, self.merged)
+        return BlockGeometry, (self.shape, self.order, self.coefficients, self.rule, self.kind, self.merged, self.unit)
 
     def part(self, n_elements: int) -> BlockGeometry:
         """The first elements by themselves, which share no factors with these."""
         given = self.given[:n_elements]
-        return BlockGeometry(self.shape, self.order, given, self.rule, self.kind, self.merged, xp=self.xp)
+        return BlockGeometry(self.shape, self.order, given, self.rule, self.kind, self.merged, self.unit, xp=self.xp)
 
     def without_elements(self) -> BlockGeometry:
         """The same without elements, and without coefficients' values: small when pickled."""
         none = None if self.merged is None else NoCoefficients(self.merged.tensor, self.merged.reacts)
-        return BlockGeometry(self.shape, self.order, self.given[:0], self.rule, self.kind, none, xp=self.xp)
+        return BlockGeometry(self.shape, self.order, self.given[:0], self.rule, self.kind, none, self.unit, xp=self.xp)
 
     def _again(self, rule: ShapeRule, kind: GeometryKind, merged: Coefficients | None = None) -> BlockGeometry:
         """The same maps, on the same devices, with other factors."""

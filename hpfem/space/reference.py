@@ -32,7 +32,8 @@ def reference_geometry(block: Block, count: int) -> BlockGeometry:
     """A number of elements that are all the reference element."""
     nodes = equispaced_nodes(block.shape, 1)
     cell = ElementMap.of(_Cell(block.shape, len(nodes)), nodes)
-    return BlockGeometry(block.shape, 1, np.repeat(cell.coefficients, count, axis=0), block.rule, AFFINE)
+    given = np.repeat(cell.coefficients, count, axis=0)
+    return BlockGeometry(block.shape, 1, given, block.rule, AFFINE, unit=True)
 
 
 # By space and device, for as long as somebody has it.

@@ -65,7 +65,7 @@ class Factors:
     """Geometric factors of a form at the points of fibers, along direction 0 or the last one."""
 
     def __init__(self, b: Builder, problem: BlockProblem, direction: int) -> None:
-        self.b, self.affine = b, problem.geometry.affine
+        self.b, self.affine, self.unit = b, problem.geometry.affine, problem.geometry.unit
         self.kind = problem.form.factor_kind
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
         rule = problem.tabulation.rule
@@ -107,7 +107,11 @@ class Factors:
         if self.kind is None:
             return
         self._group = self.b.at("%geometry", (group, self._per_group), unit=self._unit)
-        if self.affine:
+        if self.unit:
+            pairs = symmetric_pairs(self.dim) if self.kind == "metric" else np.ndindex(self.dim, self.dim)
+            own = [float(a == c) for a, c in pairs] if self.n > 1 else []
+            self._element = [self.b.operand(number) for number in (*own, 1.0)]
+        elif self.affine:
             self._element = [self.b.load(self._group, q) for q in range(self.n)]
 
     def start_fiber(self, outer: Where) -> None:
@@ -192,6 +196,8 @@ class Factors:
             along = [self.b.mul(scale, own) for own in self._combined(adjugate, derivatives)]
             return [self.b.dot(zip(row, along, strict=True)) for row in adjugate]
         local, pairs = self._to_local(k, derivatives), symmetric_pairs(self.dim)
+        if self.unit:
+            return self._from_local(k, local)
         fluxes = [
             self.b.dot((self.factor(k, pairs.index((min(a, c), max(a, c)))), local[c]) for c in range(self.dim))
             for a in range(self.dim)
@@ -205,6 +211,8 @@ class Factors:
             scale = self.b.div(1.0, det)
             return [self.b.mul(scale, own) for own in self._combined(adjugate, derivatives)]
         local = self._to_local(k, derivatives)
+        if self.unit:
+            return local
         return [
             self.b.dot((self.factor(k, a * self.space_dim + i), local[a]) for a in range(self.dim))
             for i in range(self.space_dim)
@@ -220,6 +228,8 @@ class Factors:
             adjugate, weight, _ = self._recomputed(self._lines, k)
             weighted = [self.b.mul(weight, component) for component in flux]
             return [self.b.dot(zip(row, weighted, strict=True)) for row in adjugate]
+        if self.unit:
+            return self._from_local(k, [self.b.operand(component) for component in flux])
         weight = self.factor(k, -1)
         weighted = [self.b.mul(weight, component) for component in flux]
         fluxes = [
