@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from hpfem.errors import ArgumentError
 from hpfem.shapes import Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.cached import cached_property
 
 from ..cells import Array, CellArray
 from ..named_sets import Sets
 from ..node_order import gmsh_nodes, permutation
-from ..sorting import marked, run_starts
+from ..sorting import TupleIndex, marked, run_starts
 from ..symmetry import Indices, entity_nodes
 from ..topology import Topology
 from .msh import ELEMENT_TYPES
@@ -37,6 +38,14 @@ class _Elements:
     nodes: Indices
     numbers: Indices
     names: NDArray[np.bool_]
+
+    @cached_property
+    def by_names(self) -> tuple[NDArray[np.bool_], Indices]:
+        """The sets of names that occur, in order, and which of them each element has, [E]."""
+        which = TupleIndex(np.column_stack([np.zeros(len(self.names), np.int8), self.names]), 2).ids
+        first = np.empty(int(which.max(initial=-1)) + 1, dtype=np.int64)
+        first[which] = np.arange(len(which))
+        return self.names[first], which
 
 
 def write_msh(file: BinaryIO, points: Array, topology: Topology, regions: Mapping[str, Indices], sides: Sets) -> None:
@@ -107,9 +116,9 @@ def _entities(elements: Sequence[_Elements]) -> _Entities:
     """An entity for each set of names that elements have."""
     found: _Entities = {}
     for own in elements:
-        distinct, which = np.unique(own.names, axis=0, return_inverse=True)
+        distinct, which = own.by_names
         for number, names in enumerate(distinct):
-            nodes = np.unique(own.nodes[which.ravel() == number])
+            nodes = np.flatnonzero(marked(int(own.nodes.max()) + 1, [own.nodes[which == number]]))
             found.setdefault(tuple(names.tolist()), (len(found) + 1, []))[1].append(nodes)
     return found
 
@@ -138,7 +147,8 @@ def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_E
                 k = own.order
                 nodes = nodes[:, permutation(equispaced_nodes(own.shape, k), gmsh_nodes(own.shape, k), k)]
             table = np.column_stack([own.numbers, nodes + 1]).astype("<u8")
-            tags = np.array([entities[tuple(names)][0] for names in own.names.tolist()])
+            distinct, which = own.by_names
+            tags = np.array([entities[tuple(names)][0] for names in distinct.tolist()], dtype=np.int64)[which]
             starts = np.flatnonzero(run_starts(tags))
             for start, end in zip(starts, [*starts[1:], len(tags)], strict=True):
                 blocks.append((_int(own.shape.dim, tags[start], number) + _size(end - start), table[start:end]))
