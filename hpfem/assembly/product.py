@@ -122,14 +122,14 @@ class Product:
         if self._add_terms is not None and not self.vectors.has(vector):
             raise NotSuitable("forms on boundaries are not recorded")
         with self._applied(vector, *sums) as (gather, of_some):
-            return self._summed(gather, of_some) if exchange else gather()
+            return self._summed(gather, of_some, bool(sums)) if exchange else gather()
 
-    def _summed(self, gather: Callable[..., Any], of_some: Callable[..., Any]) -> Any:
+    def _summed(self, gather: Callable[..., Any], of_some: Callable[..., Any], apart: bool) -> Any:
         """Sums over processes: unknowns that they share first, which are exchanged while the others are gathered."""
         if self.vectors.comm.size == 1:
             return gather()
-        end = self._between.summing(of_some(self._shared))
-        return end(gather())
+        end = self._between.summing(lambda: of_some(self._shared))
+        return end(gather(), apart=apart)
 
     @contextmanager
     def _applied(self, vector: Any, *sums: Any) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:

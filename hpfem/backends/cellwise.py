@@ -122,10 +122,15 @@ class CellwiseProduct:
         flat = self._vectors.xp.empty((starts[-1],), self._dtype)
         return flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)]
 
-    def apply(self, x: Any, scale: Any = None, onto: Any = None) -> Any:
-        """Q_a^t M Q x, of the cells of this process; x, scale, onto [size] -> [size]."""
+    def apply(self, x: Any, scale: Any = None, onto: Any = None, more: Callable[[Any, bool], Any] | None = None) -> Any:
+        """Q_a^t M Q x, of the cells of this process, but `more` writes what processes share to the result, or adds it
+        there; x, scale, onto [size] -> [size].
+        """
         with self._in_all_cells(self.restriction, self._there, x) as local:
-            return self._sums(True, local, scale, onto)
+            found = self._sums(True, local, scale, onto)
+        if more is not None:
+            more(found, onto is not None)
+        return found
 
     def transposed(
         self, r: Any, scale: Any = None, weights: Any = None, more: Callable[[Any], Any] | None = None
@@ -136,8 +141,9 @@ class CellwiseProduct:
         with self._in_all_cells(self._outer, self._back, r, weights) as local:
             if self._some is None:
                 return self._sums(False, local, scale)
-            end = self._vectors.summing(more_of(more, self._some(local)[0])[None])
-            return end(self._sums(False, local, scale, spared=self._spared)[None], scale=scale)[0]
+            end = self._vectors.summing(lambda: more_of(more, self._some(local)[0])[None])
+            rows = self._sums(False, local, scale, spared=self._spared)[None]
+            return end(rows, apart=self._spared is not None, scale=scale)[0]
 
     _spared: Any = None  # the entries that are written at the end of an exchange, if that saves something
 

@@ -27,14 +27,19 @@ class ConjugateVectors(Protocol):
     partials: Any
     stop: Any
 
+    def copy_residual(self, out: Any, taken: Any) -> None:
+        """Let `update_residual` also write r to `out`, of any type, zero where `taken` is not true (None: it is)."""
+
     def measure_product(self, q: Any) -> None:
         """Make the sums of a product that came without them; q [n]."""
 
     def update_residual(self) -> None:
         """After a product: r -= alpha q."""
 
-    def update_direction(self, z: Any = None) -> None:
-        """After `update_residual`, and at the start: x += alpha p, p = z + beta p; z [n]."""
+    def update_direction(self, z: Any = None, free: Any = None, agree: Callable[[], Any] | None = None) -> None:
+        """After `update_residual`, and at the start: x += alpha p, p = z + beta p; z [n], of any type, is r where it is
+        not `free` [n], and until `agree` was called known only to those who own its entries.
+        """
 
     def stop_if_done(self) -> None:
         """After `update_residual`, and at the start: if the iterations end here, x += alpha p, else nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class SharedVectors(VectorSpace):
     def summed(self, rows: Any) -> Any:
         """Add up the contributions of processes to shared entries, in place; see `Unshared.summed`."""
         whole = rows if rows.ndim == 2 else self._by_component(rows)
-        self.summing(self._of_shared(whole))(whole)
+        self.summing(lambda: self._of_shared(whole))(whole)
         return rows
 
     @property
@@ -78,24 +79,25 @@ class SharedVectors(VectorSpace):
         fewer.sharing = self.sharing.without(held)
         return fewer
 
-    def summing(self, own: Any) -> Callable[..., Any]:
+    def summing(self, own: Callable[[], Any]) -> Callable[..., Any]:
         """Begin to add up; see `Unshared.summing`."""
         messages = self._messages
-        sent = messages.packed(own)
-        received = messages.started(sent, self.sharing.parts)
+        finish = messages.started(lambda: messages.packed(own()), self.sharing.parts)
 
-        def end(rows: Any, **more: Any) -> Any:
-            messages.combine(rows, sent, received(), **more)
+        def end(rows: Any, apart: bool = False, **more: Any) -> Any:
+            finish(partial(messages.combine, rows, **more), apart)
             return rows
 
         return end
 
+    def agreeing(self, rows: Any) -> Callable[[], Any]:
+        """Begin to take the owners' values, in place; see `Unshared.agreeing`."""
+        whole = rows if rows.ndim == 2 else self._by_component(rows)
+        return partial(self.summing(lambda: self._of_shared(whole)), whole, apart=True, owners=True)
+
     def agreed(self, rows: Any) -> Any:
         """Take the owners' values, in place; see `Unshared.agreed`."""
-        whole = rows if rows.ndim == 2 else self._by_component(rows)
-        messages = self._messages
-        sent = messages.packed(self._of_shared(whole))
-        messages.combine(whole, sent, messages.started(sent, self.sharing.parts)(), owners=True)
+        self.agreeing(rows)()
         return rows
 
     @cached_property

@@ -147,16 +147,19 @@ class Messages:
             found *= scale[shared]
         rows[:, shared] = found if onto is None else onto[:, shared] + factor * found
 
-    def started(self, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
-        """Begin to send each process its parts of an array [n] or [n, m]; the end returns what they send."""
+    def started(self, make: Callable[[], Any], parts: Mapping[int, slice]) -> Callable[..., None]:
+        """Begin to send each process its parts of what is made, [n] or [n, m]; the end gives that and what they send to
+        a function, which a device calls beside other work if it is `apart`.
+        """
+        sent = make()
         given = self._vectors.to_host(sent)
         received = np.empty_like(given)
         pieces = ({rank: own[part] for rank, part in parts.items()} for own in (given, received))
         end = self._sharing.comm.started(*pieces)
 
-        def finish() -> Any:
+        def finish(use: Callable[[Any, Any], None], apart: bool = False) -> None:
             end()
-            return self._vectors.from_host(received)
+            use(sent, self._vectors.from_host(received))
 
         return finish
 
@@ -196,13 +199,19 @@ class Unshared:
         """Vectors that share fewer entries; held [n], the same on all processes that share an entry."""
         return self
 
-    def summing(self, own: Any) -> Callable[..., Any]:
-        """Begin `summed` with the `sent` [components, m]; the end takes rows and what `Messages.combine` takes."""
+    def summing(self, own: Callable[[], Any]) -> Callable[..., Any]:
+        """Begin `summed` with what makes the `sent` [components, m]; the end takes rows, whether nothing else writes
+        what is shared there (`apart`), and what `Messages.combine` takes.
+        """
         return lambda rows, **more: rows
 
     def agreed(self, rows: Any) -> Any:
         """Take the owner's values for shared entries; rows as for `summed`."""
         return rows
+
+    def agreeing(self, rows: Any) -> Callable[[], Any]:
+        """Begin `agreed`; until the end a process may read what it owns."""
+        return lambda: rows
 
     def owned(self, rows: Any) -> Any:
         """The part of a vector that this process owns, which `summed` makes whole again; rows as for `summed`."""

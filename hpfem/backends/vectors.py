@@ -72,10 +72,14 @@ class VectorSpace(Unshared):
         return matrix
 
     def plus_product(self, onto: Any, factor: float, matrix: Any, x: Any, out: Any = None, places: Any = None) -> Any:
-        """Write onto + factor * matrix x to `out`, at the rows' places, all different; all of a new array."""
+        """Write onto + factor * matrix x, without `onto` the product, to `out` at the rows' places, all different;
+        or all of a new array.
+        """
         # `out` may be onto; with places it may be x, if no entry is written that another row reads.
         product = matrix @ x
-        if places is None:
+        if onto is None:
+            out[places] = product
+        elif places is None:
             out = product if out is None else out
             self.combine((factor, 1.0), (product, onto), out)
         else:

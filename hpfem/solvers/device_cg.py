@@ -13,6 +13,7 @@ with one call.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class _Launcher:
         device: DeviceIteration,
         A: Callable[..., Any],
         leaves_sums: bool,
-        M: Callable[[Any], Any] | None,
+        M: Any,
         vectors: ConjugateVectors,
         ask_first: bool,
         name: str,
@@ -95,6 +96,11 @@ class _Launcher:
         self.leaves_sums, self.capturable = leaves_sums, leaves_sums and M is None
         self.launched = self.directions = 0
         self.graph: Any = None
+        # Applications of M that take r as it is made.
+        self.held, self.run = ExitStack(), None
+        if hasattr(getattr(M, "function", M), "cycles"):
+            self.run = self.held.enter_context(M.function.cycles(vectors.r))
+            vectors.copy_residual(self.run.source, self.run.taken)
 
     def launch(self) -> Any:
         """Launch one iteration, or those of the graph, on the current stream, and begin to read its scalars."""
@@ -128,6 +134,9 @@ class _Launcher:
 
     def _new_direction(self) -> None:
         z, r = None, self.vectors.r
+        if self.run is not None:
+            self.vectors.update_direction(*self.M.start(self.run))
+            return
         if self.M is not None:
             before = r.copy() if self.directions == 0 else None
             z = self.M(r)
@@ -137,6 +146,7 @@ class _Launcher:
         self.directions += 1
 
     def release(self) -> None:
-        """Free the graph's memory, after all work is done."""
+        """Free the graph's memory and M, after all work is done."""
+        self.held.close()
         if self.graph is not None:
             self.graph.release()

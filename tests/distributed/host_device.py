@@ -50,6 +50,7 @@ class Vectors:
         self.x, self.r, self.inverse = x, r, inverse
         self.p, self.q, self.partials, self.stop = np.zeros_like(r), np.zeros_like(r), np.zeros(blocks or 1), 0
         self.control, self.broken, self.begun, self.ended = np.zeros(1, CONTROL)[0], 0, 0, 0
+        self.copy = None
         self.scale, self.tolerance, self.most = scale, tolerance, most
 
     def sums(self, *numbers):
@@ -60,6 +61,10 @@ class Vectors:
     def dot(self, a, b):
         """Of what this process owns."""
         return float(np.sum(self.counts * a * b))
+
+    def copy_residual(self, out, taken):
+        """As there."""
+        self.copy = out, taken
 
     def measure_product(self, q):
         """As there."""
@@ -77,12 +82,19 @@ class Vectors:
         self.broken = Stop.OPERATOR if curvature <= 0 else Stop.RUNNING if np.isfinite(curvature) else Stop.NOT_FINITE
         if not self.broken:
             self.r -= (self.control["rho"][i % RING] / curvature) * self.q
+            if self.copy is not None:
+                out, taken = self.copy
+                out[...] = self.r if taken is None else self.r * taken
 
-    def update_direction(self, z=None):
+    def update_direction(self, z=None, free=None, agree=None):
         """As there."""
-        z = self.r if z is None else z
-        z = z if self.inverse is None else z * self.inverse
-        self._direction(self.sums(self.dot(self.r, self.r), self.dot(self.r, z)), z)
+        given, free = self.r if z is None else z, True if free is None else free
+        z = np.where(free, given, self.r) * (1 if self.inverse is None else self.inverse)
+        sums = self.sums(self.dot(self.r, self.r), self.dot(self.r, z))
+        if agree is not None:
+            agree()
+            z = np.where(free, given, self.r)
+        self._direction(sums, z)
 
     def stop_if_done(self):
         """As there."""

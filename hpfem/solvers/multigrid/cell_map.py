@@ -76,10 +76,13 @@ class CellMap:
 
     def __call__(self, x: Any, onto: Any = None) -> Any:
         """Map a vector; x, onto [size] -> [size]; on several processes equal up to rounding."""
-        y = self._product.apply(x, self._weights, onto if self._C is None else None)
-        if self._shared is not None:
+
+        def more(y: Any, there: bool) -> None:
             rows, _, places = self._shared
-            y = self._vectors.plus_product(y, 1.0, rows, x, y, places)
+            self._vectors.plus_product(y if there else None, 1.0, rows, x, y, places)
+
+        given = onto if self._C is None else None
+        y = self._product.apply(x, self._weights, given, None if self._shared is None else more)
         return y if self._C is None else added(self._corrected(y, 0), onto)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:

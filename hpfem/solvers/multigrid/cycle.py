@@ -291,6 +291,10 @@ class Multigrid:
         self._free = None
         if A.bc is not None and A.bc.constrained.any():
             self._free = vectors.from_host(~A.bc.fixed(A.components).ravel())
+        # What a cycle takes: each unknown on one process.
+        self._taken = self._free
+        if vectors.comm.size > 1:
+            self._taken = vectors.owned(vectors.from_host(~_fixed(A).ravel()))
         self._pool = vectors.pool()
         with self._phase("levels"):
             self._change = None
@@ -386,35 +390,38 @@ class Multigrid:
         r = self.vectors.checked(r, "a residual")
         if r.shape != self.shape[:1]:
             raise ArgumentError(f"a residual has {self.shape[0]} entries for {self!r}, got {shown(r)}")
-        run = self._pool.take(lambda: _Run(self))
-        try:
-            z = run(r)
-            if self._free is None:
-                return z.astype(r.dtype)
-            return self.vectors.xp.where(self._free, z, r).astype(r.dtype, copy=False)
-        finally:
-            self._pool.give(run)
+        with self.cycles(r) as run:
+            z, free, agree = run()
+            agree()
+            return z.astype(r.dtype) if free is None else self.vectors.xp.where(free, z, r).astype(r.dtype, copy=False)
 
     matvec = __call__  # as SciPy's solvers call it
 
-    def cycle(self, r: Any) -> Any:
-        """Apply as `__call__` in the type that is used inside; r and result are zero at Dirichlet values."""
-        vectors = self.vectors
-        return vectors.agreed(self.to_nodes(self.in_modes(0, vectors.owned(self.to_modes(r)))))
+    @contextmanager
+    def cycles(self, r: Any) -> Iterator[_Run]:
+        """Make what applies cycles to its `source`, where r is now, and a device writes what comes next; see `_Run`."""
+        run = self._pool.take(lambda: _Run(self))
+        try:
+            if self._taken is None:
+                run.source[...] = r
+            else:
+                self.vectors.xp.multiply(r, self._taken, out=run.source, casting="unsafe")
+            yield run
+        finally:
+            self._pool.give(run)
 
-    def take(self, r: Any, out: Any) -> None:
-        """Write a residual of any type as `cycle` wants it; r, out [components * size]."""
-        if self._free is None:
-            out[...] = r
-        else:
-            self.vectors.xp.multiply(r, self._free, out=out, casting="unsafe")
+    def cycle(self, r: Any) -> Any:
+        """Apply in the type that is used inside; r and result are zero at Dirichlet values, and r where another process
+        owns the unknown; on several processes equal up to rounding; see `__call__`.
+        """
+        return self.to_nodes(self.in_modes(0, self.to_modes(r)))
 
     def to_modes(self, r: Any) -> Any:
         """A residual in the modified basis; see `cycle`."""
         if self._change is None:
             return r
-        r = self._changed(self.vectors.owned(r), self._change.transposed)
-        return r if self._free is None else r * self._free
+        r = self._changed(r, self._change.transposed)
+        return r if self._taken is None else r * self._taken
 
     def to_nodes(self, z: Any) -> Any:
         """A correction in the operator's basis; see `cycle`."""
@@ -458,8 +465,19 @@ class _Run:
         self.thread: int | None = None
         self.graph: Any = None
 
-    def __call__(self, r: Any) -> Any:
-        self.M.take(r, self.source)
+    @property
+    def taken(self) -> Any:
+        """Where the source is not zero; None: everywhere."""
+        return self.M._taken
+
+    def __call__(self) -> tuple[Any, Any, Callable[[], Any]]:
+        """M^-1 r in the type that is used inside; where it counts (None: everywhere), as elsewhere it is r; and what
+        ends the exchange after which all processes have the same.
+        """
+        z = self._applied()
+        return z, self.M._free, self.M.vectors.agreeing(z)
+
+    def _applied(self) -> Any:
         if self.recorded is not None:
             self.source[...] = self.M.to_modes(self.source)
             return self.M.to_nodes(self.recorded())

@@ -96,8 +96,11 @@ def run(own, name, blocks, sums, *arguments, descending=False, guard=None, share
 class HostVectors:
     """`ConjugateVectors`, with the kernels on the CPU."""
 
-    def __init__(self, own, b, tol, inverse, blocks=3, most=1000, owned=None, add=None):
+    def __init__(self, own, b, tol, inverse, blocks=3, most=1000, owned=None, add=None, rough=None, free=None):
         self.own, self.inverse, self.blocks, self.n = own, inverse, blocks, np.int64(len(b))
+        # Kernels for z in float32, given where it is free, and r as M takes it.
+        self.rough, self.free = own if rough is None else rough, free
+        self.copy = None if rough is None else np.where(free, b, 0).astype(np.float32)
         self.owned, self.add = owned, add
         self.x, self.r, self.p, self.q = np.zeros_like(b), b.copy(), np.full_like(b, np.nan), np.full_like(b, np.nan)
         self.pq, self.rr, self.rz = np.full((3, blocks), np.nan)
@@ -110,16 +113,17 @@ class HostVectors:
 
     def dots(self, a, b, partials):
         """Sums of a.b."""
-        run(self.own, "dots", self.blocks, 1, self.n, a, b, self.owned, partials, None)
+        own, free = (self.own, None) if b.dtype == a.dtype else (self.rough, self.free)
+        run(own, "dots", self.blocks, 1, self.n, a, b, free, self.owned, partials, None)
 
     def sums(self, first, second):
         """As `CudaConjugateVectors._sums`."""
         if self.add is None:
             return np.int32(self.blocks), first, second
-        total = np.empty(2)
-        run(self.own, "totals", 1, 2, np.int32(self.blocks), first, second, total)
-        self.add(total)
-        return np.int32(1), total[:1], total[1:]
+        totals = [own.copy() for own in (first, second)]
+        for total in totals:
+            self.add(total)
+        return np.int32(self.blocks), *totals
 
     def direction(self, z=None):
         """As `update_direction`."""
@@ -127,29 +131,28 @@ class HostVectors:
         if z is not None:
             self.dots(self.r, z, rz)
         inverse = self.inverse if z is None else None
-        rest = (*self.sums(self.rr, rz), self.r if z is None else z, inverse, self.x, self.p)
-        run(self.own, "direction", self.blocks, 2, self.n, self.control, *rest)
+        rest = (*self.sums(self.rr, rz), self.r, self.r if z is None else z, self.free, inverse, self.x, self.p)
+        run(self.rough, "direction", self.blocks, 2, self.n, self.control, *rest)
 
     def stop_if_done(self):
         """As there."""
-        rest = (*self.sums(self.rr, self.rr), None, None, self.x, self.p)
+        rest = (*self.sums(self.rr, self.rr), self.r, None, None, None, self.x, self.p)
         run(self.own, "direction", self.blocks, 2, self.n, self.control, *rest)
 
     def residual(self):
         """As `update_residual`."""
         self.dots(self.p, self.q, self.pq)
         rest = (*self.sums(self.pq, self.pq)[:2], self.q, self.inverse, self.owned, self.r, self.rr, self.rz)
-        run(self.own, "residual", self.blocks, 2, self.n, self.control, *rest, descending=True)
+        rest += (self.free, self.copy)
+        run(self.rough, "residual", self.blocks, 2, self.n, self.control, *rest, descending=True)
 
     def iterate(self, product, M=None):
         """One iteration."""
         self.q = product(self.p)
         self.residual()
-        self.direction(None if M is None else M(self.r))
+        self.direction(None if M is None else M(self.r if self.copy is None else self.copy))
 
 
-def kernels(dtype, folder, shared=False, inverse=None):
+def kernels(dtype, folder, shared=False, inverse=None, other=None):
     """Those of conjugate gradients."""
-    return library(
-        conjugate_source(dtype, inverse or dtype, shared), ("dots", "totals", "residual", "direction"), folder
-    )
+    return library(conjugate_source(dtype, inverse or dtype, shared, other), ("dots", "residual", "direction"), folder)

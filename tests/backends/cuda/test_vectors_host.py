@@ -17,11 +17,13 @@ from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.scratch import StreamPool
 from hpfem.backends.cuda.vectors import indexed
+from hpfem.backends.cuda.vectors import iteration as cuda_iteration
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, as_bits, rows_per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
+from hpfem.backends.cuda.vectors.iteration import Graph
 from hpfem.backends.cuda.vectors.messages import source as messages_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.iteration import Stop
@@ -189,6 +191,26 @@ def test_iterations_are_those_of_the_host(kind, dtype, system, folder):
     assert np.abs(v.x - x).max() < 10 * tol * np.abs(x).max()
 
 
+def test_a_preconditioner_may_be_rough_and_leave_some_entries_as_they_are(system, folder, rng):
+    matrix, b = system
+    free = rng.random(len(b)) < 0.9
+    matrix = np.where(np.outer(free, free), matrix, 0) + np.diag(1.0 * ~free)
+    inverse = (1 / np.diag(matrix)).astype(np.float32)
+    x, info = hp.cg(
+        lambda p: matrix @ p, b, lambda r: np.where(free, inverse * (r * free).astype(np.float32), r), tol=1e-9
+    )
+    v = HostVectors(
+        kernels(np.float64, folder), b, 1e-9, None, rough=kernels(np.float64, folder, other=np.float32), free=free
+    )
+    v.direction(inverse * v.copy)
+    for _ in range(info.iterations + 5):
+        v.iterate(lambda p: matrix @ p, lambda r: inverse * r)
+    seen = v.control[0]
+    assert Stop(seen["stopped"]) == Stop.CONVERGED and seen["finished"] == info.iterations
+    assert np.allclose(seen["residual"][: info.iterations + 1], info.residuals, rtol=1e-6)
+    assert np.array_equal(v.copy, np.where(free, v.r, 0).astype(np.float32)) and np.allclose(v.x, x, atol=1e-8)
+
+
 @pytest.mark.parametrize("kind", ["none", "diagonal", "function"])
 def test_processes_count_what_they_own_and_add_up(kind, system, folder):
     matrix, b = system
@@ -327,11 +349,11 @@ class CapturingStream(FakeStream):
     def end_capture(self):
         """A graph."""
         self.capturing = False
-        return SimpleNamespace(launch=lambda: "launched")
+        return "launched", 0
 
 
 @pytest.mark.parametrize("error", [None, hp.DeviceError("cuBLAS is not there"), ValueError("a bug")])
-def test_scratch_of_a_graph_comes_back(error):
+def test_scratch_of_a_graph_comes_back(error, monkeypatch):
     pool, used = StreamPool(), []
 
     def step():
@@ -341,7 +363,10 @@ def test_scratch_of_a_graph_comes_back(error):
             raise error
 
     with fake_cuda() as gpus:
-        sys.modules["cupy"].cuda.Stream = lambda non_blocking: CapturingStream(gpus)
+        sys.modules["cupy"].cuda.Stream = lambda non_blocking, priority=0: CapturingStream(gpus)
+        monkeypatch.setattr(Graph, "launch", lambda graph: graph._graph)
+        monkeypatch.setattr(cuda_iteration, "_ended", CapturingStream.end_capture)
+        monkeypatch.setattr(cuda_iteration, "_call", lambda name, graph: None)
         own, iteration = gpus.stream, CudaVectors.iteration
         if isinstance(error, ValueError):
             with pytest.raises(ValueError, match="a bug"):
@@ -363,7 +388,7 @@ def test_they_compile_without_spills(architecture, monkeypatch):
     tables = IndexTables(block_matrix(np.eye(4), [0, 4]))
     one_each = tables.source(np.float64, 1)
     monkeypatch.setattr(indexed, "FEWEST", 0)
-    gradients = (conjugate_source(np.float64, np.float32, shared) for shared in (False, True))
+    gradients = (conjugate_source(np.float64, np.float32, other is None, other) for other in (None, np.float32))
     messages = messages_source(np.float64, np.int32)
     for source in (one_each, tables.source(np.float64, 1), tables.source(np.float64, 3), *gradients, messages):
         binary = nvrtc.compile_source(program(source), architecture)

@@ -365,12 +365,20 @@ class CpuCellwise:
         self._forward = CpuProduct(there, Q, back)
         self._backward = CpuProduct(again, back, Q, self._forward)
 
-    def apply(self, x: Array, scale: Array | None = None, onto: Array | None = None) -> Array:
+    def apply(
+        self,
+        x: Array,
+        scale: Array | None = None,
+        onto: Array | None = None,
+        more: Callable[[Array, bool], Any] | None = None,
+    ) -> Array:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
         found: Array = self._forward(x[None])[0]
         if scale is not None:
             found *= scale
         result: Array = added(found, onto)
+        if more is not None:
+            more(result, onto is not None)
         return result
 
     def transposed(
@@ -384,7 +392,7 @@ class CpuCellwise:
         found: Array = self._backward(r[None], scale=None if weights is None else weights[None])[0]
         end = None
         if self._vectors.comm.size > 1:
-            end = self._vectors.summing(more_of(more, found[self._vectors.sent])[None])
+            end = self._vectors.summing(lambda: more_of(more, found[self._vectors.sent])[None])
         if scale is not None:
             found *= scale
         return found if end is None else end(found[None], scale=scale)[0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from ....support.pool import Pool
@@ -65,6 +66,18 @@ class StreamPool(Generic[T]):
         """Take back the scratch of a stream's graphs, after they are gone and their work is done."""
         for scratch in self._graphs.pop(stream.ptr, ()):
             self.give(scratch)
+
+
+# Priority of streams whose few blocks are not to wait for kernels of many.
+FIRST = -5
+
+
+@cache
+def aside(device: str) -> Any:
+    """The stream of what a device exchanges and tells beside its other work."""
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True, priority=FIRST)
 
 
 # Pools whose scratch graphs use that are being captured, and streams for branches, by the address of the stream.

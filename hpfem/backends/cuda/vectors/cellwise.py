@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -204,6 +204,17 @@ class CudaCellwise(CellwiseProduct):
         operands = self._there if outer else self._back
         tiles = [own.elements if isinstance(own, _Tiled) else 0 for own in operands]
         return super()._gathering(outer).by_entity(tiles)
+
+    def apply(self, x: Any, scale: Any = None, onto: Any = None, more: Callable[[Any, bool], Any] | None = None) -> Any:
+        """As there; what processes share is written beside the rest; see `CellwiseProduct.apply`."""
+        if more is None or self._spared is None:
+            return super().apply(x, scale, onto, more)
+        out = self._vectors.xp.empty_like(x) if onto is None else onto
+        with self._in_all_cells(self.restriction, self._there, x) as local:
+            back, given = self._gathering(True), None if onto is None else onto[None]
+            gather = partial(back.gather, local, out=out[None], scale=scale, onto=given, spared=self._spared)
+            self._vectors.beside([gather, partial(more, out, onto is not None)])
+        return out
 
     def _sums(self, outer: bool, local: Any, scale: Any, onto: Any = None, spared: Any = None) -> Any:
         rows = None if onto is None else onto[None]

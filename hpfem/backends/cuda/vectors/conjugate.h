@@ -6,11 +6,12 @@
 //   direction: beta = rho' / rho            x += alpha p, p = z + beta p; without z only if the iterations end here
 //
 // No scalar leaves the device: blocks leave their sums, and every block of the next kernel adds them up. Of vectors that
-// processes share (SHARED) only entries that a process owns count: their bits are set in `owned`. Then `totals` adds up
-// what the blocks left, and the processes' totals are added before the next kernel takes them. Each of the last two
+// processes share (SHARED) only entries that a process owns count: their bits are set in `owned`. What the blocks of all
+// processes left is added, block by block, before the next kernel takes it. Each of the last two
 // kernels reads what the other one wrote of the control block, so that no block depends on another's progress. Once
-// `stopped` is set nothing changes any more. `real`, `Inverse` (the type of the inverse of a diagonal M), SHARED, THREADS
-// and RING are given.
+// `stopped` is set nothing changes any more. z may be of a type of its own, `Other`, and given only where `free` is true:
+// elsewhere it is r. `real`, `Other`, `Inverse` (the type of the inverse of a diagonal M), SHARED, THREADS and RING are
+// given.
 
 enum Stop : int { RUNNING = 0, CONVERGED = 1, PRECONDITIONER = 2, NOT_FINITE = 3, OPERATOR = 4, EXHAUSTED = 5 };
 
@@ -32,34 +33,30 @@ HPFEM_DEVICE bool counts(const unsigned *owned, long long i) {
   return !SHARED || (owned[i >> 5] >> (unsigned(i) & 31) & 1) != 0;
 }
 
-// The blocks' sums of a.b.
+HPFEM_DEVICE real chosen(const Other *z, const bool *free, const real *r, long long i) {
+  return free == nullptr || free[i] ? real(z[i]) : r[i];
+}
+
+// The blocks' sums of a.b, b as z.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    dots(const long long n, const real *a, const real *b, const unsigned *__restrict__ owned,
-         double *__restrict__ partials, const int *stop) {
+    dots(const long long n, const real *a, const Other *b, const bool *__restrict__ free,
+         const unsigned *__restrict__ owned, double *__restrict__ partials, const int *stop) {
   HPFEM_SHARED(shared);
   if (stop != nullptr && *stop != 0) return;
   double sum[1] = {0};
   for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
-    if (counts(owned, i)) sum[0] += double(a[i]) * double(b[i]);
+    if (counts(owned, i)) sum[0] += double(a[i]) * double(chosen(b, free, a, i));
   }
   block_sums(sum, reinterpret_cast<double *>(shared));
   if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
 }
 
-// What the blocks left, summed up: by one block.
-extern "C" __global__ void __launch_bounds__(THREADS)
-    totals(const int count, const double *__restrict__ first, const double *__restrict__ second,
-           double *__restrict__ out) {
-  HPFEM_SHARED(words);
-  double sum[2];
-  sums_of_partials(sum, {first, second}, count, reinterpret_cast<double *>(words));
-  if (threadIdx.x == 0) out[0] = sum[0], out[1] = sum[1];
-}
-
+// `copy` gets r, too, where it is `taken`, if they are given.
 extern "C" __global__ void __launch_bounds__(THREADS)
     residual(const long long n, Control *control, const int count, const double *__restrict__ pq,
              const real *__restrict__ q, const Inverse *__restrict__ inverse, const unsigned *__restrict__ owned,
-             real *__restrict__ r, double *__restrict__ rr, double *__restrict__ rz) {
+             real *__restrict__ r, double *__restrict__ rr, double *__restrict__ rz, const bool *__restrict__ taken,
+             Other *__restrict__ copy) {
   HPFEM_SHARED(words);
   double *const shared = reinterpret_cast<double *>(words);
   const bool speaks = blockIdx.x == 0 && threadIdx.x == 0;
@@ -84,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (long long k = (long long)blockIdx.x * THREADS + threadIdx.x; k < n; k += (long long)gridDim.x * THREADS) {
     const real mine = r[k] - alpha * q[k];
     r[k] = mine;
+    if (copy) copy[k] = taken == nullptr || taken[k] ? Other(mine) : Other(0);
     if (!counts(owned, k)) continue;
     sum[0] += double(mine) * double(mine);
     if (inverse) sum[1] += double(mine) * double(mine * real(inverse[k]));
@@ -98,8 +96,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // z is given, or where `inverse` is, r, which is multiplied by it. Without z, before M^-1 r is made, it tells whether to stop.
 extern "C" __global__ void __launch_bounds__(THREADS)
     direction(const long long n, Control *control, const int count, const double *__restrict__ rr,
-              const double *__restrict__ rz, const real *__restrict__ z, const Inverse *__restrict__ inverse,
-              real *__restrict__ x, real *__restrict__ p) {
+              const double *__restrict__ rz, const real *__restrict__ r, const Other *__restrict__ z,
+              const bool *__restrict__ free, const Inverse *__restrict__ inverse, real *__restrict__ x,
+              real *__restrict__ p) {
   HPFEM_SHARED(words);
   const bool speaks = blockIdx.x == 0 && threadIdx.x == 0;
   if (z != nullptr && control->ended != RUNNING) return;
@@ -133,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const real old = p[k];
     if (i > 0) x[k] += alpha * old;
     if (stopped != RUNNING) continue;
-    const real own = inverse ? z[k] * real(inverse[k]) : z[k];
+    const real own = inverse ? r[k] * real(inverse[k]) : chosen(z, free, r, k);
     p[k] = i > 0 ? own + beta * old : own;
   }
 }

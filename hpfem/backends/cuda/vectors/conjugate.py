@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
@@ -13,7 +14,8 @@ from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
 from ..runtime.nccl import Nccl
-from .indexed import THREADS, as_bits, sum_blocks, sum_bytes
+from ..runtime.scratch import aside
+from .indexed import MOST_SUMS, THREADS, as_bits, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
 RING = 64
@@ -33,10 +35,13 @@ _NONE = np.uint64(0)
 _MODERATE = 1e-30, 1e30
 
 
-def source(real: DTypeLike, inverse: DTypeLike, shared: bool = False) -> str:
+def source(real: DTypeLike, inverse: DTypeLike, shared: bool = False, other: DTypeLike | None = None) -> str:
     """Source of the kernels for vectors of a type."""
+    other = real if other is None else other
     constants = {"THREADS": THREADS, "RING": RING, "SHARED": shared}
-    return source_with({"real": real, "Inverse": inverse}, constants, "codegen/reduction.h", "vectors/conjugate.h")
+    return source_with(
+        {"real": real, "Other": other, "Inverse": inverse}, constants, "codegen/reduction.h", "vectors/conjugate.h"
+    )
 
 
 class DeviceSharing:
@@ -52,9 +57,9 @@ class DeviceSharing:
             self._masks[n] = upload(as_bits(np.resize(self._sharing.owned, n)))
         return self._masks[n]
 
-    def add(self, numbers: Any) -> None:
-        """Add up over processes, in place, on the current stream; collective."""
-        self._between.sum(numbers, numbers)
+    def add(self, numbers: Any, out: Any) -> None:
+        """Add up over processes on the current stream; collective."""
+        self._between.sum(numbers, out)
 
 
 class Reading:
@@ -101,17 +106,19 @@ class CudaConjugateVectors:
             self._inverse = cupy.ascontiguousarray(inverse, kind)
         self._sharing = sharing
         self._owned: Any = _NONE if sharing is None else sharing.owned(int(r.size))
-        kernels = functions(
-            source(r.dtype, kind, sharing is not None), current_device().name, "dots", "totals", "residual", "direction"
-        )
-        self._dots, self._totals, self._residual, self._direction = kernels
+        self._types = r.dtype, kind, sharing is not None
+        self._dots, self._residual, self._direction = self._kernels(r.dtype)
         self._blocks = sum_blocks(int(r.size))
         empty = current_device().empty
         self.x, self.r = x, r
         self.p, self.q = empty(r.shape, r.dtype), empty(r.shape, r.dtype)
-        self.partials = empty((product_blocks or self._blocks,), np.float64)
-        self._rr, self._rz = (empty((self._blocks,), np.float64) for _ in range(2))
-        self._total = empty((2,), np.float64)
+        self._copy: Any = _NONE, _NONE
+        self._aside: Any = None
+        self._seen: Any = None
+        # Of r.r, r.z and p.q; processes have different numbers of blocks, and add up all.
+        self._left, self._total = cupy.zeros((3, MOST_SUMS)), empty((2, MOST_SUMS), np.float64)
+        self._rr, self._rz = self._left[:2, : self._blocks]
+        self.partials = self._left[2, : product_blocks or self._blocks]
         control = np.zeros(1, CONTROL)
         control["scale"], control["tolerance"], control["most"] = scale, tolerance, most
         self._control = cupy.asarray(control.view(np.uint8))
@@ -122,20 +129,29 @@ class CudaConjugateVectors:
         if self._diagonal:
             self._launch_dots(r, r * self._inverse, self._rz)
 
+    def copy_residual(self, out: Any, taken: Any) -> None:
+        """Write r to another array, too; see `ConjugateVectors.copy_residual`."""
+        self._copy, self._residual = (_NONE if taken is None else taken, out), self._kernels(out.dtype)[1]
+
+    def _kernels(self, other: DTypeLike) -> tuple[Any, ...]:
+        """Those for z, and a copy of r, of a type."""
+        return functions(source(*self._types, other), current_device().name, "dots", "residual", "direction")
+
     def _launch(self, kernel: Any, blocks: int, sums: int, *arguments: Any) -> None:
         kernel((blocks,), (THREADS,), (self._n, *arguments), shared_mem=sum_bytes(sums))
 
-    def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0) -> None:
-        self._launch(self._dots, len(partials), 1, a, b, self._owned, partials, np.uint64(stop))
+    def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0, free: Any = _NONE) -> None:
+        dots = self._dots if b.dtype == a.dtype else self._kernels(b.dtype)[0]
+        self._launch(dots, len(partials), 1, a, b, free, self._owned, partials, np.uint64(stop))
 
     def _sums(self, first: Any, second: Any) -> tuple[Any, Any, Any]:
         """The numbers that the next kernel adds up: their count, and two arrays of this length."""
-        count = np.int32(len(first))
         if self._sharing is None:
-            return count, first, second
-        self._totals((1,), (THREADS,), (count, first, second, self._total), shared_mem=sum_bytes(2))
-        self._sharing.add(self._total)
-        return np.int32(1), self._total[:1], self._total[1:]
+            return np.int32(len(first)), first, second
+        rows = self._left[2:] if first is self.partials else self._left[: 1 + (second is not first)]
+        total = self._total[: len(rows)]
+        self._sharing.add(rows, total)
+        return np.int32(MOST_SUMS), total[0], total[-1]
 
     def measure_product(self, q: Any) -> None:
         """Sums of p.q of a product that came without them; see `ConjugateVectors.measure_product`."""
@@ -145,34 +161,48 @@ class CudaConjugateVectors:
     def update_residual(self) -> None:
         """After a product: r -= alpha q."""
         sums = self._sums(self.partials, self.partials)[:2]
-        vectors = (self.q, self._inverse, self._owned, self.r, self._rr, self._rz)
+        vectors = (self.q, self._inverse, self._owned, self.r, self._rr, self._rz, *self._copy)
         self._launch(self._residual, self._blocks, 2, self._control, *sums, *vectors)
 
-    def update_direction(self, z: Any = None) -> None:
+    def update_direction(self, z: Any = None, free: Any = None, agree: Callable[[], Any] | None = None) -> None:
         """After that, and at the start: x += alpha p, p = z + beta p; see `ConjugateVectors.update_direction`."""
-        rz, inverse = (self._rz if self._diagonal else self._rr), self._inverse
+        rz, inverse, direction = (self._rz if self._diagonal else self._rr), self._inverse, self._direction
+        free = _NONE if free is None else free
         if z is None:
             z = self.r
         else:
-            rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z, self.r.dtype)
-            self._launch_dots(self.r, z, rz, self.stop)
+            rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z)
+            direction = self._kernels(z.dtype)[2]
+            if self._seen is not None:
+                self._cupy.cuda.get_current_stream().wait_event(self._seen)
+            self._launch_dots(self.r, z, rz, self.stop, free)
         sums = self._sums(self._rr, rz)
-        self._launch(self._direction, self._blocks, 2, self._control, *sums, z, inverse, self.x, self.p)
+        if agree is not None:
+            agree()
+        vectors = self.r, z, free, inverse, self.x, self.p
+        self._launch(direction, self._blocks, 2, self._control, *sums, *vectors)
 
     def stop_if_done(self) -> None:
-        """Before M^-1 r is made: whether the iterations end here; see `ConjugateVectors.stop_if_done`."""
-        sums = self._sums(self._rr, self._rr)
-        self._launch(self._direction, self._blocks, 2, self._control, *sums, _NONE, _NONE, self.x, self.p)
+        """Tell aside whether the iterations end, while M^-1 r begins; see `ConjugateVectors.stop_if_done`."""
+        self._aside = aside(current_device().name)
+        self._aside.wait_event(self._cupy.cuda.get_current_stream().record())
+        with self._aside:
+            sums = self._sums(self._rr, self._rr)
+            vectors = self.r, _NONE, _NONE, _NONE, self.x, self.p
+            self._launch(self._direction, self._blocks, 2, self._control, *sums, *vectors)
 
     def finish(self) -> None:
         """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
+        if self._aside is not None:
+            self._aside.synchronize()
         self._cupy.cuda.get_current_stream().synchronize()
 
     def read(self) -> Reading:
         """Ask for the control block; the host goes on."""
         cuda, home = self._cupy.cuda, next(self._homes)
-        stream, kind = cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost
+        stream, kind = self._aside or cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost
         cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)
         event = cuda.Event(block=False, disable_timing=True)
         event.record(stream)
+        self._seen = event if self._aside else None
         return Reading(home, event, self._sharing)

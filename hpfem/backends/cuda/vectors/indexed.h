@@ -71,8 +71,8 @@ HPFEM_DEVICE void add(const int k, const Index *const (&entry)[COLUMNS], const i
 // the given order, the others, with one entry each, as they stand. Entries are sliced (SELL-C-sigma): entry k of the 32
 // columns of slice s is at slice_starts[s] + 32 k, one for each lane; -1 where a column has no more.
 // Sums are multiplied by `scale`, [size], if it is given. The blocks' sums of vector * sum go to `partials`, if it is given.
-// If `onto` is given, out is onto + factor * sum; the two may be the same array, and columns whose bit is set in `marked`
-// are not written then. Those of the identity whose bit is set do not count in `partials`.
+// If `onto` is given, out is onto + factor * sum; the two may be the same array. Columns whose bit is set in `marked` are not
+// written, but for those of the identity, which do not count in `partials`.
 // Blocks take columns that stand together, and start in their order: so those that run at one time read the same part of
 // the local numbers, which stays in the second cache. Blocks that run until the kernel ends do not keep step, and
 // read parts that the cache cannot hold together.
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
         if (scale) sum[s][c] *= scale[j];
         const real result = onto ? onto[c * size + j] + factor * sum[s][c] : sum[s][c];
         // leaves the cache to local numbers, which come again
-        if (!(spared && onto)) HPFEM_STORE(out + c * size + j, result);
+        if (!spared || empty[s]) HPFEM_STORE(out + c * size + j, result);
         if (partials && !(spared && empty[s])) dot[0] += double(sum[s][c]) * vector[c * size + j];
       }
     }

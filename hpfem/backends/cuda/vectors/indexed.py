@@ -238,7 +238,7 @@ class IndexedRestriction(ElementRestriction):
     """Q on a GPU. Kernels run on the current stream; nothing is allocated but results that nobody gives."""
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self._Q, self._tables = Q, IndexTables(Q, keep, vectors)
+        self._Q, self._keep, self._tables = Q, keep, IndexTables(Q, keep, vectors)
         self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
         codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
@@ -326,10 +326,16 @@ class IndexedRestriction(ElementRestriction):
         return gather
 
     @cached_property
-    def _ghosts(self) -> Any:
-        """Bits of the columns that another process counts; None without such."""
-        mask = np.zeros(self.size, dtype=bool)
-        mask[self._vectors.ghosts] = True
+    def _between(self) -> Any:
+        """Bits of the columns with entries that are exchanged, and of those without that another process counts; None
+        without such.
+        """
+        mask, there = (
+            np.zeros(self.size, dtype=bool),
+            np.ones(self.size, dtype=bool) if self._keep is None else self._keep,
+        )
+        mask[self._vectors.shared] = there[self._vectors.shared]
+        mask[self._vectors.ghosts] |= ~there[self._vectors.ghosts]
         return upload(as_bits(mask)) if mask.any() else None
 
     def _components(self, local: Any) -> int:
@@ -375,13 +381,13 @@ class IndexedRestriction(ElementRestriction):
         factor: float = 1.0,
         spared: Any = None,
     ) -> Any:
-        """See `ElementRestriction.gather`; entries of onto that are `spared`, by bits, stay as they are."""
+        """See `ElementRestriction.gather`; entries that are `spared`, by bits, are not written."""
         none, a, blocks = np.uint64(0), self._tables, self._tables.gather_blocks(self.size)
         if out is None:
             out = self._device.empty((self._components(local), self.size), self._dtype)
         _, gather, fold = self._kernel(len(out))
         many = partials is not None and blocks > MOST_SUMS
-        marked = spared if partials is None else self._ghosts
+        marked = spared if partials is None else self._between
         sums = self._sums.take(lambda: self._device.empty((blocks,), np.float64)) if many else partials
         gather(
             (blocks,),

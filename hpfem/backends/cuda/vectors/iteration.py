@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ....errors import DeviceError
@@ -12,30 +18,57 @@ from ....support.log import report_once
 from ...iteration import DeviceIteration
 from ...sharing import Sharing
 from ..runtime.nccl import nccl_of
-from ..runtime.scratch import StreamPool, captured
+from ..runtime.scratch import FIRST, StreamPool, captured
 from .conjugate import CudaConjugateVectors, DeviceSharing
 
 # Branches of a graph beside each other, but for one: no mesh has more shapes.
 _BRANCHES = 3
+# CUDA's flag for graphs.
+_OWN_PRIORITIES = 8
 
 
 class Graph:
-    """Launches in a CUDA graph: with the stream of its capture, pools whose scratch it uses, and its steps' memory."""
+    """Launches in a CUDA graph: with the stream of its capture, pools whose scratch it uses, and its steps' memory.
 
-    def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
-        self.launch, self._graph = graph.launch, graph
-        self._stream, self._used, self._memory = stream, used, memory
+    A launch has the priority of the stream on which it was captured, which CuPy's graphs forget.
+    """
+
+    def __init__(self, graph: tuple[int, int], stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
+        (self._graph, self._made), self._stream, self._used, self._memory = graph, stream, used, memory
+
+    def launch(self) -> None:
+        """Launch all on the current stream."""
+        import cupy
+
+        _call("cuGraphLaunch", self._made, cupy.cuda.get_current_stream().ptr)
 
     @property
     def nodes(self) -> list[str]:
         """Kernels, by their names, copies and the like that a launch runs."""
-        return re.findall(r'_node_\d+"\s*\[[^\]]*?label="\d+\s*([^\n"]*)', self._graph.debug_dot_str())
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "graph.dot"
+            _call("cuGraphDebugDotPrint", self._graph, os.fsencode(file), 0)
+            return re.findall(r'_node_\d+"\s*\[[^\]]*?label="\d+\s*([^\n"]*)', file.read_text())
 
     def release(self) -> None:
         """Give back the graph's scratch; see `DeviceIteration.capture`."""
-        del self.launch, self._graph
+        _call("cuGraphExecDestroy", self._made)
+        _call("cuGraphDestroy", self._graph)
         for pool in self._used:
             pool.release(self._stream)
+
+
+@cache
+def _driver() -> Any:
+    """CUDA's driver, which CuPy has loaded."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Call a function of the driver; numbers are addresses or flags."""
+    status = getattr(_driver(), name)(*(ctypes.c_void_p(own) if isinstance(own, int) else own for own in arguments))
+    if status:
+        raise DeviceError(f"{name} failed with status {status} of CUDA's driver")
 
 
 class CudaIteration(DeviceIteration):
@@ -65,7 +98,8 @@ class CudaIteration(DeviceIteration):
     def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
         import cupy
 
-        stream, *beside = (cupy.cuda.Stream(non_blocking=True) for _ in range(1 + _BRANCHES))
+        stream = cupy.cuda.Stream(non_blocking=True)
+        beside = [cupy.cuda.Stream(non_blocking=True, priority=FIRST) for _ in range(_BRANCHES)]
         graph, memory = None, cupy.cuda.MemoryPool()
         used: list[StreamPool[Any]] = []
         try:
@@ -88,10 +122,16 @@ class CudaIteration(DeviceIteration):
         return Graph(graph, stream, used, memory)
 
 
-def _ended(stream: Any) -> Any:
-    """The graph of a stream, which captures no more; None if it did not."""
+def _ended(stream: Any) -> tuple[int, int] | None:
+    """The graph of a stream, which captures no more, and what is launched of it; None if it did not."""
     try:
-        return stream.end_capture() if stream.is_capturing() else None
+        if not stream.is_capturing():
+            return None
+        import cupy
+
+        graph, made = int(cupy.cuda.runtime.streamEndCapture(stream.ptr)), ctypes.c_void_p()
+        _call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, _OWN_PRIORITIES)
+        return graph, int(made.value or 0)
     except RuntimeError:
         with suppress(RuntimeError):  # it is invalid, and over
             stream.end_capture()

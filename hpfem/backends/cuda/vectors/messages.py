@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..codegen.prelude import source_with
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
 from ..runtime.nccl import nccl_of
+from ..runtime.scratch import aside
 from .indexed import THREADS
 
 
@@ -28,14 +28,6 @@ def index_type(sharing: Sharing) -> type[np.signedinteger[Any]]:
 def source(real: DTypeLike, index: DTypeLike) -> str:
     """Source of the kernels."""
     return source_with({"real": real, "Index": index}, {"THREADS": THREADS}, "vectors/messages.h")
-
-
-@cache
-def _aside(device: str) -> Any:
-    """The stream of a device's exchanges."""
-    import cupy
-
-    return cupy.cuda.Stream(non_blocking=True)
 
 
 class CudaMessages(Messages):
@@ -81,22 +73,26 @@ class CudaMessages(Messages):
         if out is not rows:
             rows[...] = out
 
-    def started(self, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
+    def started(self, make: Callable[[], Any], parts: Mapping[int, slice]) -> Callable[..., None]:
         """Begin to exchange, between GPUs where NCCL can, on a stream of its own; see `Messages.started`."""
         between = nccl_of(self._sharing.comm)
         if between is None:
-            return super().started(sent, parts)
-        cuda, aside = self._vectors.xp.cuda, _aside(self._vectors.device.name)
-        aside.wait_event(cuda.get_current_stream().record())
-        with aside:
-            received = between.exchanged(sent, parts)
-        alive = [sent]
+            return super().started(make, parts)
+        cuda, beside = self._vectors.xp.cuda, aside(self._vectors.device.name)
+        beside.wait_event(cuda.get_current_stream().record())
+        with beside:
+            sent = make()
+            alive = [sent, between.exchanged(sent, parts)]
 
-        def end() -> Any:
+        def end(use: Callable[[Any, Any], None], apart: bool = False) -> None:
             # Sent and received arrays live until here, and the next exchange waits for their readers.
-            cuda.get_current_stream().wait_event(aside.record())
+            if apart:
+                with beside:
+                    use(*alive)
+            cuda.get_current_stream().wait_event(beside.record())
+            if not apart:
+                use(*alive)
             alive.clear()
-            return received
 
         return end
 
