@@ -25,7 +25,7 @@ class PointCase:
     @classmethod
     def of(cls, problem, name):
         """The case of a problem."""
-        return cls(problem, Levels.plain(problem.tabulation), name)
+        return cls(problem, Levels.plain(problem.tabulation, lines=True), name)
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
@@ -54,8 +54,9 @@ extern "C" int run_{self.name}(long long n, long long first, long long chunk, co
 """
 
 
-def apply(library, case, source, descending=False, guard=None):
-    """What a case leaves of an array [components, E, points], in two parts: its result, and `work` of each.
+def apply(library, case, source, descending=False, guard=None, evaluated=None):
+    """What a case leaves of an array [components, E, points], in two parts: its result, and `work` of each, which is
+    random or has what a product evaluated.
 
     With a guard all that the kernel sees is at the border; arrays that it is to leave alone are empty.
     """
@@ -70,11 +71,12 @@ def apply(library, case, source, descending=False, guard=None):
     held = [place(p.fields[name].values.astype(p.dtype)) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
     parameters = (ctypes.c_double * max(len(names), 1))(*[p.parameters[name] for name in names])
-    rng = np.random.default_rng(3)
+    shape = p.form.components, p.n_elements, sum(slots(p)), p.n_points
+    work_of = np.random.default_rng(3).standard_normal(shape) if evaluated is None else evaluated
     half = p.n_elements // 2
     parts = []
     for first, n in ((0, half), (half, p.n_elements - half)):
-        work = place(rng.standard_normal((p.form.components, n, slots(p), p.n_points)).astype(p.dtype))
+        work = place(work_of[:, first : first + n].astype(p.dtype))
         if n:
             given = [*map(pointer, (source, out, work, factors, points)), fields, parameters, int(descending)]
             assert not getattr(library, f"run_{case.name}")(*map(ctypes.c_longlong, (p.n_elements, first, n)), *given)

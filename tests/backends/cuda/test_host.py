@@ -226,6 +226,41 @@ def test_products_of_segments(tmp_path, rng):
     check(cases, kernels, tmp_path, rng)
 
 
+def test_fields_through_shared_memory(tmp_path, rng):
+    """Odd and even numbers of points, both algorithms, recomputed factors; a missing wait is seen."""
+    three = {key: lambda *x, k=k: 1 + k * x[0] * x[1] for k, key in enumerate("abc")}
+
+    def weak(u, du, a, b, c):
+        return [a * u[1], b * u[0] * u[1]], [c * du[1] + a * du[0], b * du[0]]
+
+    def results(u, du, a, b, c):
+        return [a * u[0], b * du[1][0], c, u[1] * a]
+
+    cases, kernels = [], []
+    for mesh, order in (
+        (box("hex", (3, 1, 1)).elevated(2).transformed(lambda x: bulge(x, 0.2)), 2),
+        (box("hex", (2, 1, 1)), 3),
+        (curved("quad", order=2), 4),
+    ):
+        space = hp.Space(mesh, order)
+        for algorithm in ("collocated", "noncollocated"):
+            for make, function in ((hp.WeakForm, weak), (hp.AtPoints, results)):
+                made = make(space, function, fields=three, components=2, backend="numpy", algorithm=algorithm)
+                kernels.append(made.choices[0].kernel)
+                options = SumFacTopOptions(2, staged=True, late=len(cases) % 3 == 1)
+                cases.append(Case.of(kernels[-1].problem, f"case{len(cases)}", options))
+                assert cases[-1].plan.staged
+    tapering = hp.Space(tapered("hex"), 2)
+    kernels.append(hp.WeakForm(tapering, weak, fields=three, components=2, backend="numpy").choices[0].kernel)
+    options = SumFacTopOptions(2, staged=True, source=RECOMPUTED)
+    cases.append(Case.of(kernels[-1].problem, f"case{len(cases)}", options))
+    check(cases, kernels, tmp_path, rng)
+    broken = replace(cases[0], name="broken").altered("if constexpr (STAGED_AT == 2) HPFEM_COPY_WAIT(0);", "")
+    source = rng.standard_normal((2, kernels[0].problem.n_elements, kernels[0].problem.n_modes))
+    good, bad = (apply(build([case], tmp_path), case, source) for case in (cases[0], broken))
+    assert not np.array_equal(good, bad, equal_nan=True)
+
+
 def test_the_shim_sees_parted_threads_and_overruns(tmp_path):
     kernel = hp.Mass(hp.Space(straight("tri"), 1), backend="numpy").choices[0].kernel
     case = Case.of(kernel.problem, "case0")

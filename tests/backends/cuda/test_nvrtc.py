@@ -70,7 +70,7 @@ def test_stdmat_and_user_written_forms(architecture):
     form = hp.WeakForm(space, burning, fields={"k": lambda *x: x[0]}, backend="numpy")
     problem, levels = problem_of(form)
     for source in (
-        stdmat_source(problem, Levels.plain(problem.tabulation)),
+        stdmat_source(problem, Levels.plain(problem.tabulation, lines=True)),
         SumFacTopPlan(problem, levels, SumFacTopOptions(4)).source(),
     ):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0

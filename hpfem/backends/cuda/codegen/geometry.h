@@ -76,14 +76,17 @@ HPFEM_DEVICE void to_reference(const real *g, real weight, real (&f)[VECTOR]) {
 struct Line {
   real g[larger(N_FACTORS, 1)]; // affine: the element's factors, weights of the other directions in
   real kyz[larger(N_COLLAPSE, 1)];
-  real rows[larger(MAP_ROWS, 1)][SPACE], wyz; // recomputed
+  real rows[larger(MAP_ROWS, 1)][SPACE], wyz; // recomputed; of the reference element, the weights of the other directions
 
   HPFEM_DEVICE void start(const stored_real *__restrict__ factors, long long element, int jk) {
     if constexpr (AFFINE && N_FACTORS > 0) {
-      HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) g[c] = factors[element * N_FACTORS + c];
-      const real w = W23[jk];
-      if constexpr (FLUX_KIND == 1) { HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) g[c] *= w; }
-      else g[N_FACTORS - 1] *= w;
+      if constexpr (UNIT) wyz = W23[jk];
+      else {
+        HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) g[c] = factors[element * N_FACTORS + c];
+        const real w = W23[jk];
+        if constexpr (FLUX_KIND == 1) { HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) g[c] *= w; }
+        else g[N_FACTORS - 1] *= w;
+      }
       if constexpr (FLUX_KIND > 0) {
         HPFEM_UNROLL for (int n = 0; n < N_COLLAPSE; n++) kyz[n] = KYZ[n * (Q2 * Q3) + jk];
       }
@@ -152,7 +155,7 @@ struct Line {
     HPFEM_UNROLL for (int a = 0; a < DIM; a++) f[a] = r[a];
   }
   HPFEM_DEVICE real weight(const Factors &f, int i) const {
-    if constexpr (AFFINE) return g[N_FACTORS - 1] * W1[i];
+    if constexpr (AFFINE) return (UNIT ? wyz : g[N_FACTORS - 1]) * W1[i];
     else if constexpr (RECOMPUTED) return f.g[N_FACTORS - 2];
     else return f.g[N_FACTORS - 1];
   }
@@ -162,7 +165,8 @@ struct Line {
       real r[DIM];
       HPFEM_UNROLL for (int a = 0; a < DIM; a++) r[a] = s[a];
       to_xi(i, r);
-      to_physical(g, r, du);
+      if constexpr (UNIT) { HPFEM_UNROLL for (int a = 0; a < DIM; a++) du[direction(a)] = r[a]; }
+      else to_physical(g, r, du);
     } else to_physical(f.g, s, du);
     if constexpr (RECOMPUTED) { HPFEM_UNROLL for (int x = 0; x < SPACE; x++) du[x] *= f.g[N_FACTORS - 1]; }
   }
@@ -170,9 +174,9 @@ struct Line {
   HPFEM_DEVICE void pull_back(const Factors &f, int i, real (&v)[VECTOR]) const {
     if constexpr (FLUX_KIND == 1) {
       if constexpr (AFFINE) {
-        HPFEM_UNROLL for (int a = 0; a < DIM; a++) v[a] *= W1[i];
+        HPFEM_UNROLL for (int a = 0; a < DIM; a++) v[a] *= UNIT ? weight(f, i) : W1[i];
         to_xi(i, v);
-        times_metric(g, v);
+        if constexpr (!UNIT) times_metric(g, v);
         to_eta(i, v);
       } else if constexpr (RECOMPUTED) { // w|J| J^-1 J^-T, with the adjugate in place of the inverse
         real s[DIM], du[SPACE];
@@ -183,7 +187,12 @@ struct Line {
       } else times_metric(f.g, v);
     } else if constexpr (FLUX_KIND == 2) {
       if constexpr (AFFINE) {
-        to_reference(g, weight(f, i), v);
+        if constexpr (UNIT) {
+          const real w = weight(f, i);
+          real r[DIM];
+          HPFEM_UNROLL for (int a = 0; a < DIM; a++) r[a] = w * v[direction(a)];
+          HPFEM_UNROLL for (int a = 0; a < DIM; a++) v[a] = r[a];
+        } else to_reference(g, weight(f, i), v);
         to_eta(i, v);
       } else if constexpr (RECOMPUTED) to_reference(f.g, wyz * W1[i], v);
       else to_reference(f.g, f.g[N_FACTORS - 1], v);

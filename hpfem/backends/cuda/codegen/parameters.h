@@ -26,6 +26,7 @@ constexpr int DIM = $DIM;                 // of the reference element
 constexpr int SPACE = $SPACE;             // of the space that it is in
 constexpr int VECTOR = $VECTOR;           // the larger of the two
 constexpr bool AFFINE = $AFFINE;          // one set of factors an element, not a point
+constexpr bool UNIT = $UNIT;              // ... that of the reference element, which is not read
 constexpr bool RECOMPUTED = $RECOMPUTED;  // factors are made from the elements' maps, not read
 constexpr bool SCALED = $SCALED;          // ... and from a scale that is read at every point, and maybe w|J|
 constexpr int N_FACTORS = $N_FACTORS;     // numbers of a set

@@ -7,8 +7,8 @@ from ....forms.trace import Trace
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Operations up to which a pointwise function, and what it calls, is written out at every point: more would take minutes
-# to compile.
-INLINED = 40
+# to compile. One that is called has its arguments and results in memory. A call of the library counts as `_CALLED`.
+INLINED, _CALLED = 400, 40
 _CALLS = ("pow", "sqrt", "exp", "log", "sin", "cos", "tanh")
 
 
@@ -19,6 +19,10 @@ def _number(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "real(INFINITY)" if value > 0 else "real(-INFINITY)"
     return f"real({value!r})"
+
+
+def _is_inlined(trace: Trace) -> bool:
+    return trace.flops + (_CALLED - 1) * sum(node.op in _CALLS for node in trace.live) <= INLINED
 
 
 def field_keys(trace: Trace) -> list[tuple[str, int]]:
@@ -38,7 +42,7 @@ class _Printer:
         self.trace = trace
         self.fields = field_keys(trace)
         self.parameters = parameter_names(trace)
-        self.inlined = trace.flops <= INLINED
+        self.inlined = _is_inlined(trace)
 
     def _name(self, node: Expression) -> str:
         if node.op == "const":
@@ -105,7 +109,7 @@ def physics(trace: Trace | None, dim: int) -> str:
     """The function `physics` of a kernel's prelude."""
     body = [] if trace is None else _Printer(trace).body(dim)
     place, library = "HPFEM_DEVICE", []
-    if trace is not None and trace.flops > INLINED:
+    if trace is not None and not _is_inlined(trace):
         place, used = "HPFEM_CALLED", {node.op for node in trace.live}
         library = [_called(op) for op in _CALLS if op in used]
     return "\n".join(

@@ -123,6 +123,7 @@ def _of_geometry(problem: BlockProblem, levels: Levels) -> dict[str, Any]:
         "SPACE": geometry.space_dim,
         "VECTOR": max(dim, geometry.space_dim),
         "AFFINE": affine,
+        "UNIT": geometry.unit,
         "RECOMPUTED": problem.source.recomputes,
         "SCALED": problem.source.scales,
         "N_READ": numbers_read(problem),

@@ -42,11 +42,13 @@ class Levels:
         self.injective = self.n_modes == self.n_leaves
 
     @classmethod
-    def plain(cls, tabulation: Tabulation) -> Levels:
-        """Tables of a tabulation, directions in its order."""
+    def plain(cls, tabulation: Tabulation, lines: bool = False) -> Levels:
+        """Tables of a tabulation, directions in its order; of a rule without directions, points are those of the first
+        one, or `lines`.
+        """
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         if not rule.tensor:
-            return cls._of_points(len(rule), tree.n_modes, dim)
+            return cls._of_points((1, len(rule), 1) if lines else (len(rule), 1, 1), tree.n_modes, dim)
         more = 3 - dim
         start = [*tree.start, *[np.zeros(tree.n_leaves, np.int64)] * more]
         count = [*tree.count, *[np.ones(tree.n_leaves, np.int64)] * more]
@@ -57,10 +59,10 @@ class Levels:
         return cls((*rule.counts, *[1] * more), *tables, *nodes, tree.leaf_to_mode, tree.n_modes, dim)
 
     @classmethod
-    def _of_points(cls, count: int, n_modes: int, dim: int) -> Levels:
-        """All points along the first direction, and no tree: for kernels that take the tables of all points."""
+    def _of_points(cls, counts: tuple[int, ...], n_modes: int, dim: int) -> Levels:
+        """All points along one direction, and no tree: for kernels that take the tables of all points."""
         one, zero, node = [np.ones((1, 1))] * 3, [np.zeros((1, 1))] * 3, [np.zeros(1, np.int64)] * 3
-        return cls((count, 1, 1), one, zero, zero, node, [n + 1 for n in node], node, node[0], n_modes, dim)
+        return cls(counts, one, zero, zero, node, [n + 1 for n in node], node, node[0], n_modes, dim)
 
     @classmethod
     def of(cls, tabulation: Tabulation) -> Levels:

@@ -137,9 +137,8 @@ class FusedPlan:
     def registers(self) -> int:
         """Estimate of a thread's registers (of 4 bytes)."""
         products = max(-(-len(step.even) // 2) + -(-len(step.odd) // 2) for step in self.steps)
-        affine = (
-            2 * self.problem.geometry.n_factors(self.problem.form.factor_kind or "wJ") * self.problem.geometry.affine
-        )
+        geometry, kind = self.problem.geometry, self.problem.form.factor_kind or "wJ"
+        affine = 2 * geometry.n_factors(kind) * (geometry.affine and not geometry.unit)
         tiles = self.even_tiles + self.odd_tiles
         numbers = 4 * (tiles + self.options.kept + products) + 2 * self.stored + 2 * self.quantities + affine
         return 2 * numbers + (74 if self.options.stages else 60)

@@ -164,8 +164,8 @@ class CudaKernel(BlockKernel):
                 continue
             group = elements if p.geometry.n_points(kind) > 1 or kind == "map" else 0
             make = partial(device_factors, p, self.levels, elements, kind)
-            reverse = self.levels.reverse and p.geometry.n_points(kind) > 1
-            arrays.append(shared_factors(p.geometry, (kind, group, p.stored_dtype(kind).str, reverse), make))
+            order = (self.levels.reverse, self.levels.counts[0]) if p.geometry.n_points(kind) > 1 else ()
+            arrays.append(shared_factors(p.geometry, (kind, group, p.stored_dtype(kind).str, order), make))
         return arrays[0], arrays[1]
 
 

@@ -1,11 +1,11 @@
 // The pointwise part of StdMat: one thread per point, between two dense products.
 //
-// work[component][element][slot][point]: what the product before evaluated, and what the one behind tests; slot 0 the value,
-// then derivatives by eta, if N_SLOTS > 1. Values at the points come from `in`, results there go to `out`, both
+// work[component][element][slot][point]: what the product before evaluated, and what the one behind tests; VALUES (0 or 1)
+// values, then derivatives by eta, if N_SLOTS > VALUES. Values at the points come from `in`, results there go to `out`, both
 // [component][element][point].
 
 constexpr int THREADS = $THREADS;
-constexpr int N_SLOTS = $N_SLOTS;
+constexpr int VALUES = $VALUES, N_SLOTS = $N_SLOTS;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     HPFEM_KERNEL(const long long n_elements, const long long first, const long long chunk, const real *__restrict__ in,
@@ -27,10 +27,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   around.coordinates(i, x);
   around.values(q, extra);
   HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
-    if constexpr (FROM_MODES || TRIAL_GRADIENT) u[c] = slot(c, 0);
+    if constexpr (FROM_MODES || TRIAL_GRADIENT) u[c] = VALUES ? slot(c, 0) : real(0);
     else u[c] = in[(c * n_elements + element) * POINTS + q];
     HPFEM_UNROLL for (int d = 0; d < DIM; d++) {
-      if constexpr (TRIAL_GRADIENT) s[c][d] = slot(c, 1 + d);
+      if constexpr (TRIAL_GRADIENT) s[c][d] = slot(c, VALUES + d);
       else s[c][d] = 0;
     }
   }
@@ -38,9 +38,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   each<0, SINKS>([&](auto c_) {
     constexpr int c = decltype(c_)::value;
     if constexpr (TO_MODES) {
-      slot(c, 0) = TEST_VALUE ? value[c] : real(0);
-      if constexpr (N_SLOTS > 1) {
-        HPFEM_UNROLL for (int d = 0; d < DIM; d++) slot(c, 1 + d) = TEST_GRADIENT ? flux[c][d] : real(0);
+      if constexpr (VALUES) slot(c, 0) = TEST_VALUE ? value[c] : real(0);
+      if constexpr (N_SLOTS > VALUES) {
+        HPFEM_UNROLL for (int d = 0; d < DIM; d++) slot(c, VALUES + d) = TEST_GRADIENT ? flux[c][d] : real(0);
       }
     } else out[(c * n_elements + element) * POINTS + q] = value[c];
   });

@@ -25,14 +25,16 @@ THREADS = 256
 SCRATCH_BYTES = 4 << 30
 
 
-def slots(problem: BlockProblem) -> int:
-    """Numbers of a component at a point between two products: the value, and the derivatives if there are any."""
-    return 1 + problem.shape.dim * problem.form.gradients
+def slots(problem: BlockProblem) -> tuple[int, int]:
+    """Values and derivatives of a component at a point between two products; no value if only derivatives are used."""
+    form = problem.form
+    used = not form.gradients or form.trial_value or form.test_value or problem.collocated or not form.trace
+    return int(used), problem.shape.dim * form.gradients
 
 
 def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
     """Source of the kernel, `language.h` apart."""
-    own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "N_SLOTS": slots(problem)})
+    own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "VALUES": slots(problem)[0], "N_SLOTS": sum(slots(problem))})
     return "\n".join([constants(problem, levels, name), *map(header, COMMON_HEADERS), own])
 
 
@@ -45,16 +47,17 @@ class StdMatKernel(CudaKernel):
     """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([Xing] Alg. 1, 2)."""
 
     def __init__(self, problem: BlockProblem) -> None:
-        super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
+        super().__init__(problem, "stdmat", Levels.plain(problem.tabulation, lines=True))
         self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
-        self.slots = slots(problem)
+        values, derivatives = slots(problem)
+        self.slots = values + derivatives
         chain = [tabulation.dense]  # matrices from the modes [n_modes, Q], or the points, to the slots
-        if self.slots > 1 and problem.collocated:
+        if derivatives and problem.collocated:
             lines = np.concatenate([np.eye(len(tabulation.rule)), *tabulation.dense_differentiation])
             chain = [*(chain if form.from_modes or form.to_modes else []), lines.T]
-        elif self.slots > 1:
-            chain = [np.concatenate([*chain, *tabulation.dense_gradient], axis=1)]
+        elif derivatives:
+            chain = [np.concatenate([*chain[:values], *tabulation.dense_gradient], axis=1)]
         self._two = len(chain) > 1
         self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in chain]
         handle()
@@ -144,7 +147,7 @@ class CudaStdMat(Strategy):
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
         """Begin to compile the pointwise part into the cache; see `Strategy.prepare`."""
         problem = self._checked(problem, options)
-        text = program(source(problem, Levels.plain(problem.tabulation)))
+        text = program(source(problem, Levels.plain(problem.tabulation, lines=True)))
         return start(text, architecture()) if _has_points(problem) else None
 
     def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:

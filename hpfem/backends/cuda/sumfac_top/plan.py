@@ -12,7 +12,7 @@ from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
 from ..codegen.layout import numbers_read
-from ..codegen.prelude import constants, fill, header
+from ..codegen.prelude import arguments, constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from .banks import last_nodes, node_rows, row_stride
@@ -44,7 +44,20 @@ class SumFacTopOptions:
     # Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
     # the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     split: int = 0
+    # Whether fields come through shared memory. In products of segments a line's points are beside each other and lines
+    # apart: a warp would read a number of each of 32 sectors at a time.
+    staged: bool = False
     source: FactorSource = FactorSource.STORED
+
+
+def n_fields(problem: BlockProblem) -> int:
+    """Count the numbers of fields that a kernel reads at a point."""
+    return len(arguments(problem)[2])
+
+
+def can_stage(problem: BlockProblem, levels: Levels) -> bool:
+    """Whether fields may come through shared memory, and are enough for that to matter."""
+    return levels.reverse and n_fields(problem) > 1
 
 
 class SumFacTopPlan:
@@ -57,18 +70,22 @@ class SumFacTopPlan:
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
         dim, e = problem.shape.dim, options.elements
-        self.rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))  # of an array, and R2
+        self.staged = options.staged and can_stage(problem, levels)
+        r2 = max(q2, int(levels.count[1].max()))
+        r2 += self.staged and q1 > 4 and r2 % 2 == 0  # an odd number: fields of a line in different banks
+        self.rows = max(levels.n_rows, q1), r2  # of an array
         self.threads = -(-q2 * q3 * e // 32) * 32
         third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
         self.split_out = form.to_modes and bool((third and options.split & 1) or (flat and options.split))
         self.split_in = form.from_modes and bool((third and options.split & 2) or (flat and options.split))
         split = self.split_in or self.split_out
         self.together = 2 if options.split & 4 and e % 2 == 0 and split else 1
-        self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0)
+        own = n_fields(problem) * self.staged
+        self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0, own)
         vectors = max(problem.coupled, problem.given) if form.trace is None else 1
         self.arrays = max(dim, vectors) if form.gradients else 1
         given = problem.given * (self.arrays if form.to_modes else 1)
-        self.total_arrays = max(self.arrays * form.components, given)
+        self.total_arrays = max(self.arrays * form.components + own, given)
         self.array = -(-self.rows[0] * self.rows[1] * self.row_stride // 2) * 2
 
         leaves = split or levels.trivial
@@ -92,7 +109,8 @@ class SumFacTopPlan:
         numbers += (1 + pairs) * (self.b_table_size + self.c_table_size)
         numbers += problem.geometry.n_factors("map") * e if problem.source.recomputes else 0
         self.shared_bytes = numbers * problem.dtype.itemsize
-        self.min_blocks = options.min_blocks or _blocks_by_registers(problem, levels, self.threads)
+        blocks = _blocks_by_registers(problem, levels, self.threads)
+        self.spills, self.min_blocks = not blocks, options.min_blocks or max(1, blocks)
 
     def fits(self, limits: Limits) -> bool:
         """Whether a block fits on a device."""
@@ -107,6 +125,7 @@ class SumFacTopPlan:
             "R2": self.rows[1],
             "PREFETCH": min(options.prefetch, levels.counts[0]) if numbers_read(self.problem) else 0,
             "L2_PREFETCH": options.l2,
+            "STAGED": self.staged,
             **self._structures(),
         }
         parts = [
@@ -140,6 +159,8 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
     """Estimate of the registers (of 4 bytes) that a thread needs on its line along the first direction."""
     form, dim = problem.form, problem.shape.dim
     factors = problem.geometry.n_factors(form.factor_kind) if form.factor_kind else 0
+    # Of coupled components all gradients of a point are there at the same time, with its fields.
+    point = n_fields(problem) + form.components * dim if form.components > 1 else 0
     if problem.source.recomputes:  # the rows of a line, and what is made of them at a point
         factors = (dim * len(problem.geometry.map_lines(range(dim)).directions) + dim**2 + 2) // 2
     if not form.gradients:
@@ -148,13 +169,13 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
         numbers = 2 * form.components * levels.counts[0] + 2 * factors + 4 * dim
     else:
         numbers = 2 * form.components * dim * levels.n_rows + 2 * factors + 4 * dim
-    return problem.dtype.itemsize // 4 * numbers + 30
+    return problem.dtype.itemsize // 4 * (numbers + point) + 30
 
 
 def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
-    """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads."""
+    """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads; 0: none."""
     need = min(255, max(40, _line_registers(problem, levels)))
-    return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
+    return min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16)
 
 
 def with_nearest_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
@@ -169,26 +190,33 @@ def default_plans(
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
+    # Those of coupled components leave little room: an H100 takes 0.86 of the time at P = 2, twice the time at P = 6.
+    may_stage = can_stage(problem, levels) and problem.form.components == 1
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, source=source))
-        if not candidate.fits(limits):
+        ways = [SumFacTopOptions(e, staged=staged, source=source) for staged in (False, may_stage)]
+        fitting = [plan for v in dict.fromkeys(ways) if (plan := SumFacTopPlan(problem, levels, v)).fits(limits)]
+        if not fitting:
             break
-        lanes = q3 * e
-        used = q2 * lanes / candidate.threads
-        if warp_rows:
-            used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
-        resident = min(
-            limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
-            candidate.min_blocks,
-            2048 // candidate.threads,
-        )
-        warps = candidate.threads / 32
-        # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
-        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
-        score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
-        found.append((score, candidate))
+        for candidate in fitting:
+            lanes = q3 * e
+            used = q2 * lanes / candidate.threads
+            if warp_rows:
+                used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
+            resident = min(
+                limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
+                candidate.min_blocks,
+                2048 // candidate.threads,
+            )
+            warps = candidate.threads / 32
+            # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
+            score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
+            score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
+            score *= 0.5 if candidate.spills else 1.0
+            # Fields that are read a number of a sector at a time, beside about seven other numbers at a point.
+            score /= 1 + 0.15 * n_fields(problem) * (may_stage and not candidate.staged)
+            found.append((score, candidate))
     if not found:
         smallest = SumFacTopPlan(problem, levels, SumFacTopOptions(1))
         raise NotSuitable(

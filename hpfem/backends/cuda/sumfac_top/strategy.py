@@ -9,7 +9,7 @@ from ..codegen.tables import Levels
 from ..runtime.device import Limits
 from ..runtime.planned import ChoosingStrategy, Rounds
 from ..runtime.tree_kernel import TreeKernel
-from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_plans, with_nearest_source
+from .plan import SumFacTopOptions, SumFacTopPlan, can_stage, checked_plan, default_plans, with_nearest_source
 from .search import search
 
 
@@ -36,13 +36,15 @@ class CudaSumFacTop(ChoosingStrategy):
 
     def known(self, problem: BlockProblem) -> SumFacTopOptions | None:
         """The measured options, with a possible source of factors."""
+        if can_stage(problem, Levels.of(problem.tabulation)):  # what was measured read fewer fields
+            return None
         known = super().known(problem)
         return None if known is None else with_nearest_source(problem, known)
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[SumFacTopOptions]:
         """The model's best numbers of elements."""
         plans = default_plans(problem, Levels.of(problem.tabulation), limits)
-        return [with_nearest_source(problem, SumFacTopOptions(plan.elements)) for plan in plans]
+        return [with_nearest_source(problem, SumFacTopOptions(plan.elements, staged=plan.staged)) for plan in plans]
 
     def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
         """Elements per block, options one by one, then those that helped together."""

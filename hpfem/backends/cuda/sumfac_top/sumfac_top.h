@@ -55,26 +55,47 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
   };
 
+  real *const staged = S + SOURCES * ARRAYS * ARRAY;
+  const auto ask_fields = [&](bool now) {
+    if (!now) return;
+    each<0, N_FIELDS>([&](auto n_) {
+      constexpr int n = decltype(n_)::value;
+      const real *const from = fields[field_array(n)] + (field_component(n) * n_elements + first) * POINTS;
+      if constexpr (STAGED) copy_points(from, live, staged + n * ARRAY);
+      else if (N_FIELDS > 1 && t == n && reinterpret_cast<unsigned long long>(from) % 16 == 0) {
+        HPFEM_PREFETCH_L2(from, live * POINTS * int(sizeof(real)) / 16 * 16);
+      }
+    });
+    if constexpr (STAGED) HPFEM_COPY_COMMIT();
+  };
+  // The barrier, of those after the phases below, behind which they are there.
+  constexpr bool ROWS = FROM_MODES && (DIM > 2 || !REVERSED);
+  constexpr int STAGED_AT = !STAGED ? -1 : LINES_IN ? 2 : ROWS ? 1 : 0;
+
   // Load.
   if constexpr (FROM_MODES) {
     HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
       const Coefficients from = HPFEM_COEFFICIENTS(c, first);
-      const auto between = [&]() { fetch(!LATE && c == 0); };
+      const auto between = [&]() {
+        fetch(!LATE && c == 0);
+        ask_fields(c == 0);
+      };
       if constexpr (REVERSED) load_lines(from, live, S + c * ARRAYS * ARRAY, between);
       else load_modes(from, live, modes + c * E * MODES_PITCH, between);
     }
     if constexpr (REVERSED && DIM == 2 && !LINES_IN) fetch(LATE);
   } else {
     fetch(true);
+    ask_fields(true);
     HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
       load_points(in + (c * n_elements + first) * POINTS, live, S + c * ARRAY);
     }
   }
-  if constexpr (RECOMPUTED) HPFEM_COPY_WAIT(0);
+  if constexpr (RECOMPUTED || STAGED_AT == 0) HPFEM_COPY_WAIT(STAGED_AT > 0 ? 1 : 0);
   __syncthreads();
 
   // Z and Y.
-  if constexpr (FROM_MODES && (DIM > 2 || !REVERSED)) {
+  if constexpr (ROWS) {
     if constexpr (SPLIT_IN) {
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         evaluate_lines(tables, modes + c * E * MODES_PITCH, S + c * ARRAYS * ARRAY);
@@ -87,6 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     if constexpr (!LINES_IN) fetch(LATE);
+    if constexpr (STAGED_AT == 1) HPFEM_COPY_WAIT(0);
     __syncthreads();
   }
 
@@ -111,6 +133,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (FROM_MODES) __syncthreads();
     HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) differentiate_lines<false>(S + c * ARRAYS * ARRAY);
     if constexpr (FROM_MODES) fetch(LATE);
+    if constexpr (STAGED_AT == 2) HPFEM_COPY_WAIT(0);
     __syncthreads();
   }
   if (on) {
@@ -130,7 +153,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       line.recompute(i, f);
       real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
       around.coordinates(i, x);
-      around.values(user_point(i, jk), extra);
+      if constexpr (STAGED) {
+        HPFEM_UNROLL for (int n = 0; n < N_FIELDS; n++) extra[n] = own[(SOURCES * ARRAYS + n) * ARRAY + i * STEP];
+      } else around.values(user_point(i, jk), extra);
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         if constexpr (FROM_MODES || LINES_IN) {
           evaluate(a[c], i, u[c], s[c]);
