@@ -139,9 +139,10 @@ class CellwiseProduct:
         added to it; r, scale, weights [size] -> [size].
         """
         with self._in_all_cells(self._outer, self._back, r, weights) as local:
-            if self._some is None:
+            some = self._some
+            if some is None:
                 return self._sums(False, local, scale)
-            end = self._vectors.summing(lambda: more_of(more, self._some(local)[0])[None])
+            end = self._vectors.summing(lambda: more_of(more, some(local)[0])[None])
             rows = self._sums(False, local, scale, spared=self._spared)[None]
             return end(rows, apart=self._spared is not None, scale=scale)[0]
 

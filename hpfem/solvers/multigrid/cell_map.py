@@ -78,6 +78,7 @@ class CellMap:
         """Map a vector; x, onto [size] -> [size]; on several processes equal up to rounding."""
 
         def more(y: Any, there: bool) -> None:
+            assert self._shared is not None
             rows, _, places = self._shared
             self._vectors.plus_product(y if there else None, 1.0, rows, x, y, places)
 

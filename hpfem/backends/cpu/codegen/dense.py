@@ -25,6 +25,8 @@ Array = NDArray[np.floating[Any]]
 _SUMS = 28
 # Entries up to which matrices become code.
 _UNROLLED = 1000
+# Entries below this share of the largest one are zero up to rounding, which differs between processors.
+_ROUNDING = 1e-14
 # Time per operation relative to collocated sum factorisation, as for all strategies here (measured on AVX-512,
 # P = 1..7): of each geometric factor, and besides.
 _COST, _OVERHEAD = 1.2, 0.6
@@ -55,6 +57,7 @@ def _reference_matrices(problem: BlockProblem) -> Array:
                 matrices[q] += part if a == b else part + part.T
             row += 1
     matrices[-1] = mass
+    matrices[np.abs(matrices) < _ROUNDING * np.abs(matrices).max()] = 0
     return matrices
 
 

@@ -119,6 +119,7 @@ class CudaIteration(DeviceIteration):
             # For example, cuBLAS is not found, or another thread's work has ended the capture.
             report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
             return None
+        assert graph is not None  # what was begun has ended, or failed
         return Graph(graph, stream, used, memory)
 
 
