@@ -44,7 +44,7 @@ from .support.immutable import frozen
 from .support.optional import needed
 from .version import __version__
 
-_FORMAT = "hpfem checkpoint 4"
+_FORMAT = "hpfem checkpoint 3"
 # Options of a space and the attributes that hold them; attributes of a mesh that are numbers or texts.
 _OPTIONS = {"order": "orders", "basis": "basis", "quadrature": "quadrature", "dtype": "dtype"}
 _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic", "apart")
@@ -275,12 +275,14 @@ def _write_part(group: Any, part: Part) -> None:
     group["counts of cells"] = part.counts_of_cells
     for dim, shared in enumerate(part.corners):
         for rank, rows in shared.items():
-            group[f"shared/{dim}/{rank}"] = rows
+            group[f"corners/{dim}/{rank}"] = rows
 
 
 def _read_part(group: Any, dim: int, comm: Communicator) -> Part:
+    if "shared" in group:  # by ids
+        raise ArgumentError("the file has parts of an earlier version: save the fields again with this one")
     hanging = Hanging(group["hanging places"][()], group["hanging cells"][()], str(group.attrs["hanging label"]))
-    names = [f"shared/{d}" for d in range(dim)]
+    names = [f"corners/{d}" for d in range(dim)]
     shared = tuple({int(r): group[name][r][()] for r in group[name]} if name in group else {} for name in names)
     counts = tuple(group["counts of cells"][()].tolist())
     return Part(comm, group["cells"][()], group["vertices"][()], group["ranks"][()], hanging, shared, counts)

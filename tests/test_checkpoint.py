@@ -2,15 +2,18 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem import checkpoint
 from hpfem.errors import ArgumentError, StateError
 from tests.operators.reference import random_field
 from tests.samples import NAMES, curved
 
+MESHES = Path(__file__).parent.parent / "meshes"
 needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is absent")
 
 
@@ -109,6 +112,15 @@ def test_an_old_file_stays_where_writing_fails(tmp_path):
     assert (tmp_path / "a.h5").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
     with pytest.raises(ArgumentError, match="there is no folder"):
         hp.save(tmp_path / "no" / "a.h5", space.zeros("coeff"))
+
+
+@needs_h5py
+def test_files_of_earlier_versions():
+    """Of one process they are read; parts, which have another table now, are refused."""
+    fields = hp.load(MESHES / "channel_flow.h5")
+    assert fields and all(np.isfinite(own).all() for field in fields.values() for own in field.arrays)
+    with pytest.raises(ArgumentError, match="earlier version: save"):
+        checkpoint._read_part({"shared": {}}, 2, hp.ALONE)
 
 
 @needs_h5py

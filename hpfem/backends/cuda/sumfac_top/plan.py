@@ -30,6 +30,10 @@ HEADERS = (
 )
 
 
+# Fields from which on they come through shared memory by default: six and seven were measured.
+_STAGED = 4
+
+
 @dataclass(frozen=True)
 class SumFacTopOptions:
     """Free choices of the kernel."""
@@ -191,7 +195,8 @@ def default_plans(
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
     # Those of coupled components leave little room: an H100 takes 0.86 of the time at P = 2, twice the time at P = 6.
-    may_stage = can_stage(problem, levels) and problem.form.components == 1
+    coupled = problem.form.components > 1
+    may_stage = can_stage(problem, levels) and n_fields(problem) >= _STAGED and not coupled
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
@@ -213,7 +218,7 @@ def default_plans(
             # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
             score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
             score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
-            score *= 0.5 if candidate.spills else 1.0
+            score *= 0.5 if candidate.spills and coupled else 1.0
             # Fields that are read a number of a sector at a time, beside about seven other numbers at a point.
             score /= 1 + 0.15 * n_fields(problem) * (may_stage and not candidate.staged)
             found.append((score, candidate))
