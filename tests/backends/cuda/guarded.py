@@ -203,15 +203,14 @@ def products(folder, dtype, components, general):
 
 def gradients(folder, dtype, shared):
     """The vector work of conjugate gradients, for numbers of unknowns about those of a block of threads."""
-    own = library(
-        conjugate_source(dtype, np.float32, shared), ("dots", "totals", "residual", "direction"), folder, True
-    )
+    own = library(conjugate_source(dtype, np.float32, shared), ("dots", "residual", "direction"), folder, True)
     rng = np.random.default_rng(7)
     for n in (1, THREADS - 1, THREADS, 2 * THREADS + 1, 9 * THREADS + 1):
         for side in SIDES:
             guard, size = Guard(side), np.int64(n)
             x, r, p, q, z = (guard.copy(1 + rng.random(n).astype(dtype)) for _ in range(5))
             inverse = guard.copy(1 + rng.random(n).astype(np.float32))
+            free, kept = guard.copy(np.arange(n) % 3 != 1), guard.array(n, dtype)
             control = np.zeros(1, CONTROL)
             control["scale"], control["tolerance"], control["most"] = 1, 1e-30, 100
             control, going = guard.copy(control), guard.copy(np.zeros(1, np.int32))
@@ -220,12 +219,11 @@ def gradients(folder, dtype, shared):
                 count, (pq, rr, rz) = np.int32(blocks), (guard.array(blocks, np.float64) for _ in range(3))
                 q[:], z[:] = p, r  # sums that are positive
                 for a, b, sums in ((p, q, pq), (r, r, rr), (r, z, rz)):
-                    run(own, "dots", blocks, 1, size, a, b, owned, sums, going, guard=guard)
-                run(own, "totals", 1, 2, count, rr, rz, guard.array(2, np.float64), guard=guard)
+                    run(own, "dots", blocks, 1, size, a, b, free, owned, sums, going, guard=guard)
                 for diagonal in (None, inverse):
-                    given = (z, None) if diagonal is None else (r, inverse)
+                    given = (r, z, free, diagonal)
                     run(own, "direction", blocks, 2, size, control, count, rr, rz, *given, x, p, guard=guard)
-                    rest = (pq, q, diagonal, owned, r, rr, rz)
+                    rest = (pq, q, diagonal, owned, r, rr, rz, free, kept)
                     run(own, "residual", blocks, 2, size, control, count, *rest, guard=guard)
             assert control["begun"] == 4 and control["stopped"] == control["broken"] == 0
 
