@@ -20,7 +20,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN
 
 # Types are checked beside the tests.
 test: $(VENV)/installed-test lint
-	$(BIN)/python tests/type_check.py & types=$$!; \
+	$(BIN)/python -m tests.type_check & types=$$!; \
 	  $(PYTEST) -n $(JOBS) --durations=20; tests=$$?; wait $$types && exit $$tests
 
 # With the tests marked long, and all cases of those of which `make test` runs some (tests/covering.py, tests/long.txt).
@@ -32,7 +32,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/installed-test
-	$(BIN)/python tests/type_check.py
+	$(BIN)/python -m tests.type_check
 
 # The site, in docs/build/html: needs no network once the extra is installed.
 docs: $(VENV)/installed-docs
