@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
+from scipy.linalg.lapack import dtrtri
 from scipy.sparse import coo_array, csr_array
 
 from hpfem.shapes.arguments import reals
@@ -106,6 +107,10 @@ class VectorSpace(Unshared):
     def matrix_product(self, A: Any, B: Any) -> Any:
         """Multiply matrices of `sparse_library`."""
         return A @ B
+
+    def inverse_of_lower(self, L: Any) -> Any:
+        """Invert a triangular matrix, [n, n] -> [n, n]."""
+        return dtrtri(L, lower=1)[0]
 
     def row_max(self, starts: Any, values: Any) -> Any:
         """Largest value of each row of a CSR matrix, at least 0; starts [n + 1], values [entries] -> [n]."""

@@ -31,6 +31,7 @@ class AsOnDevices(VectorSpace):
 def small(monkeypatch):
     """Small matrices are not for hosts, and products are made in pieces."""
     monkeypatch.setattr(algebraic, "_SMALL", 0)
+    monkeypatch.setattr(aggregation, "SMALLEST", 300)
     monkeypatch.setattr("hpfem.backends.cuda.vectors.space._AT_ONCE", 1000)
 
 
@@ -138,9 +139,8 @@ def test_the_near_null_space_is_interpolated(elastic, vectors):
         given = restricted(beam("tri", 1, backend="numpy", across=10, dirichlet={})[0])
     else:
         given = laplace(box("tet", (8, 8, 8)), given=None)
-    made = Hierarchy.of(*given, vectors)
-    P = made.interpolations[0]
-    P = P.toarray() if vectors.xp is np else P.get().toarray()
+    level = Hierarchy.of(*given, vectors).levels[0]
+    P = level.P.toarray() if vectors.xp is np else level.P.get().toarray()
     n, points = len(P), given[2]
     near = np.ones((n, 1)) if points is None else np.zeros((n, 3))
     if points is not None:
@@ -169,16 +169,18 @@ def test_no_vertices_and_few(vectors):
 def test_the_same_from_run_to_run(vectors):
     given = laplace(box("prism", (9, 9, 9)))
     first, second = (Hierarchy.of(*given, vectors) for _ in range(2))
-    for one, other in zip(first.interpolations + first.matrices, second.interpolations + second.matrices, strict=True):
-        assert (one.data == other.data).all() and (one.indices == other.indices).all()
+    for own in zip(first.levels, second.levels, strict=True):
+        for one, other in zip(*((level.A, level.P, level.smoothed) for level in own), strict=True):
+            assert (one.data == other.data).all() and (one.indices == other.indices).all()
 
 
 def test_it_is_kept_for_another_matrix(vectors):
     A, component, _ = laplace(box("tet", (8, 8, 8)))
     made = Hierarchy.of(A, component, None, vectors)
     again = made.again(2 * A, vectors)
-    for one, other in zip(made.matrices, again.matrices, strict=True):
-        assert float(abs(2 * one.data - other.data).max()) < 1e-12
+    for one, other in zip(made.levels, again.levels, strict=True):
+        assert float(abs(2 * one.A.data - other.A.data).max()) < 1e-12
+        assert float(abs(one.smoothed - other.smoothed).max()) < 1e-2
     assert np.abs(made.root @ made.root.T - 2 * again.root @ again.root.T).max() < 1e-10
 
 

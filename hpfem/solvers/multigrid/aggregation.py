@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from ...backends.vectors import VectorSpace
 from ...memory import every
-from .chebyshev import Bounds, largest_eigenvalue
-from .irregular import noise, spread
+from .chebyshev import Bounds
+from .coarsening import Coarsening, bounds_of, galerkin, inverted
+from .irregular import spread
 
-# Vertices or aggregates of the smallest matrix at most, which is inverted.
-SMALLEST = 300
+# Rows of the smallest matrix at most, which is inverted: products with so many take no longer than a level.
+SMALLEST = 1500
 # Shares of the largest connection of both vertices from which on one is strong; the first with few aggregates counts.
 # On cells that are stretched beyond limits connections across layers are 1, oblique ones 1/4 (hexes) or 1/3 (prisms).
 _STRONG = 0.4, 0.2, 0.1
@@ -32,8 +33,8 @@ _IN = 1 << 62
 
 def coarsenings(
     A: Any, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
-) -> tuple[list[Any], list[Any], list[Bounds], Any]:
-    """Matrices that are coarsened, interpolations from the next one's rows, bounds on eigenvalues, and the last matrix.
+) -> tuple[list[Coarsening], Any]:
+    """Coarsen a matrix until it is small; with the last matrix.
 
     A [n, n] is SciPy's or the device's, with `block` rows for each vertex; near [n, k] is interpolated, component [n].
     """
@@ -41,31 +42,13 @@ def coarsenings(
     # Without blocks an aggregate has one component, and there a constant.
     B = xp.asarray(near if block > 1 else near.sum(axis=1, keepdims=True))
     kind = xp.asarray(component if block == 1 else 0 * component[::block])
-    matrices, interpolations, bounds = [], [], []
+    found = []
     A.sum_duplicates()
-    while len(kind) > SMALLEST:
-        P, B, kind, bound = _coarser(A, B, kind, block, vectors)
-        matrices.append(A)
-        interpolations.append(P)
-        bounds.append(bound)
-        A = galerkin(A, P, vectors)
-    return matrices, interpolations, bounds, A
-
-
-def inverted(diagonal: Any, xp: Any) -> Any:
-    """Inverses of positive numbers, 0 for others; [n]."""
-    return xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0)
-
-
-def galerkin(A: Any, P: Any, vectors: VectorSpace) -> Any:
-    """P^T A P, its columns in ascending order; P may be of blocks on a host, where that takes a fifth of the time."""
-    if P.format == "bsr":
-        found = (P.T @ (A.tobsr((P.blocksize[0],) * 2) @ P)).tocsr()
-    else:
-        found = vectors.matrix_product(P.T.tocsr(), vectors.matrix_product(A, P))
-    found = type(found)((found.data, found.indices, found.indptr), shape=found.shape)  # a product may be out of order
-    found.sum_duplicates()
-    return found
+    while A.shape[0] > SMALLEST:
+        P, B, kind, bounds = _coarser(A, B, kind, block, vectors)
+        own, A = Coarsening.of(A, P, B, bounds, vectors)
+        found.append(own)
+    return found, A
 
 
 def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) -> tuple[Any, Any, Any, Bounds]:
@@ -76,12 +59,7 @@ def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) ->
     block = n // len(kind)
     rows, same = A.tocoo().row, A.indices.dtype
     on_diagonal = rows == A.indices
-    diagonal = xp.zeros(n)
-    diagonal[rows[on_diagonal]] = A.data[on_diagonal]
-    inverse = inverted(diagonal, xp)
-    product = vectors.sparse(A)
-    start = noise(xp.arange(n, dtype=np.uint32)).astype(np.float64)
-    bounds = largest_eigenvalue(lambda x: product @ x, lambda r: r * inverse, vectors, start)
+    inverse, bounds = inverted(xp.asarray(A.diagonal()), xp), bounds_of(A, vectors)
 
     energy = -A.data * sum(B[rows, c] * B[A.indices, c] for c in range(constants))
     C = sparse.csr_matrix((energy, A.indices, A.indptr), shape=A.shape)

@@ -1,32 +1,30 @@
 """The vertices alone: smoothed aggregation [Vanek], set up by pyamg on hosts, by `aggregation` on devices.
 
-A V-cycle with Chebyshev's smoother on every level and the inverse of the smallest matrix: nothing but products with
-matrices, on the vectors' own device.
+A V-cycle with Chebyshev's smoother on every level and the inverse of the smallest matrix (`coarsening`): nothing but
+products with matrices, on the vectors' own device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import combinations
+from functools import partial
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg.lapack import dtrtri
 from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...memory import as_numpy
-from ...support.communicator import ALONE, Communicator
-from .aggregation import SMALLEST, coarsenings, galerkin, inverted
-from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
-from .irregular import noise
+from . import aggregation
+from .coarsening import Coarsening, bounds_of, smoother
 
 # Unknowns up to which a host aggregates as fast as a device.
 _SMALL = 10_000
-# Steps of the smoother.
-_DEGREE = 2
+# Vertices or aggregates of the smallest matrix at most, in solves on hosts.
+_ON_HOSTS = 300
 # A positive coupling, relative to the diagonal, as in stretched cells but tris and tets, and in large reactions. There
 # pyamg takes couplings across the strong direction for strong ones, but by a smaller ratio to the best one than its 4.
 _OPPOSED, _RATIO = 0.2, 2.0
@@ -36,37 +34,51 @@ _ZERO = 1e-14
 _SAFE, _POWER = 1e-6, 10
 
 
-class _Level:
-    """A matrix, its smoother, and the interpolation from the next coarser level."""
+class Level:
+    """A matrix with its smoother and smoothed interpolation; with `places` [m], all but `P` at these rows alone, and
+    at those that they need, of vectors of all rows.
+    """
 
     def __init__(
-        self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator, before: Bounds | None
+        self, own: Coarsening, vectors: VectorSpace, dtype: DTypeLike, places: NDArray[np.int64] | None = None
     ) -> None:
-        self.A, self.P, self.R = (vectors.sparse(M.astype(dtype).tocsr()) for M in (A, P, P.T))
-        xp = vectors.xp
-        inverse = inverted(xp.asarray(A.diagonal()), xp)
-        own, start = inverse.astype(dtype), noise(xp.arange(A.shape[0], dtype=np.uint32)).astype(dtype)
-        self.bounds = comm.bcast(largest_eigenvalue(lambda x: self.A @ x, lambda r: r * own, vectors, start, before))
-        # The smoother's steps are a polynomial of B A times B, here of degree 1 with B diagonal: a matrix like A.
-        at_0, at_1 = chebyshev(_residual_of_number, np.copy, _DEGREE, np.ones(2), HOST_VECTORS)
-        scale, A = inverse * first_step(self.bounds.all, _DEGREE), A.tocsr()
-        scale = as_numpy(scale) if isinstance(A.data, np.ndarray) else scale
-        rows, columns = A.tocoo().row, A.indices
-        data = scale[rows] * ((at_1 - at_0) * A.data * scale[columns] + at_0 * (rows == columns))
-        self.smoother = vectors.sparse(type(A)((data.astype(dtype), columns, A.indptr), shape=A.shape))
+        def on(matrix: Any) -> Any:
+            return vectors.sparse(matrix.astype(dtype).tocsr())
 
+        self._vectors, A, P, self._rows = vectors, own.A.tocsr(), own.smoothed, list[Any]()
+        if places is None:
+            self._first = self._last = on(smoother(A, own.bounds, vectors.xp))
+        else:
+            near = np.unique(A[places].indices)
+            wide = np.unique(A[near].indices)
+            M = smoother(A, own.bounds, np, wide)
+            self._first, self._last = on(M), on(M[np.searchsorted(wide, places)])
+            A, P, self._rows = A[near], P[places], [vectors.from_host(rows) for rows in (wide, near, places)]
+        self._A, self.P, self.R = on(A), on(P), on(P.T)
 
-def _residual_of_number(r: Any, x: Any, scale: float = 1.0) -> Any:
-    """R - scale A x of numbers, for A = 0 and 1."""
-    return r - scale * np.arange(2.0) * x
+    def _smoothed(self, r: Any) -> Any:
+        """S r = M r + M (r - A M r); r [n] -> [m]."""
+        add, x = self._vectors.plus_product, self._first @ r
+        if not self._rows:
+            return add(x, 1.0, self._last, add(r, -1.0, self._A, x), x)
+        wide, near, places = self._rows
+        of_wide, x, y = x, self._vectors.xp.empty_like(r), self._vectors.xp.empty_like(r)
+        x[wide] = of_wide
+        add(r, -1.0, self._A, x, y, near)
+        return add(x, 1.0, self._last, y, x, places)[places]
+
+    def cycle(self, r: Any, restricted: Any, solve: Callable[[Any], Any]) -> Any:
+        """S r + P~ B restricted, with B by `solve` and restricted = P~^T r; a new vector."""
+        found = dict[str, Any]()
+        calls = lambda: found.update(x=solve(restricted)), lambda: found.update(s=self._smoothed(r))
+        self._vectors.beside(calls)
+        return self._vectors.plus_product(found["s"], 1.0, self.P, found["x"], found["s"])
 
 
 class Hierarchy(NamedTuple):
-    """Matrices of smoothed aggregation, finest first, and the interpolation to each but the last one."""
+    """Smoothed aggregation: matrices and interpolations, finest first, and the inverse of the smallest matrix."""
 
-    matrices: list[Any]  # all but the last one
-    interpolations: list[Any]  # from the next matrix' unknowns
-    bounds: list[Bounds | None]  # on their eigenvalues, where they are known
+    levels: list[Coarsening]
     root: NDArray[np.float64]  # R; R R^T is the inverse of the last matrix, where its eigenvalues are not zero
     least: float  # its smallest eigenvalue that is not zero, with a unit diagonal
 
@@ -87,32 +99,38 @@ class Hierarchy(NamedTuple):
             near, block = np.hstack([near, _rotations(component, points)]), count
             near[A.diagonal() == 0] = 0  # where values are given
         where = _made_on(A, vectors)
-        make: Callable[..., Any] = _by_pyamg if where is HOST_VECTORS else coarsenings
-        matrices, interpolations, bounds, last = make(A, near, component, block, where)
-        return cls(matrices, interpolations, bounds, *_root_of_inverse(where.to_host(last.toarray())))
+        if where is HOST_VECTORS:
+            most = _ON_HOSTS if vectors.iteration is None else aggregation.SMALLEST // max(1, near.shape[1])
+            levels, last = _by_pyamg(A, near, component, block, most)
+        else:
+            levels, last = aggregation.coarsenings(A, near, component, block, where)
+        return cls(levels, *_root_of_inverse(last.toarray(), where))
 
     def again(self, A: Any, vectors: VectorSpace) -> Hierarchy:
         """Interpolate in the same way for another matrix."""
-        where = _made_on(A, vectors)
-        matrices = [where.sparse_library.csr_matrix(A)]
-        for P in self.interpolations:
-            matrices.append(galerkin(matrices[-1], P, where))
-        *some, last = matrices
-        return Hierarchy(some, self.interpolations, self.bounds, *_root_of_inverse(where.to_host(last.toarray())))
+        where, levels = _made_on(A, vectors), list[Coarsening]()
+        last = where.sparse_library.csr_matrix(A)
+        for old in self.levels:
+            own, last = Coarsening.of(last, old.P, old.near, bounds_of(last, where, old.bounds), where)
+            levels.append(own)
+        return Hierarchy(levels, *_root_of_inverse(last.toarray(), where))
 
     @property
     def on_host(self) -> Hierarchy:
-        """The same with SciPy's matrices."""
-        matrices, interpolations = (
-            [csr_array(tuple(map(as_numpy, (M.data, M.indices, M.indptr))), shape=M.shape) for M in some]
-            for some in (self.matrices, [P.tocsr() for P in self.interpolations])
+        """What a cycle needs, with SciPy's matrices."""
+
+        def host(M: Any) -> csr_array:
+            return csr_array(tuple(map(as_numpy, (M.data, M.indices, M.indptr))), shape=M.shape)
+
+        none = {"P": None, "near": None}
+        return self._replace(
+            levels=[own._replace(A=host(own.A), smoothed=host(own.smoothed), **none) for own in self.levels]
         )
-        return self._replace(matrices=matrices, interpolations=interpolations)
 
     @property
     def sizes(self) -> list[int]:
         """Rows of each matrix."""
-        return [*(int(A.shape[0]) for A in self.matrices), len(self.root)]
+        return [*(int(own.A.shape[0]) for own in self.levels), len(self.root)]
 
 
 def _made_on(A: Any, vectors: VectorSpace) -> VectorSpace:
@@ -121,9 +139,9 @@ def _made_on(A: Any, vectors: VectorSpace) -> VectorSpace:
 
 
 def _by_pyamg(
-    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
-) -> tuple[list[csr_array], list[Any], list[Bounds | None], csr_array]:
-    """Aggregate on a host; see `coarsenings`."""
+    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, most: int
+) -> tuple[list[Coarsening], csr_array]:
+    """Aggregate on a host, down to so many aggregates; see `coarsenings`."""
     from pyamg import smoothed_aggregation_solver
 
     given = csr_matrix(A) if block == 1 else bsr_matrix(csr_matrix(A), blocksize=(block, block))
@@ -134,11 +152,14 @@ def _by_pyamg(
         options: dict[str, Any] = {"strength": "symmetric" if component.any() else "evolution"}
         if not component.any() and _opposed(given):
             options = {"strength": ("evolution", {"epsilon": _RATIO}), "smooth": "energy"}
-        *made, last = smoothed_aggregation_solver(given, near, max_coarse=SMALLEST, **options).levels
+        made = smoothed_aggregation_solver(given, near, max_coarse=most, **options).levels
     finally:
         np.random.set_state(state)  # noqa: NPY002
-    interpolations: list[Any] = [bsr_array(own.P) if block > 1 else csr_array(own.P) for own in made]
-    return [csr_array(own.A) for own in made], interpolations, [None] * len(made), last.A
+    found = []
+    for own, coarser in pairwise(made):
+        matrix, P = csr_array(own.A), bsr_array(own.P) if block > 1 else csr_array(own.P)
+        found.append(Coarsening.of(matrix, P, coarser.B, bounds_of(matrix, HOST_VECTORS), HOST_VECTORS)[0])
+    return found, made[-1].A
 
 
 def _opposed(A: csr_matrix) -> bool:
@@ -149,24 +170,25 @@ def _opposed(A: csr_matrix) -> bool:
     return bool(((entries.data > _OPPOSED * sizes) & (i != j)).any())
 
 
-def _root_of_inverse(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[NDArray[np.float64], float]:
     """`root` and `least` of a `Hierarchy`; A [n, n] -> [n, n]."""
-    if not len(A):
-        return A, 1.0
+    xp, n = vectors.xp, len(A)
+    if not n:
+        return vectors.to_host(A), 1.0
     diagonal = A.diagonal()
-    scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
-    scaled = scale[:, None] * A * scale + np.diag(np.float64(scale == 0))
+    scale = xp.where(diagonal > 0, 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)), 0)
+    scaled = scale[:, None] * A * scale + xp.diag((scale == 0).astype(np.float64))
     with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
-        root, vector = dtrtri(np.linalg.cholesky(scaled), lower=1)[0].T, np.cos(np.arange(len(A)))
+        root, vector = vectors.inverse_of_lower(xp.linalg.cholesky(scaled)).T, xp.cos(xp.arange(n))
         for _ in range(_POWER):
-            vector = root @ (root.T @ (vector / np.linalg.norm(vector)))
-        least = 1 / max(float(np.linalg.norm(vector)), 1.0)
-        if least > _SAFE:
-            return scale[:, None] * root, least
-    values, V = np.linalg.eigh(scaled)
+            vector = root @ (root.T @ (vector / xp.linalg.norm(vector)))
+        least = 1 / float(xp.linalg.norm(vector))
+        if _SAFE < least:  # NaN without factors on a device
+            return vectors.to_host(scale[:, None] * root), min(least, 1.0)
+    values, V = xp.linalg.eigh(scaled)
     kept = values > _ZERO
-    root = scale[:, None] * V * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
-    return root, float(values[kept].min(initial=1.0))
+    root = scale[:, None] * V * xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1)), 0)
+    return vectors.to_host(root), float(values[kept].min(initial=1.0))
 
 
 def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -180,20 +202,11 @@ def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64])
 
 
 class AlgebraicMultigrid:
-    """r -> M^-1 r for a sparse matrix; the processes of `comm` solve the same problem; `before` is of a similar one."""
+    """r -> M^-1 r for a sparse matrix."""
 
-    def __init__(
-        self,
-        made: Hierarchy,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-        comm: Communicator = ALONE,
-        before: AlgebraicMultigrid | None = None,
-    ) -> None:
+    def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike) -> None:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
-        bounds = made.bounds if before is None else [own.bounds for own in before._levels]
-        given = zip(made.matrices, made.interpolations, bounds, strict=True)
-        self._levels: list[_Level] = [_Level(A, P, vectors, dtype, comm, own) for A, P, own in given]
+        self._levels = [Level(own, vectors, dtype) for own in made.levels]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
         pair = made.root, np.ascontiguousarray(made.root.T)
         self._root, self._transposed = (vectors.from_host(R, dtype) for R in pair)
@@ -205,7 +218,5 @@ class AlgebraicMultigrid:
             self._vectors.multiply(r[None], self._root, y[None])
             self._vectors.multiply(y[None], self._transposed, x[None])
             return x
-        level, add = self._levels[number], self._vectors.plus_product
-        x = level.smoother @ r
-        add(x, 1.0, level.P, self(level.R @ add(r, -1.0, level.A, x), number + 1), x)
-        return add(x, 1.0, level.smoother, add(r, -1.0, level.A, x), x)
+        level = self._levels[number]
+        return level.cycle(r, level.R @ r, partial(self, number=number + 1))

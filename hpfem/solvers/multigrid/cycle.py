@@ -366,7 +366,7 @@ class Multigrid:
         if vectors.comm.size == 1:
             given = (matrix, component, points, vectors)
             made = Hierarchy.of(*given) if before is None else before.made.again(matrix, vectors)
-            self.vertices = AlgebraicMultigrid(made, vectors, self.dtype, before=before)
+            self.vertices = AlgebraicMultigrid(made, vectors, self.dtype)
         else:
             self.vertices = SharedVertices(matrix, vertices, component, points, c0, vectors, self.dtype, before)
 

@@ -12,7 +12,7 @@ from ...assembly import C0Space
 from ...backends import BACKENDS, vectors_on
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...mesh.sorting import unique
-from .algebraic import AlgebraicMultigrid, Hierarchy
+from .algebraic import AlgebraicMultigrid, Hierarchy, Level
 
 Indices = NDArray[np.int64]
 
@@ -20,8 +20,9 @@ Indices = NDArray[np.int64]
 class SharedVertices:
     """r -> M^-1 r for the sum of the processes' sparse matrices.
 
-    Where devices of one kind iterate without their hosts, all of them solve for all vertices: that takes one sum over
-    the processes, and no host waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from
+    Where devices of one kind iterate without their hosts, each smooths and interpolates at its own vertices, and all
+    have the coarser levels: that takes one sum over the processes of residuals there and on the vertices, and no host
+    waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from
     the cells of this process, component [n] and points [n, D] are as for `Hierarchy.of`, and vertices [n] the rows'
     vertices in c0, which is of order 1; with `before`, of a similar matrix, interpolation stays.
     """
@@ -63,27 +64,35 @@ class SharedVertices:
         made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self._solver: AlgebraicMultigrid | None = None
-        solver = None if before is None else before._solver
         if self.everywhere:
-            of_all: Any = vectors.comm.bcast(None if made is None else made.on_host)
-            self._scatter_rows(of_all.sizes[0])
-            self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm, solver)
+            whole, places = vectors.comm.bcast(None if made is None else made.on_host), self._scattered()
+            self._n, self._finest = whole.sizes[0], None
+            if whole.levels:
+                self._finest = Level(whole.levels[0], on, dtype, places)
+            self._solver = AlgebraicMultigrid(whole._replace(levels=whole.levels[1:]), on, dtype)
+            self._places = vectors.from_host(places)
         elif made is not None:
-            self._solver = AlgebraicMultigrid(made, on, dtype, before=solver)
+            self._solver = AlgebraicMultigrid(made, on, dtype)
 
-    def _scatter_rows(self, n: int) -> None:
-        """Tell every process which of the n rows it has."""
+    def _scattered(self) -> Indices:
+        """Which rows of all this process has."""
         comm = self._vectors.comm
-        self._n, self._places = n, self._vectors.from_host(comm.scatter(self._all if comm.rank == 0 else None))
+        places: Indices = comm.scatter(self._all if comm.rank == 0 else None)
+        return places
 
     def __call__(self, r: Any) -> Any:
         """Apply to the sum of the processes' vectors, [n]; a new one; collective."""
         vectors = self._vectors
         if self.everywhere:
             assert self._solver is not None
-            whole = vectors.xp.zeros(self._n, self._dtype)
+            n = self._n
+            whole = vectors.xp.zeros(n + self._solver.sizes[0] * (self._finest is not None), self._dtype)
             whole[self._places] = r
-            return self._solver(vectors.total(whole))[self._places]
+            if self._finest is None:
+                return self._solver(vectors.total(whole))[self._places]
+            whole[n:] = self._finest.R @ r
+            whole = vectors.total(whole)
+            return self._finest.cycle(whole[:n], whole[n:], self._solver)
         given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 

@@ -97,17 +97,25 @@ def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPoo
 
 
 def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
-    """Make calls one after the other or, while a graph is captured, in branches of it; they take no scratch."""
+    """Make calls one after the other or, while a graph is captured, in branches of it; they take no scratch.
+
+    The first may have branches again, while some of those of the capture are left.
+    """
     import cupy
 
     stream = cupy.cuda.get_current_stream()
-    branches = list(zip(_BESIDE.get(stream.ptr, ()), calls[1:]))
+    free = _BESIDE.get(stream.ptr, [])
+    branches = list(zip(free, calls[1:]))
     before = stream.record() if branches else None
     for branch, call in branches:
         branch.wait_event(before)
         with branch:
             call()
+    if branches:
+        _BESIDE[stream.ptr] = free[len(branches) :]
     for call in [*calls[:1], *calls[1 + len(branches) :]]:
         call()
+    if branches:
+        _BESIDE[stream.ptr] = free
     for branch, _ in branches:
         stream.wait_event(branch.record())
