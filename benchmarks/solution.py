@@ -31,6 +31,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, kron
 import hpfem as hp
 from benchmarks.script import Content, run
 from hpfem.backends import BACKENDS, vectors_on
+from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.benchmarks import measure
 from hpfem.benchmarks.global_phases import MeasuredOperator
 from hpfem.benchmarks.problems import deformed, random_field
@@ -491,11 +492,11 @@ def gpu_vertices(clock: Clock, small: bool) -> None:
     for n in (20,) if small else (46, 100, 144):
         for shape in ("hex", "tet"):
             A, component, inner = vertex_matrix(shape, n), np.zeros(n**3, np.int64), Clock()
-            ways = {"pyamg": ((), n < 110), "GPU, first": ((vectors,), True), "GPU": ((vectors,), True)}
-            for name, (given, wanted) in ways.items():
+            ways = {"pyamg": (HOST_VECTORS, n < 110), "GPU, first": (vectors, True), "GPU": (vectors, True)}
+            for name, (where, wanted) in ways.items():
                 if wanted:
                     with inner.phase(name):
-                        made = Hierarchy.of(A, component, None, *given)
+                        made = Hierarchy.of(A, component, None, where)
                         M = AlgebraicMultigrid(made, vectors, np.float32)
                     inner.record[f"{name}, rows"] = made.sizes
                     b = vectors.xp.ones(A.shape[0], np.float32)

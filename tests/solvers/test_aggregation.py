@@ -31,7 +31,7 @@ class AsOnDevices(VectorSpace):
 def small(monkeypatch):
     """Small matrices are not for hosts, and products are made in pieces."""
     monkeypatch.setattr(algebraic, "_SMALL", 0)
-    monkeypatch.setattr(aggregation, "SMALLEST", 300)
+    monkeypatch.setattr(aggregation, "SMALLEST", 500)
     monkeypatch.setattr("hpfem.backends.cuda.vectors.space._AT_ONCE", 1000)
 
 

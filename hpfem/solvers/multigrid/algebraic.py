@@ -35,8 +35,8 @@ _SAFE, _POWER = 1e-6, 10
 
 
 class Level:
-    """A matrix with its smoother and smoothed interpolation; with `places` [m], all but `P` at these rows alone, and
-    at those that they need, of vectors of all rows.
+    """A matrix, its smoother M and the interpolation P, or P~ if there is one (`coarsening`); with `places` [m], all
+    at these rows alone and at those that they need, for vectors of all rows.
     """
 
     def __init__(
@@ -45,34 +45,44 @@ class Level:
         def on(matrix: Any) -> Any:
             return vectors.sparse(matrix.astype(dtype).tocsr())
 
-        self._vectors, A, P, self._rows = vectors, own.A.tocsr(), own.smoothed, list[Any]()
+        self._vectors, self._rows, self._smoothed = vectors, list[Any](), own.smoothed is not None
+        A, P = own.A.tocsr(), own.smoothed if self._smoothed else own.P
         if places is None:
-            self._first = self._last = on(smoother(A, own.bounds, vectors.xp))
+            self._first = self._last = on(smoother(A, own.bounds, vectors))
         else:
             near = np.unique(A[places].indices)
             wide = np.unique(A[near].indices)
-            M = smoother(A, own.bounds, np, wide)
+            M = smoother(A, own.bounds, vectors, wide)
             self._first, self._last = on(M), on(M[np.searchsorted(wide, places)])
-            A, P, self._rows = A[near], P[places], [vectors.from_host(rows) for rows in (wide, near, places)]
-        self._A, self.P, self.R = on(A), on(P), on(P.T)
+            A, P, self._rows = A[near], P[places], [vectors.from_host(rows, np.int64) for rows in (wide, near, places)]
+        self._A, self._P, self.R = on(A), on(P), on(P.T)
 
-    def _smoothed(self, r: Any) -> Any:
+    def __call__(self, r: Any, solve: Callable[[Any], Any]) -> Any:
+        """A V-cycle, with `solve` for the next matrix; a new vector."""
+        if self._smoothed:
+            return self.beside(r, self.R @ r, solve)
+        add, x = self._vectors.plus_product, self._first @ r
+        add(x, 1.0, self._P, solve(self.R @ add(r, -1.0, self._A, x)), x)
+        return add(x, 1.0, self._last, add(r, -1.0, self._A, x), x)
+
+    def beside(self, r: Any, restricted: Any, solve: Callable[[Any], Any]) -> Any:
+        """S r + P~ B restricted, with B by `solve`, where `restricted` is P~^T r."""
+        found = dict[str, Any]()
+        self._vectors.beside(
+            [lambda: found.update(x=solve(restricted)), lambda: found.update(s=self._on_both_sides(r))]
+        )
+        return self._vectors.plus_product(found["s"], 1.0, self._P, found["x"], found["s"])
+
+    def _on_both_sides(self, r: Any) -> Any:
         """S r = M r + M (r - A M r); r [n] -> [m]."""
         add, x = self._vectors.plus_product, self._first @ r
         if not self._rows:
             return add(x, 1.0, self._last, add(r, -1.0, self._A, x), x)
-        wide, near, places = self._rows
-        of_wide, x, y = x, self._vectors.xp.empty_like(r), self._vectors.xp.empty_like(r)
+        (wide, near, places), of_wide = self._rows, x
+        x, y = self._vectors.xp.empty_like(r), self._vectors.xp.empty_like(r)
         x[wide] = of_wide
         add(r, -1.0, self._A, x, y, near)
         return add(x, 1.0, self._last, y, x, places)[places]
-
-    def cycle(self, r: Any, restricted: Any, solve: Callable[[Any], Any]) -> Any:
-        """S r + P~ B restricted, with B by `solve` and restricted = P~^T r; a new vector."""
-        found = dict[str, Any]()
-        calls = lambda: found.update(x=solve(restricted)), lambda: found.update(s=self._smoothed(r))
-        self._vectors.beside(calls)
-        return self._vectors.plus_product(found["s"], 1.0, self.P, found["x"], found["s"])
 
 
 class Hierarchy(NamedTuple):
@@ -89,10 +99,13 @@ class Hierarchy(NamedTuple):
         component: NDArray[np.integer[Any]],
         points: NDArray[np.float64] | None,
         vectors: VectorSpace = HOST_VECTORS,
+        smooth: bool | None = None,
     ) -> Hierarchy:
         """Aggregate where vectors are; A [n, n] with unknowns vertex by vertex, component [n]. With points [n, D]
-        rotations are in the near-null space beside constants, and each vertex has all components.
+        rotations are in the near-null space beside constants, and each vertex has all components. Interpolations are
+        smoothed (`Coarsening`) on devices, or as is asked.
         """
+        smooth = vectors.iteration is not None if smooth is None else smooth
         count, block = int(component.max(initial=-1)) + 1, 1
         near = (component[:, None] == np.arange(count)).astype(np.float64)
         if points is not None:
@@ -100,8 +113,8 @@ class Hierarchy(NamedTuple):
             near[A.diagonal() == 0] = 0  # where values are given
         where = _made_on(A, vectors)
         if where is HOST_VECTORS:
-            most = _ON_HOSTS if vectors.iteration is None else aggregation.SMALLEST // max(1, near.shape[1])
-            levels, last = _by_pyamg(A, near, component, block, most)
+            most = aggregation.SMALLEST // max(1, near.shape[1]) if smooth else _ON_HOSTS
+            levels, last = _by_pyamg(A, near, component, block, most, smooth)
         else:
             levels, last = aggregation.coarsenings(A, near, component, block, where)
         return cls(levels, *_root_of_inverse(last.toarray(), where))
@@ -111,7 +124,8 @@ class Hierarchy(NamedTuple):
         where, levels = _made_on(A, vectors), list[Coarsening]()
         last = where.sparse_library.csr_matrix(A)
         for old in self.levels:
-            own, last = Coarsening.of(last, old.P, old.near, bounds_of(last, where, old.bounds), where)
+            bounds, smooth = bounds_of(last, where, old.bounds), old.smoothed is not None
+            own, last = Coarsening.of(last, old.P, old.near, bounds, where, smooth)
             levels.append(own)
         return Hierarchy(levels, *_root_of_inverse(last.toarray(), where))
 
@@ -139,7 +153,7 @@ def _made_on(A: Any, vectors: VectorSpace) -> VectorSpace:
 
 
 def _by_pyamg(
-    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, most: int
+    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, most: int, smooth: bool
 ) -> tuple[list[Coarsening], csr_array]:
     """Aggregate on a host, down to so many aggregates; see `coarsenings`."""
     from pyamg import smoothed_aggregation_solver
@@ -158,7 +172,8 @@ def _by_pyamg(
     found = []
     for own, coarser in pairwise(made):
         matrix, P = csr_array(own.A), bsr_array(own.P) if block > 1 else csr_array(own.P)
-        found.append(Coarsening.of(matrix, P, coarser.B, bounds_of(matrix, HOST_VECTORS), HOST_VECTORS)[0])
+        bounds = bounds_of(matrix, HOST_VECTORS)
+        found.append(Coarsening.of(matrix, P, coarser.B, bounds, HOST_VECTORS, smooth)[0])
     return found, made[-1].A
 
 
@@ -184,11 +199,11 @@ def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[NDArray[np.float64],
             vector = root @ (root.T @ (vector / xp.linalg.norm(vector)))
         least = 1 / float(xp.linalg.norm(vector))
         if _SAFE < least:  # NaN without factors on a device
-            return vectors.to_host(scale[:, None] * root), min(least, 1.0)
+            return vectors.to_host(xp.ascontiguousarray(scale[:, None] * root)), min(least, 1.0)
     values, V = xp.linalg.eigh(scaled)
     kept = values > _ZERO
     root = scale[:, None] * V * xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1)), 0)
-    return vectors.to_host(root), float(values[kept].min(initial=1.0))
+    return vectors.to_host(xp.ascontiguousarray(root)), float(values[kept].min(initial=1.0))
 
 
 def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -218,5 +233,4 @@ class AlgebraicMultigrid:
             self._vectors.multiply(r[None], self._root, y[None])
             self._vectors.multiply(y[None], self._transposed, x[None])
             return x
-        level = self._levels[number]
-        return level.cycle(r, level.R @ r, partial(self, number=number + 1))
+        return self._levels[number](r, partial(self, number=number + 1))

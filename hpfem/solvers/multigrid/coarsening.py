@@ -1,7 +1,7 @@
 """Coarsening of a sparse matrix A by an interpolation P, with the arrays of any device: P^T A P, and P~ = P - M A P.
 
 With the smoother M a V-cycle is S + P~ B P~^T, where B is that of the next matrix and S = 2 M - M A M: two products
-with P~ remain to be done one after the other, as S r waits for nothing.
+with P~ remain to be done one after the other, as S r waits for nothing. That is for devices, whose launches are slow.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .irregular import noise
 # Steps of the smoother.
 _DEGREE = 2
 # Entries of P~ that are left out, relative to the largest of their row.
-_DROPPED = 0.02
+_DROPPED = 0.01
 # What is added to a diagonal of least squares, relative to its sum, as it may be singular.
 _SHIFT = 1e-10
 
 
 class Coarsening(NamedTuple):
-    """A matrix and the interpolation P to it, which takes `near` [m, k] to the near-null space; `smoothed` is P~."""
+    """A matrix and the interpolation P to it, which takes `near` [m, k] to the near-null space; with P~ or None."""
 
     A: Any
     P: Any
@@ -32,11 +32,15 @@ class Coarsening(NamedTuple):
     smoothed: Any
 
     @classmethod
-    def of(cls, A: Any, P: Any, near: Any, bounds: Bounds, vectors: VectorSpace) -> tuple[Coarsening, Any]:
+    def of(
+        cls, A: Any, P: Any, near: Any, bounds: Bounds, vectors: VectorSpace, smooth: bool = True
+    ) -> tuple[Coarsening, Any]:
         """Smooth an interpolation; with the next matrix, P^T A P."""
-        AP = _product(A, P, vectors)
-        smoothed = P.tocsr() - _product(smoother(A, bounds, vectors.xp), AP, vectors).tocsr()
-        own = cls(A, P, near, bounds, _thinned(smoothed, near, vectors))
+        AP, smoothed = _product(A, P, vectors), None
+        if smooth:
+            smoothed = P.tocsr() - _product(smoother(A, bounds, vectors), AP, vectors).tocsr()
+            smoothed = _thinned(smoothed, near, vectors)
+        own = cls(A, P, near, bounds, smoothed)
         return own, _in_order(_product(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
 
 
@@ -57,8 +61,9 @@ def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bou
     return largest_eigenvalue(lambda x: product @ x, lambda r: r * inverse, vectors, start.astype(np.float64), before)
 
 
-def smoother(A: Any, bounds: Bounds, xp: Any, chosen: Any = slice(None)) -> Any:
+def smoother(A: Any, bounds: Bounds, vectors: VectorSpace, chosen: Any = slice(None)) -> Any:
     """Rows of Chebyshev's smoother, a polynomial of D A times D with D diagonal: of degree 1, a matrix like A."""
+    xp = np if isinstance(A.data, np.ndarray) else vectors.xp
     D = inverted(xp.asarray(A.diagonal()), xp) * first_step(bounds.all, _DEGREE)
     at_0, at_1 = chebyshev(_residual_of_number, np.copy, _DEGREE, np.ones(2), HOST_VECTORS)
     A = A if isinstance(chosen, slice) else A[chosen]

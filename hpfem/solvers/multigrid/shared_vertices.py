@@ -22,9 +22,9 @@ class SharedVertices:
 
     Where devices of one kind iterate without their hosts, each smooths and interpolates at its own vertices, and all
     have the coarser levels: that takes one sum over the processes of residuals there and on the vertices, and no host
-    waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from
-    the cells of this process, component [n] and points [n, D] are as for `Hierarchy.of`, and vertices [n] the rows'
-    vertices in c0, which is of order 1; with `before`, of a similar matrix, interpolation stays.
+    waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from the cells of this process,
+    component [n] and points [n, D] are as for `Hierarchy.of`, and vertices [n] the rows' vertices in c0, which is of
+    order 1; with `before`, of a similar matrix, interpolation stays.
     """
 
     def __init__(
@@ -60,25 +60,22 @@ class SharedVertices:
                     whole[places] = own
             A, where = csr_array(matrix), on if self.everywhere else HOST_VECTORS
             kept = None if before is None else before.made
-            self.made = Hierarchy.of(A, known % count, whole, where) if kept is None else kept.again(A, where)
+            if kept is None:
+                self.made = Hierarchy.of(A, known % count, whole, where, self.everywhere)
+            else:
+                self.made = kept.again(A, where)
         made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self._solver: AlgebraicMultigrid | None = None
         if self.everywhere:
-            whole, places = vectors.comm.bcast(None if made is None else made.on_host), self._scattered()
-            self._n, self._finest = whole.sizes[0], None
-            if whole.levels:
-                self._finest = Level(whole.levels[0], on, dtype, places)
-            self._solver = AlgebraicMultigrid(whole._replace(levels=whole.levels[1:]), on, dtype)
-            self._places = vectors.from_host(places)
+            of_all: Any = vectors.comm.bcast(None if made is None else made.on_host)
+            places: Indices = vectors.comm.scatter(self._all if made is not None else None)
+            self._n, self._places = of_all.sizes[0], vectors.from_host(places)
+            finest, coarser = of_all.levels[:1], of_all._replace(levels=of_all.levels[1:])
+            self._finest = [Level(own, on, dtype, places) for own in finest]
+            self._solver = AlgebraicMultigrid(coarser, on, dtype)
         elif made is not None:
             self._solver = AlgebraicMultigrid(made, on, dtype)
-
-    def _scattered(self) -> Indices:
-        """Which rows of all this process has."""
-        comm = self._vectors.comm
-        places: Indices = comm.scatter(self._all if comm.rank == 0 else None)
-        return places
 
     def __call__(self, r: Any) -> Any:
         """Apply to the sum of the processes' vectors, [n]; a new one; collective."""
@@ -86,13 +83,14 @@ class SharedVertices:
         if self.everywhere:
             assert self._solver is not None
             n = self._n
-            whole = vectors.xp.zeros(n + self._solver.sizes[0] * (self._finest is not None), self._dtype)
+            whole = vectors.xp.zeros(n + sum(self._solver.sizes[:1] * len(self._finest)), self._dtype)
             whole[self._places] = r
-            if self._finest is None:
-                return self._solver(vectors.total(whole))[self._places]
-            whole[n:] = self._finest.R @ r
+            for own in self._finest:
+                whole[n:] = own.R @ r
             whole = vectors.total(whole)
-            return self._finest.cycle(whole[:n], whole[n:], self._solver)
+            for own in self._finest:
+                return own.beside(whole[:n], whole[n:], self._solver)
+            return self._solver(whole)[self._places]
         given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 
