@@ -19,7 +19,7 @@ from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...memory import as_numpy
 from . import aggregation
-from .coarsening import Coarsening, bounds_of, smoother
+from .coarsening import Coarsening, bounds_of, multiplied, smoothed, smoother
 
 # Unknowns up to which a host aggregates as fast as a device.
 _SMALL = 10_000
@@ -136,10 +136,8 @@ class Hierarchy(NamedTuple):
         def host(M: Any) -> csr_array:
             return csr_array(tuple(map(as_numpy, (M.data, M.indices, M.indptr))), shape=M.shape)
 
-        none = {"P": None, "near": None}
-        return self._replace(
-            levels=[own._replace(A=host(own.A), smoothed=host(own.smoothed), **none) for own in self.levels]
-        )
+        levels = [Coarsening(host(own.A), None, None, own.bounds, host(own.smoothed)) for own in self.levels]
+        return self._replace(levels=levels)
 
     @property
     def sizes(self) -> list[int]:
@@ -172,8 +170,11 @@ def _by_pyamg(
     found = []
     for own, coarser in pairwise(made):
         matrix, P = csr_array(own.A), bsr_array(own.P) if block > 1 else csr_array(own.P)
-        bounds = bounds_of(matrix, HOST_VECTORS)
-        found.append(Coarsening.of(matrix, P, coarser.B, bounds, HOST_VECTORS, smooth)[0])
+        bounds, better = bounds_of(matrix, HOST_VECTORS), None
+        if smooth:
+            AP = multiplied(matrix, P, HOST_VECTORS)
+            better = smoothed(matrix, P, AP, coarser.B, bounds, HOST_VECTORS)
+        found.append(Coarsening(matrix, P, coarser.B, bounds, better))
     return found, made[-1].A
 
 

@@ -17,7 +17,7 @@ from .irregular import noise
 # Steps of the smoother.
 _DEGREE = 2
 # Entries of P~ that are left out, relative to the largest of their row.
-_DROPPED = 0.01
+_DROPPED = 0.005
 # What is added to a diagonal of least squares, relative to its sum, as it may be singular.
 _SHIFT = 1e-10
 
@@ -35,13 +35,16 @@ class Coarsening(NamedTuple):
     def of(
         cls, A: Any, P: Any, near: Any, bounds: Bounds, vectors: VectorSpace, smooth: bool = True
     ) -> tuple[Coarsening, Any]:
-        """Smooth an interpolation; with the next matrix, P^T A P."""
-        AP, smoothed = _product(A, P, vectors), None
-        if smooth:
-            smoothed = P.tocsr() - _product(smoother(A, bounds, vectors), AP, vectors).tocsr()
-            smoothed = _thinned(smoothed, near, vectors)
-        own = cls(A, P, near, bounds, smoothed)
-        return own, _in_order(_product(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
+        """With the next matrix, P^T A P."""
+        AP = multiplied(A, P, vectors)
+        own = cls(A, P, near, bounds, smoothed(A, P, AP, near, bounds, vectors) if smooth else None)
+        return own, _in_order(multiplied(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
+
+
+def smoothed(A: Any, P: Any, AP: Any, near: Any, bounds: Bounds, vectors: VectorSpace) -> Any:
+    """P~, from the product A P."""
+    found = P.tocsr() - multiplied(smoother(A, bounds, vectors), AP, vectors).tocsr()
+    return _thinned(found, near, vectors)
 
 
 def inverted(diagonal: Any, xp: Any) -> Any:
@@ -51,7 +54,7 @@ def inverted(diagonal: Any, xp: Any) -> Any:
 
 def galerkin(A: Any, P: Any, vectors: VectorSpace) -> Any:
     """P^T A P."""
-    return _in_order(_product(P.T.tocsr(), _product(A, P, vectors), vectors))
+    return _in_order(multiplied(P.T.tocsr(), multiplied(A, P, vectors), vectors))
 
 
 def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bounds:
@@ -77,7 +80,7 @@ def _residual_of_number(r: Any, x: Any, scale: float = 1.0) -> Any:
     return r - scale * np.arange(2.0) * x
 
 
-def _product(A: Any, B: Any, vectors: VectorSpace) -> Any:
+def multiplied(A: Any, B: Any, vectors: VectorSpace) -> Any:
     """A B; B may be of blocks on a host, where that takes a fifth of the time."""
     if B.format == "bsr":
         return (A if A.format == "bsr" else A.tobsr((B.blocksize[0],) * 2)) @ B

@@ -55,9 +55,9 @@ class SharedVertices:
             rows, columns = (np.searchsorted(known, np.concatenate([part[i] for part in given])) for i in (1, 2))
             matrix = coo_array((np.concatenate([own[3] for own in given]), (rows, columns)), (len(known),) * 2)
             whole = None if points is None else np.empty((len(known), points.shape[1]))
-            for places, (*_, own) in zip(self._all, given, strict=True):
+            for places, (*_, some) in zip(self._all, given, strict=True):
                 if whole is not None:
-                    whole[places] = own
+                    whole[places] = some
             A, where = csr_array(matrix), on if self.everywhere else HOST_VECTORS
             kept = None if before is None else before.made
             if kept is None:
@@ -69,11 +69,10 @@ class SharedVertices:
         self._solver: AlgebraicMultigrid | None = None
         if self.everywhere:
             of_all: Any = vectors.comm.bcast(None if made is None else made.on_host)
-            places: Indices = vectors.comm.scatter(self._all if made is not None else None)
-            self._n, self._places = of_all.sizes[0], vectors.from_host(places)
-            finest, coarser = of_all.levels[:1], of_all._replace(levels=of_all.levels[1:])
-            self._finest = [Level(own, on, dtype, places) for own in finest]
-            self._solver = AlgebraicMultigrid(coarser, on, dtype)
+            own: Indices = vectors.comm.scatter(self._all if made is not None else None)
+            self._n, self._places = of_all.sizes[0], vectors.from_host(own)
+            self._finest = Level(of_all.levels[0], on, dtype, own) if of_all.levels else None
+            self._solver = AlgebraicMultigrid(of_all._replace(levels=of_all.levels[1:]), on, dtype)
         elif made is not None:
             self._solver = AlgebraicMultigrid(made, on, dtype)
 
@@ -82,15 +81,14 @@ class SharedVertices:
         vectors = self._vectors
         if self.everywhere:
             assert self._solver is not None
-            n = self._n
-            whole = vectors.xp.zeros(n + sum(self._solver.sizes[:1] * len(self._finest)), self._dtype)
+            finest, n = self._finest, self._n
+            whole = vectors.xp.zeros(n + (self._solver.sizes[0] if finest else 0), self._dtype)
             whole[self._places] = r
-            for own in self._finest:
-                whole[n:] = own.R @ r
+            if finest is None:
+                return self._solver(vectors.total(whole))[self._places]
+            whole[n:] = finest.R @ r
             whole = vectors.total(whole)
-            for own in self._finest:
-                return own.beside(whole[:n], whole[n:], self._solver)
-            return self._solver(whole)[self._places]
+            return finest.beside(whole[:n], whole[n:], self._solver)
         given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 
