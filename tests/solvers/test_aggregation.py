@@ -13,7 +13,7 @@ from hpfem.backends import BACKENDS, vectors_on
 from hpfem.backends.vectors import HOST_VECTORS, VectorSpace
 from hpfem.memory import HOST
 from hpfem.mesh import box
-from hpfem.solvers.multigrid import Multigrid, aggregation, algebraic
+from hpfem.solvers.multigrid import Multigrid, aggregation, algebraic, coarsening
 from hpfem.solvers.multigrid.algebraic import AlgebraicMultigrid, Hierarchy
 from tests.assembly.meshes import ours
 from tests.solvers.test_rigid_motions import beam
@@ -147,6 +147,25 @@ def test_the_near_null_space_is_interpolated(elastic, vectors):
         near[0::2, 0] = near[1::2, 1] = 1
         near[0::2, 2], near[1::2, 2] = -points[0::2, 1], points[1::2, 0]
     assert np.abs(P @ np.linalg.lstsq(P, near)[0] - near).max() < 1e-10
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_smoothed_interpolation_makes_a_v_cycle(elastic, vectors, monkeypatch):
+    """The same to rounding with all entries; without small ones, what comes from the near-null space is the same."""
+    A, component, points = (
+        restricted(beam("tri", 1, backend="numpy", across=10)[0]) if elastic else laplace(box("tet", (9, 9, 9)))
+    )
+    thin = Hierarchy.of(A, component, points, vectors).levels[0]
+    monkeypatch.setattr(coarsening, "_DROPPED", 0.0)
+    made = Hierarchy.of(A, component, points, vectors)
+    plain = made._replace(levels=[own._replace(smoothed=None) for own in made.levels])
+    r = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]))
+    x, y = (vectors.to_host(AlgebraicMultigrid(own, vectors, np.float64)(r)) for own in (made, plain))
+    assert len(made.levels) > 0 and np.abs(x - y).max() < 1e-10 * np.abs(y).max()
+    full = made.levels[0]
+    assert thin.smoothed.nnz < 0.9 * full.smoothed.nnz
+    difference = (thin.smoothed - full.smoothed) @ full.near
+    assert float(abs(difference).max()) < 1e-6 * float(abs(full.smoothed @ full.near).max())
 
 
 def test_matrices_in_pieces(vectors):
