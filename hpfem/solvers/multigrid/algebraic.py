@@ -129,12 +129,11 @@ class Hierarchy(NamedTuple):
             levels.append(own)
         return Hierarchy(levels, *_root_of_inverse(last.toarray(), where))
 
-    @property
-    def on_host(self) -> Hierarchy:
-        """What a cycle needs, with SciPy's matrices."""
+    def on_host(self, dtype: DTypeLike) -> Hierarchy:
+        """What a cycle needs, with SciPy's matrices of this type."""
 
         def host(M: Any) -> csr_array:
-            return csr_array(tuple(map(as_numpy, (M.data, M.indices, M.indptr))), shape=M.shape)
+            return csr_array(tuple(map(as_numpy, (M.data.astype(dtype), M.indices, M.indptr))), shape=M.shape)
 
         levels = [Coarsening(host(own.A), None, None, own.bounds, host(own.smoothed)) for own in self.levels]
         return self._replace(levels=levels)

@@ -68,7 +68,7 @@ class SharedVertices:
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self._solver: AlgebraicMultigrid | None = None
         if self.everywhere:
-            of_all: Any = vectors.comm.bcast(None if made is None else made.on_host)
+            of_all: Any = vectors.comm.bcast(None if made is None else made.on_host(dtype))
             own: Indices = vectors.comm.scatter(self._all if made is not None else None)
             self._n, self._places = of_all.sizes[0], vectors.from_host(own)
             self._finest = Level(of_all.levels[0], on, dtype, own) if of_all.levels else None
