@@ -220,11 +220,12 @@ def test_cells_that_are_hardly_stretched(name, order, most, rng):
     assert iterations(operator(mesh, order, lam=0.0, dirichlet=given), rng) <= most
 
 
-@pytest.mark.parametrize("name", ["disc", "ball"])
-def test_groups_that_spread_sideways_are_cut(name, rng):
+@pytest.mark.parametrize(("name", "order", "most"), [("disc", 6, 15), ("ball", 3, 20)])
+def test_groups_that_spread_sideways_are_cut(name, order, most, rng):
+    """The smoother takes three steps on the disc, whose largest eigenvalue is 4.9: with two it takes 19 iterations."""
     mesh = ours(f"{name}.msh")
     flat = mesh.transformed(lambda x: x * np.array([1.0] * (mesh.dim - 1) + [1 / 16]))
-    assert iterations(operator(flat, 3, lam=0.0, dirichlet=0.0), rng) <= 20
+    assert iterations(operator(flat, order, lam=0.0, dirichlet=0.0), rng) <= most
 
 
 def test_products_beside_stretched_cones(rng):

@@ -40,6 +40,8 @@ from .smoother import LowEnergySmoother
 NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 50.0
+# One from which on another step of the smoother takes fewer iterations and no more time.
+_LARGE = 3.2
 # By how much it may grow in kept groups of functions.
 _WORSE = 1.25
 # Smallest eigenvalue of the coarsest matrix, with a unit diagonal, below which float32 takes more iterations.
@@ -63,6 +65,7 @@ class Level:
         self.free = ~_fixed(A)
         # One per coupled component, or per component where these have Dirichlet values in different places.
         self.smoothers: list[LowEnergySmoother] = []
+        self.degree = 0
 
     def keep(self, lower: Level) -> None:
         """Take the unknowns that the next coarser level has."""
@@ -85,9 +88,9 @@ class Level:
         """As `smooth`, of a vector that all processes have."""
         return self.smooth(self.A.vectors.owned(r))
 
-    def make_smoothers(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
+    def make_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int], numbers: list[Numbers]) -> None:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much,
-        without.
+        without; of the first degree or, where the largest eigenvalue is large, of the second.
         """
         found: list[tuple[Bounds, list[LowEnergySmoother]]] = []
         vectors, backend, together = self.A.vectors, self.A.operator.backend, _together(self.A)
@@ -110,15 +113,16 @@ class Level:
                 break
         self.bounds, self.smoothers = min(found, key=lambda pair: pair[0].all)
         self.first = self.bounds.all  # with groups as they are
+        self.degree = degrees[self.bounds.all > _LARGE]
         for own in self.smoothers:
-            own.scale(first_step(self.bounds.all, degree))
+            own.scale(first_step(self.bounds.all, self.degree))
 
     def _start(self, numbers: list[Numbers]) -> Any:
         """An irregular vector without given values."""
         together, xp = _together(self.A), self.A.vectors.xp
         return irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
 
-    def refresh(self, energies: list[list[Energies]], degree: int, numbers: list[Numbers]) -> None:
+    def refresh(self, energies: list[list[Energies]], numbers: list[Numbers]) -> None:
         """Take other means of the same cells; groups are kept unless that raises the largest eigenvalue."""
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
@@ -130,7 +134,7 @@ class Level:
             if self.bounds.all <= _WORSE * self.first:
                 break
         for own in self.smoothers:
-            own.scale(first_step(self.bounds.all, degree))
+            own.scale(first_step(self.bounds.all, self.degree))
 
 
 class Multigrid:
@@ -143,7 +147,8 @@ class Multigrid:
         in every cell, as with a negative reaction, its elliptic part takes its place (`GlobalOperator.elliptic_part`).
     degree : int, optional
         Steps of the smoother: 1, 2 or 3. By default those that take least time by a table that was measured, by device,
-        shapes, order, whether components are coupled and whether cells are stretched (`Backend.smoother_steps`).
+        shapes, order, whether components are coupled and whether cells are stretched (`Backend.smoother_steps`), and
+        one more on levels where BA has a large eigenvalue.
     dtype : dtype
         Type inside the cycle; float64 is used if numbers leave the range of float32 or energies differ too much.
     near_null : str
@@ -274,7 +279,7 @@ class Multigrid:
         last, xp = self.levels[-1].A.operator, self.vectors.xp
         energies = [refreshed(own, last, c, xp) for c, own in enumerate(self._energies)]
         for level in self.levels[:-1]:
-            level.refresh(energies, self.degree, self._numbers)
+            level.refresh(energies, self._numbers)
         self._make_vertices(self.vertices)
         if self._ill():
             self._make(np.dtype(np.float64))
@@ -334,8 +339,9 @@ class Multigrid:
                 self.degree = smoother_steps(self.A, self._energies)
         with self._phase("smoothers"):
             self._numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
+            degrees = self.degree, min(self.degree + self._by_table, max(WEIGHTS))
             for level in self.levels[:-1]:
-                level.make_smoothers(self._energies, self.degree, self._numbers)
+                level.make_smoothers(self._energies, degrees, self._numbers)
 
     def _ill(self) -> bool:
         """Whether float32 is not enough."""
@@ -435,7 +441,7 @@ class Multigrid:
         level = self.levels[number]
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)
-        lower, smooth = self.levels[number + 1], partial(chebyshev, level.product.residual, level.smooth, self.degree)
+        lower, smooth = self.levels[number + 1], partial(chebyshev, level.product.residual, level.smooth, level.degree)
         x = smooth(r, self.vectors)
         if level.residual_at_kept is None:
             residual = level.product.residual(r, x).reshape(level.n, -1)[:, lower.kept]
