@@ -63,14 +63,16 @@ def eliminated(
     than `least`, relative to the diagonal, makes no group.
     """
     n = len(diagonal)
-    members, N, scale, smallest = _scaled(coupled, diagonal, least)
+    members, group, pairs, scale, smallest = _scaled(coupled, diagonal, least)
     most = np.minimum(_EASY / smallest, most_of(order))
-    N = _within(N, _cut(N, most, np.where(most < most_of(order), 0, widest(order)), least))
-    _, group = connected_components(N, directed=False)
-    steps, level = list[Eliminated](), levels(N, group)
+    group = _cut(pairs, group, most, np.where(most < most_of(order), 0, widest(order)), least)
+    pairs = pairs.of(group[pairs.i] == group[pairs.j])
+    group = distinct(group, 2 * len(group))[1]
+    steps, level = list[Eliminated](), levels(pairs.matrix(len(group)), group)
     # Functions of a layer side by side: their rows have the same columns.
     sides = np.lexsort((level, group))
-    members, scale, N, group, level = members[sides], scale[sides], N[sides][:, sides], group[sides], level[sides]
+    N = pairs.placed(np.argsort(sides)).matrix(len(sides))
+    members, scale, group, level = members[sides], scale[sides], group[sides], level[sides]
     while len(members):
         top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
         np.maximum.at(top, group, level)
@@ -96,60 +98,77 @@ def eliminated(
 
 def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
     """Number the groups, cut to a size of pairs above `least`; coupled [n, n], diagonal [n] -> [n]."""
-    members, N, *_ = _scaled(coupled, diagonal, least, nearly=0.0)
+    members, group, pairs, *_ = _scaled(coupled, diagonal, least, nearly=0.0)
     found = len(members) + np.arange(len(diagonal))
-    found[members] = _cut(N, np.full(len(members), most), np.full(len(members), width))
+    found[members] = _cut(pairs, group, np.full(len(members), most), np.full(len(members), width))
     return found
+
+
+class _Pairs(NamedTuple):
+    """Entries above the diagonal of a matrix with ones there, in ascending rows."""
+
+    i: Indices
+    j: Indices
+    values: Array
+
+    def of(self, some: NDArray[np.bool_]) -> _Pairs:
+        """Take some; [pairs]."""
+        places = np.flatnonzero(some)
+        return _Pairs(*(own.take(places) for own in self))
+
+    def placed(self, place: Indices) -> _Pairs:
+        """Number the functions anew; place [n]."""
+        return _Pairs(place[self.i], place[self.j], self.values)
+
+    def upper(self, n: int) -> csr_array:
+        """The matrix above its diagonal, [n, n]."""
+        return csr_array((self.values, self.j, np.append(0, np.cumsum(np.bincount(self.i, minlength=n)))), (n, n))
+
+    def matrix(self, n: int) -> csr_array:
+        """The matrix, [n, n]."""
+        own = np.arange(n, dtype=self.i.dtype)
+        places = np.concatenate([self.i, self.j, own]), np.concatenate([self.j, self.i, own])
+        return csr_array((np.concatenate([self.values, self.values, np.ones(n)]), places), shape=(n, n))
 
 
 def _scaled(
     coupled: csr_array, diagonal: Array, least: float = 0.0, nearly: float = _NEARLY
-) -> tuple[Indices, csr_array, Array, Array]:
-    """Functions that are coupled to others, their matrix with ones on the diagonal, the scale, and an estimate of the
-    smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
+) -> tuple[Indices, Indices, _Pairs, Array, Array]:
+    """Functions that are coupled to others, their groups, the pairs of these with ones on the diagonal, the scale, and
+    an estimate of the smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
     """
     scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
     i, j = entries.row, entries.col
-    values = np.where(i < j, entries.data * scale[i] * scale[j], 0.0)
-    members, group, (i, j, values) = _groups(i, j, values, np.abs(values) > least, len(scale))
+    pairs = _Pairs(i, j, entries.data * scale[i] * scale[j] * (i < j))
+    members, group, pairs = _groups(pairs, np.abs(pairs.values) > least, len(scale))
     smallest = np.full(len(members), _SMALLEST)
     if nearly:
-        smallest = np.maximum(_smallest(i, j, values, group)[group], _SMALLEST)
+        smallest = np.maximum(_smallest(pairs, group)[group], _SMALLEST)
     if least and nearly:
-        strong = np.abs(values) > np.where(smallest < nearly, least, max(least, _STRONGER))[i]
-        some, _, (i, j, values) = _groups(i, j, values, strong, len(members))
+        strong = np.abs(pairs.values) > np.where(smallest < nearly, least, max(least, _STRONGER))[pairs.i]
+        some, group, pairs = _groups(pairs, strong, len(members))
         members, smallest = members[some], smallest[some]
-    own = np.arange(len(members))
-    rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
-    N = csr_array((np.concatenate([values, values, np.ones(len(own))]), (rows, columns)), shape=(len(own),) * 2)
-    return members, N, scale[members], smallest
+    return members, group, pairs, scale[members], smallest
 
 
-def _upper(i: Indices, j: Indices, values: Array, n: int) -> csr_array:
-    """A matrix of entries in ascending rows; [m] -> [n, n]."""
-    return csr_array((values, j, np.append(0, np.cumsum(np.bincount(i, minlength=n)))), shape=(n, n))
-
-
-def _groups(
-    i: Indices, j: Indices, values: Array, strong: NDArray[np.bool_], n: int
-) -> tuple[Indices, Indices, tuple[Indices, Indices, Array]]:
-    """The functions of n that strong pairs make groups of, their groups, and the pairs inside; pairs in ascending rows
-    [m] -> [k], [k], pairs.
-    """
-    there = marked(n, (i[strong], j[strong]))
-    members, place, known = np.flatnonzero(there), np.cumsum(there) - 1, there[i] & there[j] & (values != 0)
-    i, j, values, strong = place[i[known]], place[j[known]], values[known], strong[known]
-    graph = _upper(i[strong], j[strong], values[strong], len(members))
+def _groups(pairs: _Pairs, strong: NDArray[np.bool_], n: int) -> tuple[Indices, Indices, _Pairs]:
+    """The functions of n that strong pairs make groups of, their groups, and the pairs inside; -> [k], [k], pairs."""
+    there = marked(n, (pairs.i[strong], pairs.j[strong]))
+    members, place = np.flatnonzero(there), np.cumsum(there, dtype=pairs.i.dtype) - 1
+    graph = pairs.of(strong).placed(place).upper(len(members))
     group = connected_components(graph, directed=False)[1]
-    inside = group[i] == group[j]
-    return members, group, (i[inside], j[inside], values[inside])
+    label = np.full(n, -1, group.dtype)
+    label[members] = group
+    here, inside = label[pairs.i], pairs.values != 0
+    inside &= (here >= 0) & (here == label[pairs.j])
+    return members, group, pairs.of(inside).placed(place)
 
 
-def _smallest(i: Indices, j: Indices, values: Array, group: Indices) -> Array:
-    """Estimate the smallest eigenvalue of every group's matrix, from above; pairs [m], group [n] -> [groups]."""
+def _smallest(pairs: _Pairs, group: Indices) -> Array:
+    """Estimate the smallest eigenvalue of every group's matrix, from above; group [n] -> [groups]."""
     x: Array = noise(np.arange(len(group), dtype=np.uint32)).astype(np.float64)
     found: Array = np.zeros(0)
-    U = _upper(i, j, values, len(group))
+    U = pairs.upper(len(group))
     shift = np.full(int(group.max(initial=-1)) + 1, 2.0)  # so that the largest one is nearer to it
     np.maximum.at(shift, group, _NEARER * (1 + abs(U).sum(axis=0) + abs(U).sum(axis=1)))
     for _ in range(_STEPS):
@@ -173,13 +192,6 @@ def _of_all(M: csr_array, columns: Indices, n: int) -> csr_array:
     """A matrix for whole vectors; M [k, m], columns [m] -> [k, n]."""
     M = csr_array(M)
     return csr_array((M.data, columns[M.indices], M.indptr), shape=(M.shape[0], n))
-
-
-def _within(N: csr_array, label: Indices) -> csr_array:
-    """The entries between functions of one label."""
-    entries = coo_array(N)
-    same = label[entries.row] == label[entries.col]
-    return csr_array((entries.data[same], (entries.row[same], entries.col[same])), shape=N.shape)
 
 
 def inverse_of_blocks(N: csr_array, label: Indices) -> csr_array:
@@ -233,35 +245,30 @@ def _distances(N: csr_array, starts: Indices) -> Indices:
     return steps[:-1] - 1
 
 
-def _cut(N: csr_array, most: Array, width: Indices, least: float = 0.0) -> Indices:
+def _cut(pairs: _Pairs, group: Indices, most: Array, width: Indices, least: float = 0.0) -> Indices:
     """Number the groups; one that is larger than `most`, with a layer beyond a width, in pieces, joined by pairs
-    above `least`; N [n, n], most and width of the groups of functions [n] -> [n].
+    above `least`; group, most and width of the groups of functions [n] -> [n].
     """
-    _, group = connected_components(N, directed=False)
-    if not len(group):
-        return group
-    group = group.astype(np.int64)
-    own = np.flatnonzero(np.bincount(group)[group] > most)
-    if width[own].any():
-        which = group[own]
-        layer = which * len(group) + levels(csr_array(N[own][:, own]), np.unique(which, return_inverse=True)[1])
-        first, layer = distinct(layer, (int(which.max()) + 1) * len(group))
+    large, found = np.bincount(group)[group] > most, group.astype(np.int64)
+    if width[large].any():
+        which = np.unique(group[large], return_inverse=True)[1]
+        here = pairs.of(large[pairs.i]).placed(np.cumsum(large) - 1)
+        first, layer = distinct(which * len(group) + levels(here.matrix(len(which)), which), len(group) ** 2)
         widths = np.zeros(int(which.max()) + 1, dtype=np.int64)
         np.maximum.at(widths, which[first], np.bincount(layer))
-        own = own[widths[which] > width[own]]
-    if len(own):
-        group[own] = len(group) + _clusters(csr_array(N[own][:, own]), most[own], least)
-    return group
+        large[large] = widths[which] > width[large]
+    strong = pairs.of(large[pairs.i] & (np.abs(pairs.values) > least)).placed(np.cumsum(large) - 1)
+    found[large] = len(group) + _clusters(strong, most[large])
+    return found
 
 
-def _clusters(N: csr_array, most: Array, least: float = 0.0) -> Indices:
-    """Merge the functions that are coupled most, by more than `least`, up to a size; N [n, n], most [n] -> [n]."""
-    n, entries = N.shape[0], coo_array(abs(N))
-    upper = np.flatnonzero((entries.row < entries.col) & (entries.data > least))
-    upper = upper[np.argsort(-entries.data[upper], kind="stable")]
+def _clusters(pairs: _Pairs, most: Array) -> Indices:
+    """Merge the functions that are coupled most, up to a size; most [n] -> [n]."""
+    strongest = np.argsort(-np.abs(pairs.values), kind="stable")
+    n, first, second = len(most), pairs.i[strongest], pairs.j[strongest]
     label, size, best = np.arange(n), np.ones(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    for some in chunks(len(upper), 1, most=CACHED):  # as one pair after the other would be
-        i, j = label[entries.row[upper[some]]], label[entries.col[upper[some]]]
+    for some in chunks(len(first), 1, most=CACHED):  # as one pair after the other would be
+        i, j = label[first[some]], label[second[some]]
         while True:
             possible = (i != j) & (size[i] + size[j] <= most[i])
             i, j = i[possible], j[possible]

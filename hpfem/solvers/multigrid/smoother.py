@@ -20,12 +20,14 @@ from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 from hpfem.shapes.overlap import cut_off, short_edges, thin, walls
 
 from ...assembly import C0Space
+from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
+from ...backends.vectors import VectorSpace
 from ...errors import SolverError
-from ...geometry.element_map import chunks
-from ...memory import as_numpy, every
+from ...geometry.element_map import at_once, chunks
+from ...memory import HOST, as_numpy, every, xp_for
 from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
@@ -222,7 +224,11 @@ class LowEnergySmoother:
         self._inverse, self.kept = (1 / D).astype(dtype), False
         if self.has > 0:
             Q, beside = c0.low_energy_matrix, None
-            coupled, made, change = _energies_of_pairs(groups, 0, energies, Q), None if anew else self._made, np.inf
+            coupled, made, change = (
+                _energies_of_pairs(groups, 0, energies, Q, vectors),
+                None if anew else self._made,
+                np.inf,
+            )
             if made is not None:
                 change = np.abs((made._replace(D=D, coupled=coupled).relative() - made.relative()).data).max(initial=0)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
@@ -235,7 +241,7 @@ class LowEnergySmoother:
             if self.has > 1:
                 far = [own for own in groups if not own.functions.coupling[1].size]
                 partly = _of_groups(far, Q).matrix.indices if far else np.zeros(0, dtype=np.int64)
-                beside = Beside(_energies_of_pairs(groups, 1, energies, Q), partly)
+                beside = Beside(_energies_of_pairs(groups, 1, energies, Q, vectors), partly)
             self.lines, divided = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
             self._inverse = vectors.from_host((1 / divided).astype(dtype))
             self._made = _Made(D, self._inverse, coupled)
@@ -261,41 +267,55 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
     return BlockMatrix([Q.blocks[own.block].part(own.cells) for own in groups], Q.rows)
 
 
-def _energies_of_pairs(groups: Sequence[_Group], which: int, energies: Sequence[Energies], Q: BlockMatrix) -> csr_array:
+def _energies_of_pairs(
+    groups: Sequence[_Group], which: int, energies: Sequence[Energies], Q: BlockMatrix, vectors: VectorSpace
+) -> csr_array:
     """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size]."""
     groups = [own for own in groups if own.functions.coupling[which].size]
-    coupled, values, Q = list[Any](), list[Any](), _of_groups(groups, Q)
-    found, held = None, 0
-    means = {number: as_numpy(energies[number].means) for number in dict.fromkeys(group.block for group in groups)}
-    for group, codes in zip(groups, Q.codes, strict=True):
-        here = means[group.block][group.cells]
-        for some in chunks(len(codes), group.functions.coupling[which].shape[1], most=_AT_ONCE):
-            if held > _AT_ONCE:
-                found = _summed(coupled, values, Q, found)
-                coupled, values, held = list[Any](), list[Any](), 0
-            coupled.append([codes[some].take(places, axis=1).ravel() for places in group.functions.pairs[which]])
-            values.append((here[some] @ group.functions.coupling[which]).ravel())
-            held += len(values[-1])
-    return _summed(coupled, values, Q, found) if values else csr_array((Q.size, Q.size))
+    Q, held, found = _of_groups(groups, Q), list[Any](), [csr_array((Q.size, Q.size))]
+    if not groups:
+        return found[0]
+    sizes = [own.functions.coupling[which].shape[1] for own in groups]
+    if xp_for(sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True)), vectors.xp) is np:
+        vectors = vectors_on(HOST)
+    xp, several = vectors.xp, list[Any]()
+    every_code = Q.on(xp)
+    for group, own, start, n in zip(groups, Q.blocks, Q.starts, sizes, strict=False):
+        means, coupling = energies[group.block].means, xp.asarray(group.functions.coupling[which])
+        means = (as_numpy(means) if xp is np else means)[group.cells]
+        codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)
+        first, second = (xp.asarray(places) for places in group.functions.pairs[which])
+        for some in chunks(len(codes), n, most=min(at_once(xp), _AT_ONCE)):
+            i, j = codes[some].take(first, axis=1).ravel(), codes[some].take(second, axis=1).ravel()
+            values = (means[some] @ coupling).ravel()
+            if not own.signed:  # rows of more than one unknown
+                single = (i | j) >= 0
+                several.append([as_numpy(part[~single]) for part in (values, i, j)])
+                i, j, values = i[single], j[single], values[single]
+            values *= 1 - 2 * ((i ^ j) & 1)
+            held.append((values, xp.minimum(i, j) >> 1, xp.maximum(i, j) >> 1))
+            if sum(len(parts[0]) for parts in held) > _AT_ONCE:
+                found.append(_summed(held, Q.size, vectors))
+                held = []
+    if several:
+        held.append([xp.asarray(part) for part in _single(*map(np.concatenate, zip(*several, strict=True)), Q)])
+    if held:
+        found.append(_summed(held, Q.size, vectors))
+    return csr_array(sum(found[2:], found[1]))
 
 
-def _summed(coupled: Sequence[Any], values: Sequence[Array], Q: BlockMatrix, found: csr_array | None) -> csr_array:
-    """Add what functions of cells do to a matrix of unknowns, above the diagonal; coupled [2][k], values [k] ->
-    [size, size].
-    """
-    (i, j), numbers = (np.concatenate(parts) for parts in zip(*coupled, strict=True)), np.concatenate(values)
-    several, more = (i < 0) | (j < 0), (np.zeros(0), *(np.zeros(0, np.int64),) * 2)
-    if several.any():  # of more than one unknown
-        pairs, rest = np.concatenate([i[several], j[several]]).astype(np.int64), numbers[several]
-        low = int(pairs.min())
-        first, which = distinct(pairs - low, int(pairs.max()) - low + 1)
-        some = Q.of_codes(pairs[first])
-        local = csr_array((rest, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
-        both = coo_array(some.T @ local @ some)
-        own = both.row != both.col
-        more = both.data[own], np.minimum(both.row, both.col)[own], np.maximum(both.row, both.col)[own]
-        i, j, numbers = i[~several], j[~several], numbers[~several]
-    single = np.where((i ^ j) & 1, -numbers, numbers), np.minimum(i, j) >> 1, np.maximum(i, j) >> 1
-    data, rows, columns = (np.concatenate(parts) for parts in zip(single, more, strict=True))
-    new = csr_array((data, (rows, columns)), shape=(Q.size, Q.size))
-    return new if found is None else csr_array(found + new)
+def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> csr_array:
+    """A matrix on the host, of values, rows and columns on the vectors' device."""
+    return vectors.summed_matrix(*map(vectors.xp.concatenate, zip(*entries, strict=True)), (size, size))
+
+
+def _single(values: Array, i: Indices, j: Indices, Q: BlockMatrix) -> tuple[Array, Indices, Indices]:
+    """Energies of pairs of rows, given by codes, as entries above the diagonal: values, rows and columns."""
+    low = int(min(i.min(initial=0), j.min(initial=0)))
+    pairs = np.concatenate([i, j]).astype(np.int64) - low
+    first, which = distinct(pairs.copy(), int(pairs.max(initial=0)) + 1)
+    rows = Q.of_codes(pairs[first] + low)
+    local = csr_array((values, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
+    both = coo_array(rows.T @ local @ rows)
+    own = both.row != both.col
+    return both.data[own], np.minimum(both.row, both.col)[own], np.maximum(both.row, both.col)[own]
