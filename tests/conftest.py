@@ -1,5 +1,6 @@
 """What every test may use, and which skips are allowed."""
 
+import gc
 import importlib.util
 import os
 import signal
@@ -138,6 +139,17 @@ def pytest_report_header():
     import hpfem
 
     return f"hpfem from {Path(hpfem.__file__).parent}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Tests and modules stay until the end: the search for garbage, a third of a run with them, leaves them out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
