@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ...geometry.element_map import CACHED, chunks
 from ...mesh.sorting import distinct, marked
+from ...support.threads import in_parts
 from .irregular import noise
 
 Array = NDArray[np.float64]
@@ -26,6 +27,8 @@ Indices = NDArray[np.int64]
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
+# Parts in which blocks are inverted, by their sizes.
+_PARTS = 8
 # An entry that is zero up to rounding, where diagonals are one.
 _ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
@@ -68,7 +71,9 @@ def eliminated(
     group = _cut(pairs, group, most, np.where(most < most_of(order), 0, widest(order)), least)
     pairs = pairs.of(group[pairs.i] == group[pairs.j])
     group = distinct(group, 2 * len(group))[1]
-    steps, level = list[Eliminated](), levels(pairs.matrix(len(group)), group)
+    steps, level = list[Eliminated](), np.zeros_like(group)
+    if np.bincount(group).max(initial=0) > few:
+        level = levels(pairs.matrix(len(group)), group)
     # Functions of a layer side by side: their rows have the same columns.
     sides = np.lexsort((level, group))
     N = pairs.placed(np.argsort(sides)).matrix(len(sides))
@@ -166,13 +171,13 @@ def _groups(pairs: _Pairs, strong: NDArray[np.bool_], n: int) -> tuple[Indices, 
 
 def _smallest(pairs: _Pairs, group: Indices) -> Array:
     """Estimate the smallest eigenvalue of every group's matrix, from above; group [n] -> [groups]."""
-    x: Array = noise(np.arange(len(group), dtype=np.uint32)).astype(np.float64)
+    x = noise(np.arange(len(group), dtype=np.uint32))
     found: Array = np.zeros(0)
-    U = pairs.upper(len(group))
-    shift = np.full(int(group.max(initial=-1)) + 1, 2.0)  # so that the largest one is nearer to it
+    U = csr_array(pairs.upper(len(group)).astype(np.float32))
+    shift = np.full(int(group.max(initial=-1)) + 1, 2, np.float32)  # so that the largest one is nearer to it
     np.maximum.at(shift, group, _NEARER * (1 + abs(U).sum(axis=0) + abs(U).sum(axis=1)))
     for _ in range(_STEPS):
-        x /= np.sqrt(np.bincount(group, x * x))[group]
+        x /= np.sqrt(np.bincount(group, x * x)).astype(np.float32)[group]
         product = x + U @ x + U.T @ x
         found, x = np.asarray(np.bincount(group, x * product)), shift[group] * x - product
     return found
@@ -182,10 +187,11 @@ def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
     """For vectors that are divided by the diagonal, without what rounding leaves, as between even and odd functions;
     M [k, m], scales of its rows [k] and columns [m].
     """
-    entries = coo_array(M)
-    large = np.abs(entries.data) > _ROUNDING
-    i, j = entries.row[large], entries.col[large]
-    return csr_array((entries.data[large] * rows[i] / columns[j], (i, j)), shape=M.shape)
+    M, large = csr_array(M), np.abs(M.data) > _ROUNDING
+    ends, places = np.append(0, np.cumsum(large))[M.indptr], np.flatnonzero(large)
+    j = M.indices[places]
+    values = M.data[places] * np.repeat(rows, np.diff(ends)) / columns[j]
+    return csr_array((values, j, ends), shape=M.shape)
 
 
 def _of_all(M: csr_array, columns: Indices, n: int) -> csr_array:
@@ -205,9 +211,13 @@ def inverse_of_blocks(N: csr_array, label: Indices) -> csr_array:
     same = which[entries.row] == which[entries.col]
     i, j = entries.row[same], entries.col[same]
     values[ends[i] + j - first[i]] = entries.data[same]
-    for size in np.unique(counts):
-        blocks = ends[starts[counts == size]][:, None] + np.arange(size**2)
-        values[blocks] = _inverse(values[blocks].reshape(-1, size, size)).reshape(blocks.shape)
+
+    def invert(sizes: Indices) -> None:
+        for size in sizes.tolist():
+            blocks = ends[starts[counts == size]][:, None] + np.arange(size**2)
+            values[blocks] = _inverse(values[blocks].reshape(-1, size, size)).reshape(blocks.shape)
+
+    in_parts(invert, [np.unique(counts)[k::_PARTS] for k in range(_PARTS)])
     return csr_array((values, np.arange(ends[-1]) - np.repeat(ends[:-1] - first, widths), ends), shape=N.shape)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
@@ -65,8 +65,9 @@ class _Made(NamedTuple):
 
     def relative(self) -> csr_array:
         """The absolute values of the couplings, relative to the diagonal."""
-        root = diags_array(1 / np.sqrt(as_numpy(self.D)))
-        return csr_array(abs(root @ self.coupled @ root))
+        root, M = 1 / np.sqrt(as_numpy(self.D)), self.coupled
+        values = np.abs(M.data) * np.repeat(root, np.diff(M.indptr)) * root[M.indices]
+        return csr_array((values, M.indices, M.indptr), shape=M.shape)
 
 
 class _Group(NamedTuple):

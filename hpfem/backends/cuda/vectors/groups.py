@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from ..codegen.prelude import source_with
@@ -26,16 +26,16 @@ def tables(members: NDArray[np.int64], matrix: csr_array) -> Tables | None:
     """Groups of a matrix [m, size] with the rows `members` [m], large ones first; None if there are none, or too large
     ones.
     """
-    entries, place = coo_array(matrix), np.full(matrix.shape[1], -1)
-    place[entries.col] = 0
+    place = np.full(matrix.shape[1], -1)
+    place[matrix.indices] = 0
     place[members] = -1
     read = np.flatnonzero(place + 1)  # and not written: the identity's rows
     members, m = np.append(members, read), len(members)
     k = len(members)
     place[members] = np.arange(k)
-    i, j = np.append(entries.row, np.arange(m, k)), np.append(place[entries.col], np.arange(m, k))
-    data = np.append(entries.data, np.ones(k - m, matrix.dtype))
-    _, group = connected_components(csr_array((np.ones(len(i)), (i, j)), (k, k)), directed=False)
+    j, data = np.append(place[matrix.indices], np.arange(m, k)), np.append(matrix.data, np.ones(k - m, matrix.dtype))
+    ends = np.append(matrix.indptr, matrix.nnz + np.arange(1, k - m + 1))
+    _, group = connected_components(csr_array((np.ones(len(j)), j, ends), (k, k)), directed=False)
     order = np.lexsort((group, -np.bincount(group)[group]))
     rank = np.empty(k, np.int64)
     rank[order] = np.arange(k)
@@ -46,7 +46,7 @@ def tables(members: NDArray[np.int64], matrix: csr_array) -> Tables | None:
     begin, size, first = (np.repeat(own, counts) for own in (starts, counts, np.cumsum(counts**2) - counts**2))
     rows, values = np.empty(k, ROW), np.zeros((counts**2).sum(), matrix.dtype)
     rows["first"], rows["begin"], rows["size"] = first + np.arange(k) - begin, begin, size
-    i, j = rank[i], rank[j]
+    i, j = np.repeat(rank, np.diff(ends)), rank[j]
     values[rows["first"][i] + (j - begin[i]) * size[i]] = data
     heads = starts[np.diff(starts // MEMBERS, prepend=-1) > 0]
     return np.append(heads, k).astype(np.int32), members[order], rows, values
