@@ -119,7 +119,7 @@ class _Pairs(NamedTuple):
     def of(self, some: NDArray[np.bool_]) -> _Pairs:
         """Take some; [pairs]."""
         places = np.flatnonzero(some)
-        return _Pairs(*(own.take(places) for own in self))
+        return _Pairs(self.i.take(places), self.j.take(places), self.values.take(places))
 
     def placed(self, place: Indices) -> _Pairs:
         """Number the functions anew; place [n]."""

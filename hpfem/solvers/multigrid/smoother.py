@@ -299,7 +299,7 @@ def _energies_of_pairs(
                 found.append(_summed(held, Q.size, vectors))
                 held = []
     if several:
-        held.append([xp.asarray(part) for part in _single(*map(np.concatenate, zip(*several, strict=True)), Q)])
+        held.append([xp.asarray(part) for part in _single(several, Q)])
     if held:
         found.append(_summed(held, Q.size, vectors))
     return csr_array(sum(found[2:], found[1]))
@@ -307,11 +307,13 @@ def _energies_of_pairs(
 
 def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> csr_array:
     """A matrix on the host, of values, rows and columns on the vectors' device."""
-    return vectors.summed_matrix(*map(vectors.xp.concatenate, zip(*entries, strict=True)), (size, size))
+    values, rows, columns = (vectors.xp.concatenate(parts) for parts in zip(*entries, strict=True))
+    return vectors.summed_matrix(values, rows, columns, (size, size))
 
 
-def _single(values: Array, i: Indices, j: Indices, Q: BlockMatrix) -> tuple[Array, Indices, Indices]:
-    """Energies of pairs of rows, given by codes, as entries above the diagonal: values, rows and columns."""
+def _single(given: Sequence[Any], Q: BlockMatrix) -> tuple[Array, Indices, Indices]:
+    """Energies of pairs of rows, given by values and codes, as entries above the diagonal: values, rows, columns."""
+    values, i, j = (np.concatenate(parts) for parts in zip(*given, strict=True))
     low = int(min(i.min(initial=0), j.min(initial=0)))
     pairs = np.concatenate([i, j]).astype(np.int64) - low
     first, which = distinct(pairs.copy(), int(pairs.max(initial=0)) + 1)
