@@ -210,6 +210,25 @@ def test_many_layers_cost_no_more(backend, rng):
     assert entries[1] <= 1.3 * entries[0] < 40 and max(counts) <= 16
 
 
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_groups_are_inverted_whole_where_a_device_wants_that(backend, rng, monkeypatch):
+    """Groups of 47 and 62 functions, as a host eliminates them."""
+    found, r = [], None
+    for name in ("numpy", backend):
+        space = hp.Space(box("tet", (2, 2, 16), upper=(1.0, 1.0, 0.25)), 3, backend=name)
+        c0 = hp.C0Space(space)
+        A = hp.GlobalOperator(hp.Laplacian(space), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+        r = rng.standard_normal(A.shape[0]) if r is None else r
+        if name == "cpu":
+            monkeypatch.setattr("hpfem.backends.vectors.VectorSpace.whole_group", 96)
+        M, z = Multigrid(A), A.vectors.from_host(r, np.float32) * 1
+        (lines,) = M.levels[0].smoothers[0].lines
+        assert bool(lines._stages) == (name == "numpy")
+        lines(z)
+        found.append(A.vectors.to_host(z))
+    assert np.abs(found[1] - found[0]).max() < 1e-4 * np.abs(found[0]).max()
+
+
 @pytest.mark.parametrize(
     ("name", "order", "most"), [("tet", 6, 11), ("pyramid", 5, 10), ("pipe_mixed", 4, 10), *long(("ball", 6, 10))]
 )

@@ -187,7 +187,7 @@ def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
     """For vectors that are divided by the diagonal, without what rounding leaves, as between even and odd functions;
     M [k, m], scales of its rows [k] and columns [m].
     """
-    M = csr_array(M)  # other entries first, if transposed
+    M = csr_array(M)  # by rows, if transposed
     large = np.abs(M.data) > _ROUNDING
     ends, places = np.append(0, np.cumsum(large))[M.indptr], np.flatnonzero(large)
     j = M.indices[places]
