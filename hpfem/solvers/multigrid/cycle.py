@@ -41,7 +41,7 @@ NEAR_NULL = ("auto", "constants", "rigid")
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 50.0
 # One from which on another step of the smoother takes fewer iterations and no more time.
-_LARGE = 3.2
+_LARGE = 3.4
 # By how much it may grow in kept groups of functions.
 _WORSE = 1.25
 # Smallest eigenvalue of the coarsest matrix, with a unit diagonal, below which float32 takes more iterations.
