@@ -119,8 +119,8 @@ class VectorSpace(Unshared):
             out[some] = np.maximum(np.maximum.reduceat(values, starts[some]), 0)
         return out
 
-    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
-        """Make a sparse matrix on the host; entries of one place are summed up in their order; each [n]."""
+    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+        """Make a sparse matrix in CSR; entries of one place are summed up in their order; each [n]."""
         return csr_array(coo_array((values, (rows, columns)), shape=shape))
 
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:

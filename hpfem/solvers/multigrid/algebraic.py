@@ -46,15 +46,22 @@ class Level:
             return vectors.sparse(matrix.astype(dtype).tocsr())
 
         self._vectors, self._rows, self._smoothed = vectors, list[Any](), own.smoothed is not None
-        A, P = own.A.tocsr(), own.smoothed if self._smoothed else own.P
+        where = HOST_VECTORS if isinstance(own.A.data, np.ndarray) else vectors
+        A, P = (where.sparse_library.csr_matrix(M) for M in (own.A, own.smoothed if self._smoothed else own.P))
         if places is None:
-            self._first = self._last = on(smoother(A, own.bounds, vectors))
+            self._first = self._last = on(smoother(A, own.bounds, where))
         else:
-            near = np.unique(A[places].indices)
-            wide = np.unique(A[near].indices)
-            M = smoother(A, own.bounds, vectors, wide)
-            self._first, self._last = on(M), on(M[np.searchsorted(wide, places)])
-            A, P, self._rows = A[near], P[places], [vectors.from_host(rows, np.int64) for rows in (wide, near, places)]
+
+            def read(rows: Any) -> Any:
+                found = where.xp.zeros(A.shape[1], bool)
+                found[A[rows].indices] = True
+                return where.xp.flatnonzero(found)
+
+            here = where.from_host(places, np.int64)
+            near = read(here)
+            wide = read(near)
+            self._first, self._last = (on(smoother(A, own.bounds, where, rows)) for rows in (wide, here))
+            A, P, self._rows = A[near], P[here], [vectors.xp.asarray(rows) for rows in (wide, near, here)]
         self._A, self._P, self.R = on(A), on(P), on(P.T)
 
     def __call__(self, r: Any, solve: Callable[[Any], Any]) -> Any:
@@ -110,8 +117,8 @@ class Hierarchy(NamedTuple):
         near = (component[:, None] == np.arange(count)).astype(np.float64)
         if points is not None:
             near, block = np.hstack([near, _rotations(component, points)]), count
-            near[A.diagonal() == 0] = 0  # where values are given
-        where = _made_on(A, vectors)
+            near[as_numpy(A.diagonal()) == 0] = 0  # where values are given
+        where = made_on(A.shape[0], vectors)
         if where is HOST_VECTORS:
             most = aggregation.SMALLEST // max(1, near.shape[1]) if smooth else _ON_HOSTS
             levels, last = _by_pyamg(A, near, component, block, most, smooth)
@@ -121,7 +128,7 @@ class Hierarchy(NamedTuple):
 
     def again(self, A: Any, vectors: VectorSpace) -> Hierarchy:
         """Interpolate in the same way for another matrix."""
-        where, levels = _made_on(A, vectors), list[Coarsening]()
+        where, levels = made_on(A.shape[0], vectors), list[Coarsening]()
         last = where.sparse_library.csr_matrix(A)
         for old in self.levels:
             bounds, smooth = bounds_of(last, where, old.bounds), old.smoothed is not None
@@ -129,24 +136,15 @@ class Hierarchy(NamedTuple):
             levels.append(own)
         return Hierarchy(levels, *_root_of_inverse(last.toarray(), where))
 
-    def on_host(self, dtype: DTypeLike) -> Hierarchy:
-        """What a cycle needs, with SciPy's matrices of this type."""
-
-        def host(M: Any) -> csr_array:
-            return csr_array(tuple(map(as_numpy, (M.data.astype(dtype), M.indices, M.indptr))), shape=M.shape)
-
-        levels = [Coarsening(host(own.A), None, None, own.bounds, host(own.smoothed)) for own in self.levels]
-        return self._replace(levels=levels)
-
     @property
     def sizes(self) -> list[int]:
         """Rows of each matrix."""
         return [*(int(own.A.shape[0]) for own in self.levels), len(self.root)]
 
 
-def _made_on(A: Any, vectors: VectorSpace) -> VectorSpace:
-    """Where a matrix is aggregated, in a solve on some vectors."""
-    return vectors if vectors.iteration is not None and A.shape[0] > _SMALL else HOST_VECTORS
+def made_on(n: int, vectors: VectorSpace) -> VectorSpace:
+    """Where a matrix of n rows is aggregated, in a solve on some vectors."""
+    return vectors if vectors.iteration is not None and n > _SMALL else HOST_VECTORS
 
 
 def _by_pyamg(

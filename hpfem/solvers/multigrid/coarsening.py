@@ -66,7 +66,7 @@ def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bou
 
 def smoother(A: Any, bounds: Bounds, vectors: VectorSpace, chosen: Any = slice(None)) -> Any:
     """Rows of Chebyshev's smoother, a polynomial of D A times D with D diagonal: of degree 1, a matrix like A."""
-    xp = np if isinstance(A.data, np.ndarray) else vectors.xp
+    xp = vectors.xp
     D = inverted(xp.asarray(A.diagonal()), xp) * first_step(bounds.all, _DEGREE)
     at_0, at_1 = chebyshev(_residual_of_number, np.copy, _DEGREE, np.ones(2), HOST_VECTORS)
     A = A if isinstance(chosen, slice) else A[chosen]

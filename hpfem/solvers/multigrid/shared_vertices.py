@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from ...assembly import C0Space
 from ...backends import BACKENDS, vectors_on
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...mesh.sorting import unique
-from .algebraic import AlgebraicMultigrid, Hierarchy, Level
+from .algebraic import AlgebraicMultigrid, Hierarchy, Level, made_on
+from .coarsening import Coarsening
 
 Indices = NDArray[np.int64]
 
@@ -38,43 +40,71 @@ class SharedVertices:
         dtype: DTypeLike,
         before: SharedVertices | None = None,
     ) -> None:
-        self._vectors, self._dtype, part = vectors, np.dtype(dtype), c0.space.mesh.part
-        assert part is not None
-        # Unknowns by the ids of their vertices in the whole mesh: the order on one process.
-        vertex = np.empty(c0.size, dtype=np.int64)
-        vertex[c0.numbering.offsets[0]] = part.vertices
-        count = int(vectors.comm.max(float(component.max(initial=0)))) + 1
-        keys, entries = vertex[vertices] * count + component, A.tocoo()
-        given = vectors.comm.gather((keys, keys[entries.row], keys[entries.col], entries.data, points))
-        self._all: list[Indices] = []  # on the first process, which rows each process has
+        self._vectors, self._dtype = vectors, np.dtype(dtype)
         self.made: Hierarchy | None = None
         self.everywhere, on = solved_everywhere(vectors), vectors_on(vectors.device)
+        if before is None:
+            self._number(vertices, component, c0)
+        else:
+            self._component, self._all, self._own = before._component, before._all, before._own
+        given = vectors.comm.gather((A, points))
         if given is not None:
-            known = unique(np.concatenate([own for own, *_ in given]))
-            self._all = [np.searchsorted(known, own) for own, *_ in given]
-            rows, columns = (np.searchsorted(known, np.concatenate([part[i] for part in given])) for i in (1, 2))
-            matrix = coo_array((np.concatenate([own[3] for own in given]), (rows, columns)), (len(known),) * 2)
-            whole = None if points is None else np.empty((len(known), points.shape[1]))
-            for places, (*_, some) in zip(self._all, given, strict=True):
-                if whole is not None:
-                    whole[places] = some
-            A, where = csr_array(matrix), on if self.everywhere else HOST_VECTORS
-            kept = None if before is None else before.made
-            if kept is None:
-                self.made = Hierarchy.of(A, known % count, whole, where, self.everywhere)
+            n = len(self._component)
+            where = made_on(n, on if self.everywhere else HOST_VECTORS)
+            parts = list[tuple[Any, Any, Any]]()
+            for own, (matrix, _) in zip(self._all, given, strict=True):
+                entries, here = where.sparse_library.csr_matrix(matrix).tocoo(), where.from_host(own, np.int64)
+                parts.append((entries.data, here[entries.row], here[entries.col]))
+            values, rows, columns = map(where.xp.concatenate, zip(*parts, strict=True))
+            whole, place = where.summed_matrix(values, rows, columns, (n, n)), None
+            if before is not None:
+                assert before.made is not None
+                self.made = before.made.again(whole, where)
             else:
-                self.made = kept.again(A, where)
+                if points is not None:
+                    place = np.empty((n, points.shape[1]))
+                    for own, (_, some) in zip(self._all, given, strict=True):
+                        place[own] = some
+                self.made = Hierarchy.of(whole, self._component, place, where, self.everywhere)
         made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self._solver: AlgebraicMultigrid | None = None
         if self.everywhere:
-            of_all: Any = vectors.comm.bcast(None if made is None else made.on_host(dtype))
-            own: Indices = vectors.comm.scatter(self._all if made is not None else None)
-            self._n, self._places = of_all.sizes[0], vectors.from_host(own)
-            self._finest = Level(of_all.levels[0], on, dtype, own) if of_all.levels else None
+            of_all = self._on_all(on)
+            self._n, self._places = of_all.sizes[0], vectors.from_host(self._own)
+            self._finest = Level(of_all.levels[0], on, dtype, self._own) if of_all.levels else None
             self._solver = AlgebraicMultigrid(of_all._replace(levels=of_all.levels[1:]), on, dtype)
         elif made is not None:
             self._solver = AlgebraicMultigrid(made, on, dtype)
+
+    def _number(self, vertices: Indices, component: Indices, c0: C0Space) -> None:
+        """Number the unknowns of all by the ids of their vertices in the whole mesh, the order on one process."""
+        comm, part = self._vectors.comm, c0.space.mesh.part
+        assert part is not None
+        vertex = np.empty(c0.size, dtype=np.int64)
+        vertex[c0.numbering.offsets[0]] = part.vertices
+        count = int(comm.max(float(component.max(initial=0)))) + 1
+        given, known = comm.gather(vertex[vertices] * count + component), np.empty(0, np.int64)
+        self._all: list[Indices] = []  # on the first process, which rows each process has
+        if given is not None:
+            known = unique(np.concatenate(given))
+            self._all = [np.searchsorted(known, own) for own in given]
+        self._component, self._own = known % count, comm.scatter(self._all or None)
+
+    def _on_all(self, on: VectorSpace) -> Hierarchy:
+        """What a cycle takes, in its type, on the devices of all: sums of what the first one has and of zeros."""
+        vectors, arrays, told = self._vectors, list[Any](), None
+        if self.made is not None:
+            matrices = [M.tocsr().astype(self._dtype) for own in self.made.levels for M in (own.A, own.smoothed)]
+            arrays = [on.xp.asarray(part) for M in matrices for part in (M.data, M.indices, M.indptr)]
+            bounds, root = [own.bounds for own in self.made.levels], self.made.root.astype(self._dtype)
+            told = [(own.shape, own.dtype) for own in arrays], [M.shape for M in matrices], bounds, root
+        kinds, shapes, bounds, root = vectors.comm.bcast(told)
+        own = iter(arrays or [on.xp.zeros(*kind) for kind in kinds])
+        parts = iter([vectors.total(array) for array in own])
+        found = [on.sparse_library.csr_matrix(tuple(islice(parts, 3)), shape=shape) for shape in shapes]
+        levels = [Coarsening(A, None, None, *more) for A, *more in zip(found[::2], bounds, found[1::2], strict=True)]
+        return Hierarchy(levels, root, self.least)
 
     def __call__(self, r: Any) -> Any:
         """Apply to the sum of the processes' vectors, [n]; a new one; collective."""

@@ -28,7 +28,8 @@ class Nccl:
 
     def _type(self, array: Any) -> int:
         """NCCL's number of the type of an array."""
-        return int({"f8": self._nccl.NCCL_FLOAT64, "f4": self._nccl.NCCL_FLOAT32}[np.dtype(array.dtype).str[1:]])
+        names = {"f8": "FLOAT64", "f4": "FLOAT32", "i8": "INT64", "i4": "INT32"}
+        return int(getattr(self._nccl, f"NCCL_{names[np.dtype(array.dtype).str[1:]]}"))
 
     def exchanged(self, sent: Any, parts: Mapping[int, slice]) -> Any:
         """Exchange parts of an array with other processes; see `VectorSpace.started`."""

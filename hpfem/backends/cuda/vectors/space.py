@@ -156,7 +156,7 @@ class CudaVectors(VectorSpace):
         """Find the largest values by a thread for each row; see `VectorSpace.row_max`."""
         return _largest_of_each()(values, starts, self.xp.empty(len(starts) - 1, values.dtype))
 
-    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
+    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
         """Sort entries by their places, and sum them up there; see `VectorSpace.summed_matrix`."""
         xp = self.xp
         places = rows.astype(xp.int64) * shape[1] + columns
@@ -169,7 +169,7 @@ class CudaVectors(VectorSpace):
         ends = xp.searchsorted(places, xp.arange(shape[0] + 1) * shape[1])
         kind = xp.int32 if max(*shape, len(places)) < 2**31 else xp.int64
         parts = data, (places % shape[1]).astype(kind), ends.astype(kind)
-        return csr_array(tuple(self.to_host(part) for part in parts), shape=shape)
+        return self.sparse_library.csr_matrix(parts, shape=shape)
 
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:
         """Multiply matrices by cuBLAS, in graphs too; see `VectorSpace.multiply`."""
