@@ -156,7 +156,8 @@ def test_a_smoothed_interpolation_makes_a_v_cycle(elastic, vectors, monkeypatch)
         restricted(beam("tri", 1, backend="numpy", across=10)[0]) if elastic else laplace(box("tet", (9, 9, 9)))
     )
     thin = Hierarchy.of(A, component, points, vectors).levels[0]
-    monkeypatch.setattr(coarsening, "_DROPPED", 0.0)
+    for name in ("_DROPPED_BEFORE", "_DROPPED"):
+        monkeypatch.setattr(coarsening, name, 0.0)
     made = Hierarchy.of(A, component, points, vectors)
     plain = made._replace(levels=[own._replace(smoothed=None) for own in made.levels])
     r = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...backends.vectors import VectorSpace
 from ...memory import every
 from .chebyshev import Bounds
-from .coarsening import Coarsening, bounds_of, galerkin, inverted
+from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted
 from .irregular import spread
 
 # Rows of the smallest matrix at most, which is inverted: products with so many take no longer than a level.
@@ -92,7 +92,7 @@ def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) ->
     ends = xp.concatenate([xp.zeros(1, same), xp.cumsum(inside * k).astype(same)])
     T = sparse.csr_matrix((Q[inside].ravel(), columns, ends), shape=(n, count * k))
     step = on_diagonal - _SMOOTHING / bounds.all * inverse[rows] * A.data
-    P = vectors.matrix_product(sparse.csr_matrix((step, A.indices, A.indptr), shape=A.shape), T)
+    P = in_order(vectors.matrix_product(sparse.csr_matrix((step, A.indices, A.indptr), shape=A.shape), T))
     return P, R.reshape(count * k, k), kinds, bounds
 
 

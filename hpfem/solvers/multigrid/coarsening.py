@@ -16,8 +16,8 @@ from .irregular import noise
 
 # Steps of the smoother.
 _DEGREE = 2
-# Entries of P~ that are left out, relative to the largest of their row.
-_DROPPED = 0.005
+# Entries of A P that are left out of M A P, and of P~, relative to the largest of their row.
+_DROPPED_BEFORE, _DROPPED = 0.01, 0.005
 # What is added to a diagonal of least squares, relative to its sum, as it may be singular.
 _SHIFT = 1e-10
 
@@ -38,13 +38,14 @@ class Coarsening(NamedTuple):
         """With the next matrix, P^T A P."""
         AP = multiplied(A, P, vectors)
         own = cls(A, P, near, bounds, smoothed(A, P, AP, near, bounds, vectors) if smooth else None)
-        return own, _in_order(multiplied(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
+        return own, in_order(multiplied(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
 
 
 def smoothed(A: Any, P: Any, AP: Any, near: Any, bounds: Bounds, vectors: VectorSpace) -> Any:
     """P~, from the product A P."""
-    found = P.tocsr() - multiplied(smoother(A, bounds, vectors), AP, vectors).tocsr()
-    return _thinned(found, near, vectors)
+    few = _thinned(AP.tocsr(), near, vectors, _DROPPED_BEFORE)
+    found = P.tocsr() - in_order(multiplied(smoother(A.tocsr(), bounds, vectors), few, vectors))
+    return _thinned(found, near, vectors, _DROPPED)
 
 
 def inverted(diagonal: Any, xp: Any) -> Any:
@@ -54,7 +55,7 @@ def inverted(diagonal: Any, xp: Any) -> Any:
 
 def galerkin(A: Any, P: Any, vectors: VectorSpace) -> Any:
     """P^T A P."""
-    return _in_order(multiplied(P.T.tocsr(), multiplied(A, P, vectors), vectors))
+    return in_order(multiplied(P.T.tocsr(), multiplied(A, P, vectors), vectors))
 
 
 def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bounds:
@@ -75,6 +76,15 @@ def smoother(A: Any, bounds: Bounds, vectors: VectorSpace, chosen: Any = slice(N
     return type(A)((data, columns, A.indptr), shape=A.shape)
 
 
+def in_order(A: Any) -> Any:
+    """A new product in CSR, with its columns in ascending order."""
+    A = A.tocsr()
+    A = type(A)((A.data, A.indices, A.indptr), shape=A.shape)  # a product may be out of order
+    A.sort_indices()
+    A.has_canonical_format = True  # no entry is there twice
+    return A
+
+
 def _residual_of_number(r: Any, x: Any, scale: float = 1.0) -> Any:
     """R - scale A x of numbers, for A = 0 and 1."""
     return r - scale * np.arange(2.0) * x
@@ -87,18 +97,10 @@ def multiplied(A: Any, B: Any, vectors: VectorSpace) -> Any:
     return vectors.matrix_product(A, B)
 
 
-def _in_order(A: Any) -> Any:
-    """A new product in CSR, with its columns in ascending order."""
-    A = A.tocsr()
-    A = type(A)((A.data, A.indices, A.indptr), shape=A.shape)
-    A.sum_duplicates()
-    return A
-
-
-def _thinned(P: Any, near: Any, vectors: VectorSpace) -> Any:
+def _thinned(P: Any, near: Any, vectors: VectorSpace, share: float) -> Any:
     """Leave out small entries; others of their rows change by least squares, so that P near stays; near [m, k]."""
     xp, size, row = vectors.xp, abs(P.data), P.tocoo().row
-    kept = size > _DROPPED * vectors.row_max(P.indptr, size)[row]
+    kept = size > share * vectors.row_max(P.indptr, size)[row]
     ends = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(kept)])[P.indptr].astype(P.indptr.dtype)
 
     def like(data: Any, some: Any = slice(None), ends: Any = P.indptr) -> Any:
@@ -111,7 +113,10 @@ def _thinned(P: Any, near: Any, vectors: VectorSpace) -> Any:
     squares = xp.stack([xp.stack([pattern @ (a * b) for a in N], axis=1) for b in N], axis=2)
     shift = _SHIFT * xp.trace(squares, axis1=1, axis2=2)
     squares += xp.where(shift > 0, shift, 1.0)[:, None, None] * xp.eye(len(N))
-    factors = xp.linalg.solve(squares, missing[:, :, None])[:, :, 0]
+    if len(N) == 1:
+        factors = missing / squares[:, 0]
+    else:
+        factors = xp.linalg.solve(squares, missing[:, :, None])[:, :, 0]
     row, column = row[kept], found.indices
     for c, own in enumerate(N):
         found.data += factors[row, c] * own[column]
