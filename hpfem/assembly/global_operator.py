@@ -20,7 +20,7 @@ from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
-from ..memory import HOST, Device, PerDevice, as_numpy, every
+from ..memory import HOST, Device, PerDevice, every
 from ..operators import BoundaryForm, Operator, OperatorSum
 from ..operators.arrays import same_kind
 from ..operators.sums import Summable
@@ -487,5 +487,4 @@ def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_
         columns.append(xp.tile(place, codes.shape[1]).reshape(-1))
     entries = [parts.pop() if len(parts) == 1 else xp.concatenate(parts) for parts in (values, rows, columns)]
     del values, rows, columns
-    found = vectors.summed_matrix(entries[0], entries[1], entries[2], (Q.size, Q.size))
-    return csr_array(tuple(map(as_numpy, (found.data, found.indices, found.indptr))), shape=found.shape)
+    return vectors.summed_matrix(entries[0], entries[1], entries[2], (Q.size, Q.size))

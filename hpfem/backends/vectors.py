@@ -119,8 +119,15 @@ class VectorSpace(Unshared):
             out[some] = np.maximum(np.maximum.reduceat(values, starts[some]), 0)
         return out
 
-    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
-        """Make a sparse matrix in CSR; entries of one place are summed up in their order; each [n]."""
+    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
+        """Make a sparse matrix on the host; entries of one place are summed up in their order; each [n]."""
+        found = self.summed_there(values, rows, columns, shape)
+        if isinstance(found, csr_array):
+            return found
+        return csr_array(tuple(map(self.to_host, (found.data, found.indices, found.indptr))), shape=shape)
+
+    def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+        """Make the matrix in CSR where its entries are; see `summed_matrix`."""
         return csr_array(coo_array((values, (rows, columns)), shape=shape))
 
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:

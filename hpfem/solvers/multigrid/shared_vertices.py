@@ -56,7 +56,7 @@ class SharedVertices:
                 entries, here = where.sparse_library.csr_matrix(matrix).tocoo(), where.from_host(own, np.int64)
                 parts.append((entries.data, here[entries.row], here[entries.col]))
             values, rows, columns = map(where.xp.concatenate, zip(*parts, strict=True))
-            whole, place = where.summed_matrix(values, rows, columns, (n, n)), None
+            whole, place = where.summed_there(values, rows, columns, (n, n)), None
             if before is not None:
                 assert before.made is not None
                 self.made = before.made.again(whole, where)
