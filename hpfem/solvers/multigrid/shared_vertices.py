@@ -29,6 +29,10 @@ class SharedVertices:
     order 1; with `before`, of a similar matrix, interpolation stays.
     """
 
+    _component: Indices
+    _all: list[Indices]  # on the first process, which rows each process has
+    _own: Indices
+
     def __init__(
         self,
         A: csr_array,
@@ -85,7 +89,7 @@ class SharedVertices:
         vertex[c0.numbering.offsets[0]] = part.vertices
         count = int(comm.max(float(component.max(initial=0)))) + 1
         given, known = comm.gather(vertex[vertices] * count + component), np.empty(0, np.int64)
-        self._all: list[Indices] = []  # on the first process, which rows each process has
+        self._all = list[Indices]()
         if given is not None:
             known = unique(np.concatenate(given))
             self._all = [np.searchsorted(known, own) for own in given]
@@ -93,7 +97,8 @@ class SharedVertices:
 
     def _on_all(self, on: VectorSpace) -> Hierarchy:
         """What a cycle takes, in its type, on the devices of all: sums of what the first one has and of zeros."""
-        vectors, arrays, told = self._vectors, list[Any](), None
+        vectors, arrays = self._vectors, list[Any]()
+        told: Any = None
         if self.made is not None:
             matrices = [M.tocsr().astype(self._dtype) for own in self.made.levels for M in (own.A, own.smoothed)]
             arrays = [on.xp.asarray(part) for M in matrices for part in (M.data, M.indices, M.indptr)]
