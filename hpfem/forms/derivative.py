@@ -12,6 +12,7 @@ may be infinite. So products are formed inside of selections, not with a factor 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from .graph import FLOAT, OPERATIONS, Expression, Graph, is_zero
@@ -129,12 +130,14 @@ class Weak:
 
     def on_reference(self, geometry: str, rotated: bool) -> Weak:
         """The form by derivatives on the reference element; the field `geometry` has the inverse Jacobian, row by row,
-        its lower triangle where x is `rotated`, and the determinant.
+        and the determinant, or where x is `rotated`, the triangle alone.
         """
         graph, axes = Commuting(), range(1, 1 + self.dim)
         places = [(a, i) for a in axes for i in axes if i <= a or not rotated]
         inverse = {place: graph.node("input", (), ("field", geometry, k)) for k, place in enumerate(places)}
         volume, new = graph.node("input", (), ("field", geometry, len(places))), dict[int, Expression]()
+        if rotated:
+            volume = 1.0 / prod(inverse[a, a] for a in axes)
         for node in self.nodes:
             key = node.payload
             if node.op == "input" and key[0] == "fn" and key[3] > 0:

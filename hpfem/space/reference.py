@@ -41,8 +41,8 @@ _MADE: WeakKeyDictionary[Space, WeakValueDictionary[tuple[str, bool], Field]] = 
 
 
 def jacobians(space: Space, device: Device, rotated: bool) -> Field:
-    """The inverse Jacobians, row by row, and determinants at the points: a field on a space of reference elements; with
-    x rotated at every point, such that those are lower triangular.
+    """The inverse Jacobians, row by row, and determinants at the points: a field on a space of reference elements. With
+    x rotated at every point, such that those are lower triangular, the lower triangles alone.
     """
     made = _MADE.setdefault(space, WeakValueDictionary())
     found = made.get((device.name, rotated))
@@ -52,12 +52,13 @@ def jacobians(space: Space, device: Device, rotated: bool) -> Field:
             geometry, d = reference_geometry(block, block.n_elements), block.shape.dim
             collapse = xp.asarray(block.shape.collapse_matrix(block.rule.eta))
             n = d * (d + 1) // 2 if rotated else d * d
-            out = xp.empty((n + 1, block.n_elements, block.n_points), space.dtype)
+            out = xp.empty((n + (not rotated), block.n_elements, block.n_points), space.dtype)
             for some in chunks(block.n_elements, 2 * block.n_points * (d * d + 1)):
                 inverse, weights = block.geometry.inverse_and_weights(some, xp)
                 inverse = xp.einsum("qka,aieq->kieq", collapse, inverse)
-                out[:-1, some] = xp.stack(triangular(inverse, xp) if rotated else [*inverse.reshape(n, *weights.shape)])
-                out[-1, some] = weights / xp.asarray(block.rule.weights)
+                out[:n, some] = xp.stack(triangular(inverse, xp) if rotated else [*inverse.reshape(n, *weights.shape)])
+                if not rotated:
+                    out[n, some] = weights / xp.asarray(block.rule.weights)
             blocks.append(Block(block.tabulation, geometry, block.elements))
             pairs.append(PairArray.of(out, device))
             pairs[-1].constant = True
