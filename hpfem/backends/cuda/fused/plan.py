@@ -12,7 +12,7 @@ from hpfem.shapes.mirror import mirror_of, without_mirror
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
+from ..codegen.prelude import COMMON_HEADERS, arguments, constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 
@@ -140,7 +140,8 @@ class FusedPlan:
         geometry, kind = self.problem.geometry, self.problem.form.factor_kind or "wJ"
         affine = 2 * geometry.n_factors(kind) * (geometry.affine and not geometry.unit)
         tiles = self.even_tiles + self.odd_tiles
-        numbers = 4 * (tiles + self.options.kept + products) + 2 * self.stored + 2 * self.quantities + affine
+        read = self.stored + len(arguments(self.problem)[2])  # with the fields
+        numbers = 4 * (tiles + self.options.kept + products) + 2 * read + 2 * self.quantities + affine
         return 2 * numbers + (74 if self.options.stages else 60)
 
     @property

@@ -32,6 +32,8 @@ HEADERS = (
 
 # Fields from which on they come through shared memory by default: six and seven were measured.
 _STAGED = 4
+# Registers that a thread which reads many fields may lack: more warps are worth a few spilled numbers.
+_SPILLED = 16
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,13 @@ def n_fields(problem: BlockProblem) -> int:
 def can_stage(problem: BlockProblem, levels: Levels) -> bool:
     """Whether fields may come through shared memory, and are enough for that to matter."""
     return levels.reverse and n_fields(problem) > 1
+
+
+def _is_direct(problem: BlockProblem, levels: Levels) -> bool:
+    """Whether lines read fields that might come through shared memory: coupled components leave too little there (an
+    H100 takes as long at P = 2, twice as long at P = 6).
+    """
+    return can_stage(problem, levels) and problem.form.components > 1
 
 
 class SumFacTopPlan:
@@ -178,8 +187,12 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
 
 def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
     """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads; 0: none."""
-    need = min(255, max(40, _line_registers(problem, levels)))
-    return min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16)
+    need = _line_registers(problem, levels)
+    if _is_direct(problem, levels):  # a quarter of the warps has a quarter of the registers
+        resident = 4 * (REGISTERS // 4 // (-(-min(255, need - _SPILLED) // 8) * 256)) // (threads // 32)
+    else:
+        resident = REGISTERS // (threads * (-(-min(255, max(40, need)) // 8) * 8))
+    return min(resident, 2048 // threads, 16)
 
 
 def with_nearest_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
@@ -194,9 +207,8 @@ def default_plans(
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
-    # Those of coupled components leave little room: an H100 takes 0.86 of the time at P = 2, twice the time at P = 6.
-    coupled = problem.form.components > 1
-    may_stage = can_stage(problem, levels) and n_fields(problem) >= _STAGED and not coupled
+    direct, coupled = _is_direct(problem, levels), problem.form.components > 1
+    may_stage = can_stage(problem, levels) and n_fields(problem) >= _STAGED and not direct
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
@@ -216,8 +228,10 @@ def default_plans(
             )
             warps = candidate.threads / 32
             # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
-            score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
-            score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
+            # What is read directly stays in the L1 cache of small blocks.
+            few, small = (0.5 + 0.2 * resident, 0.8) if direct else (0.7 + 0.1 * resident, 0.6)
+            score = used * min(1.0, warps * resident / 12) * min(1.0, few)
+            score *= min(1.0, small + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
             score *= 0.5 if candidate.spills and coupled else 1.0
             # Fields that are read a number of a sector at a time, beside about seven other numbers at a point.
             score /= 1 + 0.15 * n_fields(problem) * (may_stage and not candidate.staged)
