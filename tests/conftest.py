@@ -143,7 +143,7 @@ def pytest_report_header():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session):
-    """Tests and modules stay until the end: the search for garbage, a third of a run with them, leaves them out."""
+    """Tests and modules stay until the end: the search for garbage leaves them out."""
     gc.disable()
     try:
         return (yield)
