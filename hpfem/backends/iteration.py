@@ -67,10 +67,6 @@ class DeviceIteration(ABC):
     def shared(self, sharing: Any) -> DeviceIteration | None:
         """Make the tools for vectors that processes share; collective."""
 
-    def graph_pays(self, launching: float) -> bool:
-        """Whether a graph pays in tens of iterations, of whose time launches took this share; collective."""
-        return True
-
     @abstractmethod
     def capture(self, step: Callable[[], None], count: int, what: str) -> Any:
         """Capture the launches of some steps; nothing runs."""

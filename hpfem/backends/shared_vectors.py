@@ -131,6 +131,10 @@ class SharedVectors(VectorSpace):
         found: list[float] = self.total(self.xp.concatenate(own)).tolist()
         return found
 
+    def max_norm(self, vector: Any) -> float:
+        """Largest absolute value, on the host; see `VectorSpace.max_norm`."""
+        return self.comm.max(super().max_norm(vector))
+
     def count(self, vector: Any) -> int:
         """Number of entries; see `Unshared.count`."""
         ghosts = self._by_component(vector)[:, self._here[1]].size

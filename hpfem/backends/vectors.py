@@ -203,21 +203,9 @@ class VectorSpace(Unshared):
         """Add numbers to some entries, at different places [n], of vectors in place; values [k, n], rows [k, m]."""
         rows[:, places] += values
 
-    def _largest(self, vector: Any) -> Any:
-        """Largest absolute value of a vector of this process, on its device; 0 without entries."""
-        return max(float(vector.max()), -float(vector.min())) if vector.size else 0.0  # no array of all of them
-
     def max_norm(self, vector: Any) -> float:
-        """Largest absolute value, on the host; 0 without entries; collective."""
-        return self.comm.max(float(self._largest(vector)))
-
-    def sizes(self, vector: Any, other: Any) -> tuple[float, float]:
-        """Largest absolute value of a vector, and sum of squares of another, on the host, which waits once; the sum is
-        0 or infinite if it is out of the type's range; collective.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            largest, square = self.numbers(self._largest(vector), self.inner(other, other))
-        return self.comm.max(largest), square
+        """Largest absolute value, on the host; 0 without entries."""
+        return max(float(vector.max()), -float(vector.min())) if vector.size else 0.0  # no array of all of them
 
     def exponent(self, vector: Any) -> int:
         """Least k with all entries of a finite vector below 2^k; 0 for zeros."""
@@ -228,7 +216,7 @@ class VectorSpace(Unshared):
         if vector.dtype.kind == "f":
             with np.errstate(over="ignore", invalid="ignore"):
                 square = self.dot(vector, vector)
-            if in_range(square, vector.dtype):
+            if 2.0 ** -(np.finfo(vector.dtype).maxexp // 2) < square < math.inf:
                 return math.sqrt(square)
         largest = self.max_norm(vector)
         if largest == 0 or not math.isfinite(largest):
@@ -239,11 +227,6 @@ class VectorSpace(Unshared):
 
 
 HOST_VECTORS = VectorSpace(HOST)
-
-
-def in_range(square: float, dtype: DTypeLike) -> bool:
-    """Whether a sum of squares of a type has lost nothing by the limits of its range."""
-    return 2.0 ** -(np.finfo(dtype).maxexp // 2) < square < math.inf
 
 
 def scaled(vector: Any, k: int) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,10 @@ from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_fin
 from .krylov import Iteration
 from .preconditioners import Jacobi
 
-# Iterations before a graph is made, which takes as long as some of them, and before one that does not pay soon: of
-# several H200s one takes 3 ms, and an iteration without it 18 us more unless launches bind. Then iterations in a graph.
-DIRECT, LATER, GRAPH_STEPS = 8, 100, 4
+# Iterations before a graph is made, which takes as long as some of them; and those in it.
+DIRECT, GRAPH_STEPS = 8, 4
 # Times the tolerance that a residual is expected to fall to when the host asks whether it meets it.
 NEAR = 10.0
-# The factor by which a residual is expected to fall when there is no earlier one.
-FIRST = 1e-3
 
 
 def iterate_on_device(
@@ -50,7 +46,7 @@ def iterate_on_device(
         launcher.next_direction()
         pending = vectors.read()
         while True:
-            ask = ask_first and _near(residuals[first:], run)
+            ask = ask_first and _near(residuals[first:], run.tol)
             latest = None if ask else launcher.launch()
             seen = pending.wait()
             before, done = len(residuals) - first, int(seen["finished"])
@@ -78,12 +74,9 @@ def iterate_on_device(
         launcher.release()
 
 
-def _near(residuals: list[float], run: Iteration) -> bool:
-    """Whether the residual after these may meet the tolerance, if it falls as they do, or at first by FIRST."""
-    if not residuals:
-        return run.guessed
-    factor = residuals[-1] / residuals[-2] if residuals[1:] else FIRST
-    return residuals[-1] * factor <= NEAR * run.tol
+def _near(residuals: list[float], tol: float) -> bool:
+    """Whether the residual after these may meet the tolerance, if it falls as they do."""
+    return len(residuals) < 2 or residuals[-1] ** 2 <= NEAR * tol * residuals[-2]
 
 
 class _Launcher:
@@ -102,7 +95,6 @@ class _Launcher:
         self.device, self.A, self.M, self.vectors, self.ask_first, self.name = device, A, M, vectors, ask_first, name
         self.leaves_sums, self.capturable = leaves_sums, leaves_sums and M is None
         self.launched = self.directions = 0
-        self.began, self.launching, self.wanted = perf_counter(), 0.0, DIRECT  # iterations before the graph
         self.graph: Any = None
         # Applications of M that take r as it is made.
         self.held, self.run = ExitStack(), None
@@ -112,18 +104,13 @@ class _Launcher:
 
     def launch(self) -> Any:
         """Launch one iteration, or those of the graph, on the current stream, and begin to read its scalars."""
-        if self.capturable and self.launched == DIRECT and self.graph is None:
-            share = self.launching / (perf_counter() - self.began)
-            self.wanted = DIRECT if self.device.graph_pays(share) else LATER
-        if self.capturable and self.graph is None and self.launched >= self.wanted:
+        if self.capturable and self.graph is None and self.launched >= DIRECT:
             self.graph = self.device.capture(self._step, GRAPH_STEPS, "conjugate gradients")
             self.capturable = self.graph is not None
         if self.graph is not None:
             self.graph.launch()
         else:
-            start = perf_counter()
             self._step()
-            self.launching += perf_counter() - start
             self.launched += 1
         return self.vectors.read()
 

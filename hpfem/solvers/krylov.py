@@ -25,7 +25,7 @@ from hpfem.shapes.arguments import flag, instance, integer, real, shown, takes
 from ..assembly import GlobalOperator
 from ..assembly.symmetry import asymmetry, random_pair
 from ..backends import vectors_of
-from ..backends.vectors import VectorSpace, in_range, scaled
+from ..backends.vectors import HOST_VECTORS, VectorSpace, scaled
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..support.compiling import compile_seconds
@@ -48,7 +48,6 @@ class Iteration:
     name: str
     advance: Callable[..., None]  # the progress bar's steps
     residuals: list[float]  # over `scale`; new ones are added
-    guessed: bool = False  # whether the first residual may meet the tolerance
 
 
 class Timed:
@@ -161,9 +160,9 @@ def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
     return float(np.finfo(x.dtype).eps) * vectors.norm(A(mixed_signs(vectors, x)))
 
 
-def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, largest: float) -> Any:
-    """Multiply a solution by 2^k, which is exact, if a type can hold it, and its `largest` absolute value."""
-    limits = np.finfo(dtype)
+def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSpace = HOST_VECTORS) -> Any:
+    """Multiply a solution by 2^k, which is exact, if a type can hold it."""
+    largest, limits = vectors.max_norm(vector), np.finfo(dtype)
     top = math.frexp(largest)[1] + k
     if largest and math.isfinite(largest) and not limits.minexp < top <= limits.maxexp:
         raise SolverError(
@@ -230,7 +229,7 @@ class Method(NamedTuple):
             apply = partial(operator.apply, device=device)
         elif self.symmetric:
             apply = _doubted(apply, vectors, name)
-        largest, square = vectors.sizes(rhs, rhs)
+        largest = vectors.max_norm(rhs)
         if not math.isfinite(largest):
             raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
         unit = math.frexp(largest)[1]
@@ -254,27 +253,24 @@ class Method(NamedTuple):
                 residual=residual,
             )
 
-        x, r = vectors.xp.zeros_like(b), b.copy()
+        x, r = b * 0, b * 1
         if start is not None:
             x = scaled(start.astype(rhs.dtype, copy=False), -unit).astype(dtype, copy=False)
             r = b - A(x)
-        exact = dtype == rhs.dtype and in_range(square, dtype)
-        scale = float(scaled(math.sqrt(square), -unit)) if exact else math.sqrt(vectors.dot(b, b))
+        scale = math.sqrt(vectors.dot(b, b))
         if scale == 0:
             residuals.append(0.0)
             return rhs * 0, info(0.0)
         with progress(name) if bar else nullcontext(_silent) as advance:
             # The second time the tolerance is a little smaller, so that rounding does not miss it again.
             for aim in (wanted, wanted / 2):
-                guessed = start is not None or aim < wanted
-                run, failure = Iteration(scale, aim, most, name, advance, residuals, guessed), None
+                run, failure = Iteration(scale, aim, most, name, advance, residuals), None
                 try:
                     self.iterate(vectors, A, M, x, r, run, **options)
                 except SolverError as error:
                     failure = error
                 r = b - A(read_only(x))
-                largest, square = vectors.sizes(x, r)
-                residual = math.sqrt(square) / scale
+                residual = vectors.norm(r) / scale
                 if residual <= wanted:
                     break
                 # A few iterations that the user has asked for end without a solution, and that is no sign.
@@ -293,5 +289,5 @@ class Method(NamedTuple):
             else:
                 raise untrue_residual(name, residual, wanted, lost)
         if dtype != rhs.dtype:
-            x = unscaled(x, 0, dtype, name, largest).astype(rhs.dtype)
-        return unscaled(x, unit, rhs.dtype, name, largest), info(residual)
+            x = unscaled(x, 0, dtype, name, vectors).astype(rhs.dtype)
+        return unscaled(x, unit, rhs.dtype, name, vectors), info(residual)

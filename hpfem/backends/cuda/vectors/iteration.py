@@ -86,10 +86,6 @@ class CudaIteration(DeviceIteration):
         """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
         return CudaConjugateVectors(self._sharing, *arguments)
 
-    def graph_pays(self, launching: float) -> bool:
-        """With NCCL only where launches bind; see `DeviceIteration.graph_pays`."""
-        return self._sharing is None or self._sharing.comm.any(launching > 0.5)
-
     def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
         """Capture steps on a stream of their own, all processes or none; see `DeviceIteration.capture`."""
         found = self._captured(step, count, what)

@@ -92,8 +92,9 @@ class CudaVectors(VectorSpace):
         kernel, places = _kernel(what)
         kernel(*map(arrays[-1].dtype.type, numbers), *(arrays[place] for place in places))
 
-    def _largest(self, vector: Any) -> Any:
-        return _max_norm()(vector) if vector.size else self.xp.zeros(())
+    def max_norm(self, vector: Any) -> float:
+        """One kernel and one number; see `VectorSpace.max_norm`."""
+        return float(_max_norm()(vector)) if vector.size else 0.0
 
     def add_at(self, places: Any, values: Any, rows: Any) -> None:
         """Add numbers to some entries in one kernel; see `VectorSpace.add_at`."""
