@@ -137,7 +137,8 @@ class Weak:
         inverse = {place: graph.node("input", (), ("field", geometry, k)) for k, place in enumerate(places)}
         volume, new = graph.node("input", (), ("field", geometry, len(places))), dict[int, Expression]()
         if rotated:
-            volume = 1.0 / prod(inverse[a, a] for a in axes)
+            diagonal: Any = prod(inverse[a, a] for a in axes)
+            volume = 1.0 / diagonal
         for node in self.nodes:
             key = node.payload
             if node.op == "input" and key[0] == "fn" and key[3] > 0:
