@@ -277,9 +277,11 @@ class Method(NamedTuple):
                 few = isinstance(failure, OutOfIterations) and max_iterations is not None and residual < 1e3
                 if operator is not None and not few:
                     check_solvable(operator, b, vectors, wanted, name, failure)
-                lost = rounding(vectors, A, x) / scale
                 # After a breakdown, or far from a solution, x and its rounding errors may be arbitrarily large.
-                if residual <= min(ROUNDING * lost, 0.1 if failure is None else float(np.finfo(dtype).eps) ** 0.5):
+                if failure is not None and not residual <= float(np.finfo(dtype).eps) ** 0.5:
+                    raise failure
+                lost = rounding(vectors, A, x) / scale
+                if residual <= min(ROUNDING * lost, 0.1):
                     if vectors.comm.rank == 0 and (tol is not None or residual > 100 * wanted):
                         limited_by_rounding(name, residual, wanted, dtype)
                     break
