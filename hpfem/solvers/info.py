@@ -29,7 +29,8 @@ class SolveInfo(Printed):
     preconditioner : str
         Its name: "none", "jacobi", "multigrid", or "user" for any other function.
     smoother_steps : int
-        Steps of multigrid's smoother before and after each coarser level; 0 without multigrid.
+        Steps of multigrid's smoother before and after each coarser level, by its table one more where that pays; 0
+        without multigrid.
     method : str
         "cg", "minres" or "gmres".
     size : int

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...backends.vectors import VectorSpace
 from ...memory import every
 from .chebyshev import Bounds
-from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted
+from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted, multiplied
 from .irregular import spread
 
 # Rows of the smallest matrix at most, which is inverted: products with so many take no longer than a level.
@@ -65,7 +65,8 @@ def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) ->
     C = sparse.csr_matrix((energy, A.indices, A.indptr), shape=A.shape)
     if block > 1:
         parts = xp.ones(n), xp.arange(n, dtype=same) // block, xp.arange(n + 1, dtype=same)
-        C = galerkin(C, sparse.csr_matrix(parts, shape=(n, n // block)), vectors)
+        own = sparse.csr_matrix(parts, shape=(n, n // block))
+        C = galerkin(own, multiplied(C, own, vectors), vectors)
     aggregate, count = _aggregates(C, kind, vectors)
     kinds, inside = xp.zeros(count, kind.dtype), aggregate >= 0
     kinds[aggregate[inside]] = kind[inside]

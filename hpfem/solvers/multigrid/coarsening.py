@@ -38,7 +38,7 @@ class Coarsening(NamedTuple):
         """With the next matrix, P^T A P."""
         AP = multiplied(A, P, vectors)
         own = cls(A, P, near, bounds, smoothed(A, P, AP, near, bounds, vectors) if smooth else None)
-        return own, in_order(multiplied(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
+        return own, galerkin(P, AP, vectors)
 
 
 def smoothed(A: Any, P: Any, AP: Any, near: Any, bounds: Bounds, vectors: VectorSpace) -> Any:
@@ -53,9 +53,9 @@ def inverted(diagonal: Any, xp: Any) -> Any:
     return xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0)
 
 
-def galerkin(A: Any, P: Any, vectors: VectorSpace) -> Any:
-    """P^T A P."""
-    return in_order(multiplied(P.T.tocsr(), multiplied(A, P, vectors), vectors))
+def galerkin(P: Any, AP: Any, vectors: VectorSpace) -> Any:
+    """P^T A P, from the product A P."""
+    return in_order(multiplied(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
 
 
 def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bounds:

@@ -215,7 +215,7 @@ class Multigrid:
         return f"Multigrid({self.A!r}, degree={self.degree}, {self.dtype})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Multigrid, (self.A, self.degree, self.dtype, self._near)
+        return Multigrid, (self.A, None if self._by_table else self.degree, self.dtype, self._near)
 
     def _made_elliptic(self, make: Callable[[], None]) -> None:
         """Make it, of the form's elliptic part if the form is not elliptic."""

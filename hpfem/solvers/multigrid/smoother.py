@@ -225,11 +225,8 @@ class LowEnergySmoother:
         self._inverse, self.kept = (1 / D).astype(dtype), False
         if self.has > 0:
             Q, beside = c0.low_energy_matrix, None
-            coupled, made, change = (
-                _energies_of_pairs(groups, 0, energies, Q, vectors),
-                None if anew else self._made,
-                np.inf,
-            )
+            coupled = _energies_of_pairs(groups, 0, energies, Q, vectors)
+            made, change = None if anew else self._made, np.inf
             if made is not None:
                 change = np.abs((made._replace(D=D, coupled=coupled).relative() - made.relative()).data).max(initial=0)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
@@ -273,9 +270,9 @@ def _energies_of_pairs(
 ) -> csr_array:
     """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size]."""
     groups = [own for own in groups if own.functions.coupling[which].size]
-    Q, held, found = _of_groups(groups, Q), list[Any](), [csr_array((Q.size, Q.size))]
+    Q, held, found = _of_groups(groups, Q), list[Any](), list[csr_array]()
     if not groups:
-        return found[0]
+        return csr_array((Q.size, Q.size))
     sizes = [own.functions.coupling[which].shape[1] for own in groups]
     if xp_for(sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True)), vectors.xp) is np:
         vectors = vectors_on(HOST)
@@ -302,7 +299,7 @@ def _energies_of_pairs(
         held.append([xp.asarray(part) for part in _single(several, Q)])
     if held:
         found.append(_summed(held, Q.size, vectors))
-    return csr_array(sum(found[2:], found[1]))
+    return csr_array(sum(found[1:], found[0]))
 
 
 def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> csr_array:
