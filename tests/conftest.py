@@ -48,9 +48,14 @@ def no_tuning_results(tmp_path_factory):
     """What this machine's user has tuned changes no test: results are in a folder of the tests' own."""
     from hpfem.tuning import store
 
-    folder, elsewhere = store.cache_folder, tmp_path_factory.mktemp("cache")
+    folder, elsewhere, given = store.cache_folder, tmp_path_factory.mktemp("cache"), os.environ.get(CACHE)
+
+    def own(kind):
+        """That of a test which names one, too."""
+        return elsewhere / kind if os.environ.get(CACHE) == given else folder(kind)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "cache_folder", lambda kind: folder(kind) if CACHE in os.environ else elsewhere / kind)
+        patch.setattr(store, "cache_folder", own)
         yield
 
 
