@@ -10,7 +10,6 @@ import numpy as np
 from hpfem.shapes.arguments import is_real, shown
 
 from ..errors import ArgumentError
-from ..forms import Pointwise
 from ..forms.derivative import Weak
 from ..forms.lowered import lowered
 from ..space import Field, Space
@@ -18,7 +17,7 @@ from .linearised import checked_function, made_operator
 from .on_boundary import BoundaryForm
 from .operator import Coefficient, Operator, OperatorOptions
 from .sums import OperatorSum, Summable
-from .weak_form import AtPoints, OnSides
+from .weak_form import AtPoints
 
 
 class Energy:
@@ -72,17 +71,8 @@ class Energy:
         on: str | None = None,
         **options: Unpack[OperatorOptions],
     ) -> None:
-        boundary: BoundaryForm | None = None
-        if on is None:
-            inner: Operator = AtPoints(space, density, fields, components, **options)
-        else:
-
-            def make(sides: Space, weighted: Callable[..., Any], given: dict[str, Any]) -> Operator:
-                own = Pointwise(weighted, ())
-                return OnSides(sides, own, coefficients=given, components=components, algorithm="noncollocated")
-
-            boundary = BoundaryForm(space, density, on, fields, (), make)
-            inner = boundary.inner
+        boundary = None if on is None else BoundaryForm(space, density, on, fields, (), components)
+        inner = AtPoints(space, density, fields, components, **options) if boundary is None else boundary.inner
         trace = inner.form.trace
         assert trace is not None
         if trace.given != 1:

@@ -81,17 +81,22 @@ _ELSEWHERE: WeakKeyDictionary[Any, WeakKeyDictionary[Any, Operator]] = WeakKeyDi
 
 
 class StoredValues(Evaluated):
-    """Values at the points of expressions of a function u, which is a copy. At points of another space they are made of
-    u: products of values between the points may lose their sign.
+    """Values at points of expressions of a function u, which is a copy, made when they are first read. They are kept
+    until u changes, or where kernels read them in the same memory. At points of another space they are made of u:
+    products of values between the points may lose their sign. Kernels may make them themselves, of the values and
+    derivatives of u that are `inputs`; or those of another operator read other values, `instead` of a form.
     """
+
+    inputs: Sequence[tuple[Any, ...]] | None = None
+    instead: tuple[Form, Operator, StoredValues] | None = None
+    _kept: Any = None
+    _held = False
 
     def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field, **options: Any) -> None:
         self._form, self.u, self._options, self._numbers = form, u, options, dict(form.parameters)
         self._made = lowered(weak, (("u", form.form.components),), f"values at points of {form.name}", stored)
-        self._make()
-
-    def _make(self) -> None:
-        super().__init__(self._present(self.u), self._again)
+        self.space, self.state, self.again = options.get("space", form.space), "phys", self._again
+        self._register()
 
     @cached_property
     def _points(self) -> Operator:
@@ -104,43 +109,6 @@ class StoredValues(Evaluated):
         """What makes them, with the form's parameters when they were made."""
         self._points.parameters.update({name: self._numbers[name] for name in self._points.parameters})
         return self._points
-
-    def renew(self) -> None:
-        """Make them of the present u and parameters, in the same memory."""
-        self._numbers = dict(self._form.parameters)
-        self._present(self.u, out=Field(self.space, "phys", self.data))
-        self.times += 1
-
-    def _again(self, space: Any) -> Field:
-        """The values at the points of another space."""
-        form, xp = self._form, vectors_on(self._form.device).xp
-        known = _ELSEWHERE.setdefault(self, WeakKeyDictionary())
-        operator = None if form.fields else known.get(space)
-        if operator is None:
-            there = form.space.on_blocks(space.blocks)  # of this type of numbers
-            fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
-            operator = known[space] = made_operator(form, self._made, fields, target=there)
-        operator.parameters.update({name: self._numbers[name] for name in operator.parameters})
-        made = operator(self.u)
-        device = form.device
-        arrays = [xp.array(pair.read(device), space.dtype) for pair in made.data]  # multigrid writes into them
-        return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
-
-
-class AskedValues(StoredValues):
-    """Values that the kernels of a form do not read. They make them themselves, of the values and derivatives of u that
-    are `inputs`, or are those of another operator, which reads other values: `instead` of a form. They are made for who
-    reads them here, and kept until u changes.
-    """
-
-    inputs: Sequence[tuple[Any, ...]] | None = None
-    instead: tuple[Form, Operator, StoredValues] | None = None
-    _kept: Any = None
-    _held = False
-
-    def _make(self) -> None:
-        self.space, self.state, self.again = self._form.space, "phys", self._again
-        self._register()
 
     @property
     def data(self) -> Any:  # type: ignore[override]
@@ -159,31 +127,49 @@ class AskedValues(StoredValues):
         self._held = True
 
     def renew(self) -> None:
-        """Make them anew if they are held, and those that are read instead."""
+        """Make them of the present u and parameters if they are held, in the same memory; and those that are read
+        instead.
+        """
         if self.instead is not None:
             self.instead[2].renew()
+        self._numbers = dict(self._form.parameters)
         if self._held:
-            super().renew()
+            self._present(self.u, out=Field(self.space, "phys", self.data))
         else:
-            self._kept, self._numbers = None, dict(self._form.parameters)
-            self.times += 1
+            self._kept = None
+        self.times += 1
+
+    def _again(self, space: Any) -> Field:
+        """The values at the points of another space."""
+        form, xp = self._form, vectors_on(self._form.device).xp
+        known = _ELSEWHERE.setdefault(self, WeakKeyDictionary())
+        operator = None if form.fields else known.get(space)
+        if operator is None:
+            there = form.space.on_blocks(space.blocks)  # of this type of numbers
+            fields = {key: resampled(field, there, form.device) for key, field in form.fields.items()}
+            operator = known[space] = made_operator(form, self._made, fields, target=there)
+        operator.parameters.update({name: self._numbers[name] for name in operator.parameters})
+        made = operator(self.u)
+        device = form.device
+        arrays = [xp.array(pair.read(device), space.dtype) for pair in made.data]  # multigrid writes into them
+        return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
 
 
 def operator_instead(operator: Operator) -> Operator | None:
     """The operator whose kernels serve for another one; without one, what it reads is kept."""
-    asked = [field for field in operator.fields.values() if isinstance(field, AskedValues) and field.instead]
-    for field in asked:
-        if field.instead is not None and field.instead[0] is operator.form:
-            return field.instead[1]
-        field.hold()
+    for field in operator.fields.values():
+        if isinstance(field, StoredValues) and not field.inputs:
+            if field.instead is not None and field.instead[0] is operator.form:
+                return field.instead[1]
+            field.hold()
     return None
 
 
 def with_functions(form: Form, fields: Mapping[str, Field]) -> tuple[Form, list[Field]]:
-    """A form in whose kernels `AskedValues` are made of functions, which are more components of the trial; and
+    """A form in whose kernels `StoredValues` are made of functions, which are more components of the trial; and
     these functions.
     """
-    given = {key: field for key, field in fields.items() if isinstance(field, AskedValues) and field.inputs}
+    given = {key: field for key, field in fields.items() if isinstance(field, StoredValues) and field.inputs}
     functions = list({id(field.u): field.u for field in given.values()}.values())
     if not functions:
         return form, []
@@ -245,7 +231,7 @@ class Linearisation:
 
     def __str__(self) -> str:
         size, kept = 0, f"{self.reads} numbers are stored at each point"
-        if isinstance(self.stored, AskedValues) and self.stored.instead is not None:
+        if self.stored is not None and self.stored.instead is not None:
             kept, size = f"{kept}, the geometry in them", self.stored.instead[2].nbytes
         elif self.stored is not None:
             size = self.stored.nbytes if self.reads else self.u.nbytes
@@ -263,13 +249,11 @@ def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool 
     kernel, stored = cut(linear, "v", store)
     made = lowered(kernel, (("v", n),), f"{'transposed ' * transposed}linearisation of {form.name}")
     instead = _on_reference(form, linear, made, len(stored), u) if store in ("cheap", "matrix") else None
-    values, reads = None, 0 if store == "fused" else len(stored)
-    if stored:
-        values = (AskedValues if instead or store == "fused" else StoredValues)(form, linear, stored, u)
-    if isinstance(values, AskedValues):
-        values.inputs = [node.payload for node in stored] if store == "fused" else None
-        if instead is not None:
-            values.instead, reads = (made, *instead), instead[1].components
+    values, reads = StoredValues(form, linear, stored, u) if stored else None, 0 if store == "fused" else len(stored)
+    if values is not None and store == "fused":
+        values.inputs = [node.payload for node in stored]
+    elif values is not None and instead is not None:
+        values.instead, reads = (made, *instead), instead[1].components
     operator = made_operator(form, made, {STORED: values})
     if instead is not None:
         operator.parameters = StoredParameters(made.name, form.space.dtype, dict(operator.parameters))

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import wraps
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ..backends import vectors_on
 from ..errors import ArgumentError, StateError
+from ..forms import Pointwise
 from ..memory import Device, PairArray, PerDevice
 from ..space import Field, Space
 from ..space.field import check_state
@@ -19,11 +20,17 @@ from ..space.sides import Side, check_outer, no_side, sides_of
 from ..space.transforms import backward_transform, resampled
 from ..tuning import Tuning
 from .linearised import checked_changes, pulled_back, pushed_forward
-from .operator import Coefficient, Operator
+from .operator import Coefficient, Operator, OperatorOptions
 from .parameters import Parameters
 from .sums import Summable
 
 _MEASURE = "side_measure"
+
+
+class _OnSides(Operator):
+    """A form on the sides of a boundary."""
+
+    guarded, _agrees = True, False
 
 
 class BoundaryForm(Summable):
@@ -42,8 +49,10 @@ class BoundaryForm(Summable):
         of Gauss's rule in each direction whatever the rule of the space is; multigrid interpolates between these.
     test : tuple of str
         The factors of the results: test "value", "grad" or both.
-    make : callable
-        (space of the sides, pointwise function, its fields) -> the operator on it.
+    components : int
+        As for `WeakForm`.
+    **options
+        strategy, backend, precision of `Operator`.
 
     Attributes
     ----------
@@ -69,7 +78,8 @@ class BoundaryForm(Summable):
         on: str,
         fields: Mapping[str, Coefficient] | None,
         test: tuple[str, ...],
-        make: Callable[[Space, Callable[..., Any], dict[str, Any]], Operator],
+        components: int,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         if not isinstance(space, Space):
             raise ArgumentError(f"a weak form is made on a Space, got {type(space).__name__}")
@@ -81,14 +91,14 @@ class BoundaryForm(Summable):
             raise ArgumentError(f"boundary {on!r} has no facets")
         self.sides = self.sides or [no_side(space)]
         self._indices: PerDevice[list[Any]] = PerDevice()
-        self.inner = self._made(pointwise, fields or {}, test, make)
+        self.inner = self._made(pointwise, fields or {}, test, components, options)
         if self.inner.form.gradients:
             check_outer(space.mesh, on, "gradient")
         self.name, self.backend, self.guarded = self.inner.name, self.inner.backend, self.inner.guarded
         self.form = self.inner.form
 
     def _made(
-        self, pointwise: Callable[..., Any], fields: Mapping[str, Any], test: tuple[str, ...], make: Any
+        self, pointwise: Callable[..., Any], fields: Mapping[str, Any], test: tuple[str, ...], n: int, options: Any
     ) -> Operator:
         space = self.space.on_blocks([side.block for side in self.sides])
         taken = inspect.signature(pointwise).parameters
@@ -111,7 +121,8 @@ class BoundaryForm(Summable):
         own = inspect.Parameter(_MEASURE, inspect.Parameter.KEYWORD_ONLY)
         weighted.__signature__ = inspect.Signature([*taken.values(), own])  # type: ignore[attr-defined]
         with self.space.comm.together():
-            made = make(space, weighted, given)
+            how = {**options, "algorithm": "noncollocated"}
+            made = _OnSides(space, Pointwise(weighted, test), coefficients=given, components=n, **how)
         made._agree()
         return made
 

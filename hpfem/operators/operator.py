@@ -49,8 +49,8 @@ from ..tuning.select import (
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .linearised import (
-    AskedValues,
     Linearisation,
+    StoredValues,
     WithFunctions,
     linearised,
     operator_instead,
@@ -420,7 +420,7 @@ class Operator(Summable):
         fields = {
             key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
-            if not (isinstance(field, AskedValues) and field.inputs)
+            if not (isinstance(field, StoredValues) and field.inputs)
         }
         return BlockProblem(
             self._of_kernels,

@@ -20,12 +20,6 @@ class _WeakForm(Operator):
     guarded = True
 
 
-class OnSides(_WeakForm):
-    """A form on the sides of a boundary."""
-
-    _agrees = False
-
-
 def WeakForm(
     space: Space,
     pointwise: Callable[..., Any],
@@ -96,13 +90,7 @@ def WeakForm(
     for own in algorithm.values() if isinstance(algorithm, Mapping) else (algorithm,):
         if name_of(own, ("auto", *ALGORITHMS), "algorithm") == "collocated":
             raise ArgumentError("a weak form on a boundary has one point across it; use algorithm='noncollocated'")
-    how["algorithm"] = "noncollocated"
-
-    def make(sides: Space, weighted: Callable[..., Any], fields: dict[str, Any]) -> Operator:
-        own = Pointwise(weighted, form.test)
-        return OnSides(sides, own, coefficients=fields, components=components, **how)
-
-    return BoundaryForm(space, pointwise, on, fields, form.test, make)
+    return BoundaryForm(space, pointwise, on, fields, form.test, components, **how)
 
 
 class AtPoints(Operator):

@@ -185,8 +185,7 @@ def march(
         raise ArgumentError(f"dt = {dt:g} is too short for times from {span[0]:g} to {span[1]:g}")
     if scheme.implicit and dt is None:
         raise ArgumentError(f"{method!r} is stable for any step; give dt")
-    if not callable(preconditioner):
-        preconditioner = checked_preconditioner(preconditioner)
+    preconditioner = checked_preconditioner(preconditioner)
     asked = ("measured" if preconditioner == "auto" else preconditioner) if scheme.implicit else None
     if not scheme.second and velocity is not None:
         raise ArgumentError(f"{method!r} is for M u' + r = 0, where no velocity is given; take 'leapfrog'")

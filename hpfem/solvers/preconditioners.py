@@ -57,8 +57,10 @@ def without_zeros(diagonal: Any, xp: Any = np) -> Any:
     return xp.where(diagonal == 0, xp.ones_like(diagonal), abs(diagonal))
 
 
-def checked_preconditioner(name: str) -> str:
-    """Check the name of a preconditioner."""
+def checked_preconditioner(name: Any) -> Any:
+    """Check a preconditioner: a function, its name, or None for none."""
+    if name is None or callable(name):
+        return name or "none"
     if isinstance(name, str) and name == "multilevel":
         warn("preconditioner='multilevel' is now 'multigrid', which is another method; use that name")
         return "multigrid"
@@ -103,7 +105,7 @@ def make_preconditioner(name: str, A: GlobalOperator, *, definite: bool = True) 
     SolverError
         If the operator is singular on a part of the mesh.
     """
-    name = checked_preconditioner(name)
+    name = checked_preconditioner(instance(name, str, "the name of a preconditioner"))
     instance(A, GlobalOperator, "the operator of a preconditioner")
     definite = flag(definite, "definite")
     if name == "none":

@@ -255,8 +255,7 @@ class Problem:
             c0 = C0Space(space) if c0 is None else instance(c0, C0Space, "c0")
         if c0.space is not space:
             raise ArgumentError("c0 is for another space")
-        if not callable(preconditioner):
-            preconditioner = checked_preconditioner(preconditioner)
+        preconditioner = checked_preconditioner(preconditioner)
         self.space, self.c0, self._asked = space, c0, preconditioner
         coefficients = {"lam": lam, "diffusivity": diffusivity}
         named = preconditioner if isinstance(preconditioner, str) else "user"
