@@ -7,10 +7,10 @@ make vectors and sums over their entries only with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,7 +21,7 @@ from scipy.sparse import coo_array, csr_array
 from hpfem.shapes.arguments import reals
 
 from ..geometry.element_map import CACHED, chunks
-from ..memory import HOST, Device, PairArray
+from ..memory import HOST, Device, PairArray, as_numpy
 from ..support.pool import Pool
 from .iteration import DeviceIteration
 from .passes import Pass, combination
@@ -30,6 +30,28 @@ from .sharing import Messages, Sharing, Unshared
 
 # 2^k and 2^-k are normal numbers of both types up to this k.
 _EXPONENT = 126
+
+
+class Blocks(NamedTuple):
+    """Matrices of groups that stand side by side, the largest first."""
+
+    counts: NDArray[np.int64]  # members of each group, on the host
+    values: Any  # by rows, [sum of squares]
+
+    def alike(self) -> Iterator[tuple[int, slice, slice]]:
+        """Members of groups of one size, which groups these are, and where their matrices stand."""
+        sizes, first = np.unique(-self.counts, return_index=True)
+        ends = np.append(0, np.cumsum(self.counts**2))
+        for size, own in zip((-sizes).tolist(), map(slice, first, [*first[1:], len(self.counts)])):
+            yield size, own, slice(ends[own.start], ends[own.stop])
+
+    def matrix(self, members: Any, n: int) -> csr_array:
+        """A matrix for vectors [n], on the host, without zeros; members [k] -> [k, n]."""
+        values, members, first = as_numpy(self.values), as_numpy(members), np.cumsum(self.counts) - self.counts
+        widths, first = np.repeat(self.counts, self.counts), np.repeat(first, self.counts)
+        ends, kept = np.append(0, np.cumsum(widths)), np.flatnonzero(values)
+        columns = (np.arange(len(values)) - np.repeat(ends[:-1] - first, widths))[kept]
+        return csr_array((values[kept], members[columns], np.searchsorted(kept, ends)), shape=(len(members), n))
 
 
 class VectorSpace(Unshared):
@@ -88,11 +110,9 @@ class VectorSpace(Unshared):
             out[places] = product
         return out
 
-    def in_groups(self, matrix: csr_array, members: NDArray[np.int64]) -> Callable[[Any], None]:
-        """Make what writes a product to some entries of the vector, `members` [n], which may be in groups that no entry
-        connects; matrix [n, m].
-        """
-        own, places = self.sparse(matrix), self.from_host(members)
+    def in_groups(self, blocks: Blocks, members: Any, size: int, dtype: DTypeLike) -> Callable[[Any], None]:
+        """Make what multiplies groups of entries of a vector [size], `members` [n], by the matrices of these groups."""
+        own, places = self.sparse(blocks.matrix(members, size).astype(dtype)), self.xp.asarray(members)
 
         def multiply(z: Any) -> None:
             z[places] = own @ z
@@ -121,10 +141,7 @@ class VectorSpace(Unshared):
 
     def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
         """Make a sparse matrix on the host; entries of one place are summed up in their order; each [n]."""
-        found = self.summed_there(values, rows, columns, shape)
-        if isinstance(found, csr_array):
-            return found
-        return csr_array(tuple(map(self.to_host, (found.data, found.indices, found.indptr))), shape=shape)
+        return sparse_on_host(self.summed_there(values, rows, columns, shape))
 
     def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
         """Make the matrix in CSR where its entries are; see `summed_matrix`."""
@@ -227,6 +244,13 @@ class VectorSpace(Unshared):
 
 
 HOST_VECTORS = VectorSpace(HOST)
+
+
+def sparse_on_host(matrix: Any) -> csr_array:
+    """The same matrix in CSR on the host."""
+    if isinstance(matrix, csr_array):
+        return matrix
+    return csr_array(tuple(map(as_numpy, (matrix.data, matrix.indices, matrix.indptr))), shape=matrix.shape)
 
 
 def scaled(vector: Any, k: int) -> Any:

@@ -1,9 +1,13 @@
 """Factors of the matrices of strongly coupled groups, against their inverses."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import block_diag, csr_array
 
+from hpfem.backends.vectors import VectorSpace
+from hpfem.memory import HOST
 from hpfem.solvers.multigrid import groups
 from hpfem.solvers.multigrid.groups import eliminated, levels, most_of, pieces
 
@@ -23,9 +27,15 @@ def layered(rng, layers, width):
     return A + np.diag(abs(A).sum(axis=1) + 0.01)
 
 
+def factors(coupled, diagonal, *more):
+    """Steps, members and a matrix for whole vectors."""
+    steps, members, inverse = eliminated(coupled, diagonal, *more)
+    return steps, members, inverse.matrix(members, len(diagonal))
+
+
 def solved(coupled, diagonal, order, r):
     """What the steps make of a vector that is divided by the diagonal."""
-    z, (steps, members, inverse) = r / diagonal, eliminated(csr_array(coupled), diagonal, order)
+    z, (steps, members, inverse) = r / diagonal, factors(csr_array(coupled), diagonal, order)
     for step in steps:
         z[step.others] += step.there @ z
     z[members] = inverse @ z
@@ -63,7 +73,7 @@ def test_zeros_are_not_kept(rng, whole):
     A = layered(rng, 9, 4)
     layer = np.arange(len(A)) // 4
     A[(layer[:, None] == layer) & (layer % 2 == 1) & ~np.eye(len(A), dtype=bool)] = 0
-    steps, _, inverse = eliminated(csr_array(A), A.diagonal(), 4)
+    steps, _, inverse = factors(csr_array(A), A.diagonal(), 4)
     assert steps and all((np.abs(M.data) > 1e-12).all() for M in (inverse, *(own.back for own in steps)))
 
 
@@ -105,14 +115,14 @@ def test_groups_are_cut_as_if_one_pair_after_the_other_was_merged(rng, monkeypat
             wanted[together] = wanted[together].min()
     pairs = groups._Pairs(*np.nonzero(A), A[A != 0])
     for at_once in (7, 1000):
-        monkeypatch.setattr(groups, "CACHED", at_once)
+        monkeypatch.setattr(groups, "at_once", lambda xp, most=at_once: most)
         assert np.array_equal(groups._clusters(pairs, np.full(n, most)), wanted)
 
 
 def test_what_is_coupled_weakly_in_the_mean_makes_no_group(rng):
     A = np.eye(7) + 0.05
     A[0, 1] = A[1, 0] = A[4, 5] = A[5, 4] = -0.3
-    steps, members, inverse = eliminated(csr_array(A), np.ones(7), 4, 0.12)
+    steps, members, inverse = factors(csr_array(A), np.ones(7), 4, 0.12)
     assert not steps and sorted(members.tolist()) == [0, 1, 4, 5] and inverse.nnz == 8
     assert not len(eliminated(csr_array(np.eye(7) + 0.05), np.ones(7), 4, 0.12)[1])
 
@@ -122,7 +132,7 @@ def test_where_a_diagonal_nearly_does_strong_pairs_alone_make_groups():
     parts = [
         np.eye(6) - np.diag(c, 1) - np.diag(c, -1) for c in ([0.3, 0.0, 0.15, 0.0, 0.3], [0.6, 0.6, 0.15, 0.6, 0.6])
     ]
-    steps, members, inverse = eliminated(csr_array(block_diag(parts)), np.ones(12), 4, 0.12)
+    steps, members, inverse = factors(csr_array(block_diag(parts)), np.ones(12), 4, 0.12)
     assert not steps and sorted(members.tolist()) == [0, 1, 4, 5, *range(6, 12)]
     found = inverse.toarray()
     assert np.allclose(found[np.ix_(members >= 6, range(6, 12))], np.linalg.inv(parts[1])[members[members >= 6] - 6])
@@ -143,3 +153,25 @@ def test_what_is_left_is_positive_definite(layers, rng):
     A -= (np.linalg.eigvalsh(A)[0] - 1e-9) * np.eye(len(A))
     B = np.array([solved(A, A.diagonal(), 4, e)[0] for e in np.eye(len(A))])
     assert np.abs(B - B.T).max() < 1e-6 * np.abs(B).max() and np.linalg.eigvalsh((B + B.T) / 2)[0] > 0
+
+
+class Elsewhere(VectorSpace):
+    """Vectors of a device, to which NumPy's functions belong."""
+
+    xp = SimpleNamespace(**vars(np))
+
+
+@pytest.mark.parametrize(("least", "few"), [(0.0, 200), (0.12, 200), (0.12, 8), (2.0, 8)])
+def test_devices_make_what_hosts_make(least, few, rng):
+    """Also parts of graphs and padded blocks, for which hosts have other code."""
+    n = 900
+    A = np.triu(np.where(rng.random((n, n)) < 1.2 / n, rng.uniform(-0.4, 0.4, (n, n)), 0), 1)
+    A[:3, :3] = np.triu(np.full((3, 3), -0.6), 1)  # not positive definite
+    diagonal = rng.uniform(1, 2, n)
+    A *= np.sqrt(np.outer(diagonal, diagonal))
+    diagonal[7::50] = np.inf
+    steps, members, found = eliminated(csr_array(A), diagonal, 2, least, few)
+    others, elsewhere, same = eliminated(csr_array(A), diagonal, 2, least, few, Elsewhere(HOST))
+    assert np.array_equal(members, elsewhere) and np.array_equal(found.counts, same.counts)
+    assert len(steps) == len(others) and bool(len(members)) == (least < 1)
+    assert np.abs(found.values - same.values).max(initial=0) < 1e-9 * np.abs(found.values).max(initial=1)

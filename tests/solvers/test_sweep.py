@@ -27,7 +27,7 @@ def solve(steps, members, inverse, z):
     """Apply factors to a vector, in place."""
     for step in steps:
         z[step.others] += step.there @ z
-    z[members] = inverse @ z
+    z[members] = inverse.matrix(members, len(z)) @ z
     for step in reversed(steps):
         z[step.own] = step.back @ z + step.onto * z[step.own]
 
@@ -106,7 +106,7 @@ def test_processes_that_share_groups_make_what_one_makes(rng):
         given.append((numbers[sent], A.diagonal()[sent], np.zeros(len(sent), dtype=bool), entries))
     found = _parts(given, 4, 24)
     ids = [(own - 5) // 3 for own, *_ in given]
-    known = [np.full(part.factors[2].shape[1], -1) for part in found]
+    known = [np.full(part.n, -1) for part in found]
     for part, own, columns in zip(found, ids, known, strict=True):
         assert np.array_equal(part.diagonal, left[own])
         columns[part.columns] = own[part.owned]

@@ -7,16 +7,19 @@ Matrices are scaled to ones on the diagonal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from ...geometry.element_map import CACHED, chunks
-from ...mesh.sorting import distinct, marked
+from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace
+from ...geometry.element_map import at_once, chunks
+from ...memory import as_numpy, every
+from ...mesh.sorting import distinct, marked, run_starts
 from ...support.threads import in_parts
 from .irregular import noise
 
@@ -27,8 +30,10 @@ Indices = NDArray[np.int64]
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
-# Parts in which blocks are inverted, by their sizes.
-_PARTS = 8
+# Parts in which blocks are inverted, by their sizes; on devices by multiples of a size.
+_PARTS, _MULTIPLE = 8, 8
+# By how much a product with an inverse may differ from one: what is no factor on a device is not told otherwise.
+_WRONG = 0.1
 # An entry that is zero up to rounding, where diagonals are one.
 _ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
@@ -59,128 +64,192 @@ class Eliminated(NamedTuple):
 
 
 def eliminated(
-    coupled: csr_array, diagonal: Array, order: int, least: float = 0.0, few: int = _FEW
-) -> tuple[list[Eliminated], Indices, csr_array]:
-    """Factorise the matrices of groups: steps, and the functions that are left, with the inverse of their matrix; for
-    vectors that are divided by the diagonal; coupled [n, n], diagonal [n] -> [k], [k, n]. What is coupled by no more
-    than `least`, relative to the diagonal, makes no group.
+    coupled: Any, diagonal: Any, order: int, least: float = 0.0, few: int = _FEW, vectors: VectorSpace = HOST_VECTORS
+) -> tuple[list[Eliminated], Any, Blocks]:
+    """Factorise the matrices of groups: steps, and the functions that are left, with the inverses of their matrices;
+    for vectors that are divided by the diagonal; coupled [n, n] and diagonal [n] of `vectors` -> [k]. What is coupled
+    by no more than `least`, relative to the diagonal, makes no group.
     """
-    n = len(diagonal)
-    members, group, pairs, scale, smallest = _scaled(coupled, diagonal, least)
-    most = np.minimum(_EASY / smallest, most_of(order))
-    group = _cut(pairs, group, most, np.where(most < most_of(order), 0, widest(order)), least)
+    xp, steps, n = vectors.xp, list[Eliminated](), len(diagonal)
+    members, group, pairs, scale, smallest = _scaled(coupled, diagonal, vectors, least)
+    if not len(members):
+        return steps, members, Blocks(np.zeros(0, np.int64), xp.zeros(0))
+    most = xp.minimum(_EASY / smallest, most_of(order))
+    group = _cut(pairs, group, most, xp.where(most < most_of(order), 0, widest(order)), vectors, least)
     pairs = pairs.of(group[pairs.i] == group[pairs.j])
-    group = distinct(group, 2 * len(group))[1]
-    steps, level = list[Eliminated](), np.zeros_like(group)
-    if np.bincount(group).max(initial=0) > few:
+    sides, counts = _side_by_side(group, xp)
+    if counts.max(initial=0) > few:
+        members, group, scale, pairs = (*map(as_numpy, (members, group, scale)), pairs.on_host())
+        group = distinct(group, 2 * len(group))[1]
         level = levels(pairs.matrix(len(group)), group)
-    # Functions of a layer side by side: their rows have the same columns.
-    sides = np.lexsort((level, group))
-    N = pairs.placed(np.argsort(sides)).matrix(len(sides))
-    members, scale, group, level = members[sides], scale[sides], group[sides], level[sides]
-    while len(members):
-        top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
-        np.maximum.at(top, group, level)
-        odd = ((top >= _LAYERS) & (size > few))[group] & (level % 2 == 1)
-        if not odd.any():
-            break
-        own, others = np.flatnonzero(odd), np.flatnonzero(~odd)
-        rows = csr_array(N[own])
-        inverse = inverse_of_blocks(csr_array(rows[:, own]), group[own] * (level.max() + 1) + level[own])
-        beside = csr_array(rows[:, others])
-        back = csr_array(inverse @ beside)
-        N = csr_array(N[others][:, others] - beside.T @ back)
-        near = np.flatnonzero(marked(len(others), (back.indices,)))
-        back = csr_array(back[:, near])
-        there = _rescaled(-back.T, scale[others[near]], scale[own])
-        found = hstack([_rescaled(inverse, scale[own], scale[own]), _rescaled(-back, scale[own], scale[others[near]])])
-        columns = np.concatenate([members[own], members[others[near]]])
-        whole = _of_all(there, members[own], n), _of_all(found, columns, n)
-        steps.append(Eliminated(members[own], members[others[near]], *whole))
-        members, scale, group, level = members[others], scale[others], group[others], level[others] // 2
-    return steps, members, _of_all(_rescaled(inverse_of_blocks(N, group), scale, scale), members, n)
+        # Functions of a layer side by side: their rows have the same columns.
+        sides = np.lexsort((level, group))
+        N = pairs.placed(np.argsort(sides)).matrix(len(sides))
+        members, scale, group, level = members[sides], scale[sides], group[sides], level[sides]
+        while len(members):
+            top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
+            np.maximum.at(top, group, level)
+            odd = ((top >= _LAYERS) & (size > few))[group] & (level % 2 == 1)
+            if not odd.any():
+                break
+            own, others = np.flatnonzero(odd), np.flatnonzero(~odd)
+            sides, counts = _side_by_side(group[own] * (level.max() + 1) + level[own], np)
+            own = own[sides]
+            rows = csr_array(N[own])
+            inverse = _inverses(counts, _inside(rows[:, own], counts)).matrix(np.arange(len(own)), len(own))
+            beside = csr_array(rows[:, others])
+            back = csr_array(inverse @ beside)
+            N = csr_array(N[others][:, others] - beside.T @ back)
+            near = np.flatnonzero(marked(len(others), (back.indices,)))
+            back = csr_array(back[:, near])
+            there = _rescaled(-back.T, scale[others[near]], scale[own])
+            parts = _rescaled(inverse, scale[own], scale[own]), _rescaled(-back, scale[own], scale[others[near]])
+            columns = np.concatenate([members[own], members[others[near]]])
+            whole = _of_all(there, members[own], n), _of_all(hstack(parts), columns, n)
+            steps.append(Eliminated(members[own], members[others[near]], *whole))
+            members, scale, group, level = members[others], scale[others], group[others], level[others] // 2
+        sides, counts = _side_by_side(group, np)
+        return steps, members[sides], _inverses(counts, _inside(N[sides][:, sides], counts), scale[sides])
+    place = xp.empty_like(sides)
+    place[sides] = xp.arange(len(sides))
+    i, j, values = pairs.placed(place)
+    return steps, members[sides], _inverses(counts, [(i, j, values), (j, i, values)], scale[sides], vectors)
 
 
 def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
     """Number the groups, cut to a size of pairs above `least`; coupled [n, n], diagonal [n] -> [n]."""
-    members, group, pairs, *_ = _scaled(coupled, diagonal, least, nearly=0.0)
+    members, group, pairs, *_ = _scaled(coupled, diagonal, HOST_VECTORS, least, nearly=0.0)
     found = len(members) + np.arange(len(diagonal))
-    found[members] = _cut(pairs, group, np.full(len(members), most), np.full(len(members), width))
+    found[members] = _cut(pairs, group, np.full(len(members), most), np.full(len(members), width), HOST_VECTORS)
     return found
 
 
 class _Pairs(NamedTuple):
     """Entries above the diagonal of a matrix with ones there, in ascending rows."""
 
-    i: Indices
-    j: Indices
-    values: Array
+    i: Any
+    j: Any
+    values: Any
 
-    def of(self, some: NDArray[np.bool_]) -> _Pairs:
+    def of(self, some: Any) -> _Pairs:
         """Take some; [pairs]."""
-        places = np.flatnonzero(some)
+        (places,) = some.nonzero()
         return _Pairs(self.i.take(places), self.j.take(places), self.values.take(places))
 
-    def placed(self, place: Indices) -> _Pairs:
+    def placed(self, place: Any) -> _Pairs:
         """Number the functions anew; place [n]."""
         return _Pairs(place[self.i], place[self.j], self.values)
 
-    def upper(self, n: int) -> csr_array:
+    def on_host(self) -> _Pairs:
+        """The same in arrays of NumPy."""
+        return _Pairs(*map(as_numpy, self))
+
+    def upper(self, n: int, vectors: VectorSpace, dtype: Any = np.float64) -> Any:
         """The matrix above its diagonal, [n, n]."""
-        return csr_array((self.values, self.j, np.append(0, np.cumsum(np.bincount(self.i, minlength=n)))), (n, n))
+        ends = vectors.xp.searchsorted(self.i, vectors.xp.arange(n + 1, dtype=self.i.dtype)).astype(self.i.dtype)
+        return vectors.sparse_library.csr_matrix((self.values.astype(dtype, copy=False), self.j, ends), shape=(n, n))
 
     def matrix(self, n: int) -> csr_array:
-        """The matrix, [n, n]."""
+        """The matrix on a host, [n, n]."""
         own = np.arange(n, dtype=self.i.dtype)
         places = np.concatenate([self.i, self.j, own]), np.concatenate([self.j, self.i, own])
         return csr_array((np.concatenate([self.values, self.values, np.ones(n)]), places), shape=(n, n))
 
 
 def _scaled(
-    coupled: csr_array, diagonal: Array, least: float = 0.0, nearly: float = _NEARLY
-) -> tuple[Indices, Indices, _Pairs, Array, Array]:
+    coupled: Any, diagonal: Any, vectors: VectorSpace, least: float = 0.0, nearly: float = _NEARLY
+) -> tuple[Any, Any, _Pairs, Any, Any]:
     """Functions that are coupled to others, their groups, the pairs of these with ones on the diagonal, the scale, and
     an estimate of the smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
     """
-    scale, entries = 1 / np.sqrt(diagonal), coo_array(coupled)
+    xp, scale, entries = vectors.xp, 1 / vectors.xp.sqrt(diagonal), coupled.tocoo()
     i, j = entries.row, entries.col
     pairs = _Pairs(i, j, entries.data * scale[i] * scale[j] * (i < j))
-    members, group, pairs = _groups(pairs, np.abs(pairs.values) > least, len(scale))
-    smallest = np.full(len(members), _SMALLEST)
-    if nearly:
-        smallest = np.maximum(_smallest(pairs, group)[group], _SMALLEST)
-    if least and nearly:
-        strong = np.abs(pairs.values) > np.where(smallest < nearly, least, max(least, _STRONGER))[pairs.i]
-        some, group, pairs = _groups(pairs, strong, len(members))
+    members, group, pairs = _groups(pairs, abs(pairs.values) > least, len(scale), xp)
+    smallest = xp.full(len(members), _SMALLEST)
+    if nearly and len(members):
+        smallest = xp.maximum(_smallest(pairs, group, vectors)[group], _SMALLEST)
+    if least and nearly and len(members):
+        strong = abs(pairs.values) > xp.where(smallest < nearly, least, max(least, _STRONGER))[pairs.i]
+        some, group, pairs = _groups(pairs, strong, len(members), xp)
         members, smallest = members[some], smallest[some]
     return members, group, pairs, scale[members], smallest
 
 
-def _groups(pairs: _Pairs, strong: NDArray[np.bool_], n: int) -> tuple[Indices, Indices, _Pairs]:
+def _groups(pairs: _Pairs, strong: Any, n: int, xp: Any) -> tuple[Any, Any, _Pairs]:
     """The functions of n that strong pairs make groups of, their groups, and the pairs inside; -> [k], [k], pairs."""
-    there = marked(n, (pairs.i[strong], pairs.j[strong]))
-    members, place = np.flatnonzero(there), np.cumsum(there, dtype=pairs.i.dtype) - 1
-    graph = pairs.of(strong).placed(place).upper(len(members))
-    group = connected_components(graph, directed=False)[1]
-    label = np.full(n, -1, group.dtype)
+    graph, there = pairs.of(strong), xp.zeros(n, bool)
+    there[graph.i] = there[graph.j] = True
+    members, place = xp.flatnonzero(there), xp.cumsum(there, dtype=pairs.i.dtype) - 1
+    group = connected(graph.placed(place), len(members), xp)
+    label = xp.full(n, -1, group.dtype)
     label[members] = group
-    here, inside = label[pairs.i], pairs.values != 0
-    inside &= (here >= 0) & (here == label[pairs.j])
-    return members, group, pairs.of(inside).placed(place)
+    here = label[pairs.i]
+    return members, group, pairs.of((pairs.values != 0) & (here >= 0) & (here == label[pairs.j])).placed(place)
 
 
-def _smallest(pairs: _Pairs, group: Indices) -> Array:
+def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
+    """Number the parts of a graph by their first vertices; -> [n]."""
+    if xp is np:
+        found: Any = connected_components(pairs.upper(n, HOST_VECTORS), directed=False)[1]
+        return found
+    return _joined(pairs.i, pairs.j, n, xp)
+
+
+def _joined(i: Any, j: Any, n: int, xp: Any) -> Any:
+    """The same on devices: parts take the lowest number beside them, all at a time; edges i, j."""
+    label = xp.arange(n, dtype=i.dtype)
+    while True:
+        first, second = label[i], label[j]
+        (apart,) = (first != second).nonzero()
+        if not len(apart):
+            break
+        i, j, first, second = i[apart], j[apart], first[apart], second[apart]
+        xp.minimum.at(label, xp.maximum(first, second), xp.minimum(first, second))
+        label = _lowest(label)
+    return (xp.cumsum(label == xp.arange(n, dtype=i.dtype), dtype=i.dtype) - 1)[label]
+
+
+def _lowest(label: Any) -> Any:
+    """Follow numbers, none of which is above its place, to those at their own place; [n]."""
+    while not every((further := label[label]) == label):
+        label = further
+    return label
+
+
+def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
     """Estimate the smallest eigenvalue of every group's matrix, from above; group [n] -> [groups]."""
-    x = noise(np.arange(len(group), dtype=np.uint32))
-    found: Array = np.zeros(0)
-    U = csr_array(pairs.upper(len(group)).astype(np.float32))
-    shift = np.full(int(group.max(initial=-1)) + 1, 2, np.float32)  # so that the largest one is nearer to it
-    np.maximum.at(shift, group, _NEARER * (1 + abs(U).sum(axis=0) + abs(U).sum(axis=1)))
+    xp, sparse, n = vectors.xp, vectors.sparse_library, len(group)
+    x, order = noise(xp.arange(n, dtype=np.uint32)), xp.argsort(group, kind="stable")
+    starts = xp.searchsorted(group[order], xp.arange(int(group.max()) + 2, dtype=group.dtype)).astype(pairs.i.dtype)
+    parts = xp.ones(n), order.astype(pairs.i.dtype), starts
+    sums = vectors.sparse(sparse.csr_matrix(parts, shape=(len(starts) - 1, n)))
+
+    def product(U: Any) -> Any:
+        upper, lower = (vectors.sparse(M) for M in (U, U.T.tocsr()))
+        return lambda x: x + upper @ x + lower @ x
+
+    U = pairs.upper(n, vectors, np.float32)
+    sizes = product(sparse.csr_matrix((abs(U.data), U.indices, U.indptr), shape=U.shape))(xp.ones(n, np.float32))
+    # So that the largest one is nearer to it.
+    shift, times = xp.maximum(2, _NEARER * vectors.row_max(starts, sizes[order]))[group], product(U)
+    found: Any = None
     for _ in range(_STEPS):
-        x /= np.sqrt(np.bincount(group, x * x)).astype(np.float32)[group]
-        product = x + U @ x + U.T @ x
-        found, x = np.asarray(np.bincount(group, x * product)), shift[group] * x - product
+        x /= xp.sqrt(sums @ (x * x)).astype(np.float32)[group]
+        y = times(x)
+        found, x = sums @ (x * y), shift * x - y
     return found
+
+
+def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:
+    """Places of functions by their labels, those that most have first, and how many have each; label [n] -> [n]."""
+    order = xp.argsort(label, kind="stable")
+    starts = as_numpy(xp.flatnonzero(run_starts(label[order], xp)))
+    counts = np.diff(starts, append=len(label))
+    by_size = np.argsort(-counts, kind="stable")
+    counts = counts[by_size]
+    moved = np.repeat(starts[by_size] - np.cumsum(counts) + counts, counts) + np.arange(len(label))
+    return order[xp.asarray(moved)], counts
 
 
 def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
@@ -201,37 +270,69 @@ def _of_all(M: csr_array, columns: Indices, n: int) -> csr_array:
     return csr_array((M.data, columns[M.indices], M.indptr), shape=(M.shape[0], n))
 
 
-def inverse_of_blocks(N: csr_array, label: Indices) -> csr_array:
-    """Invert the blocks of functions of one label; N [n, n], label [n] in ascending order -> [n, n]."""
-    starts = np.flatnonzero(np.diff(label, prepend=-1))
-    counts = np.diff(starts, append=len(label))
-    which = np.repeat(np.arange(len(counts)), counts)
-    first, widths = starts[which], counts[which]
-    ends = np.concatenate([[0], np.cumsum(widths)])
-    entries, values = coo_array(N), np.zeros(ends[-1])
+def _inside(N: csr_array, counts: Indices) -> list[tuple[Any, ...]]:
+    """The entries of groups that stand side by side; N [n, n]."""
+    which, entries = np.repeat(np.arange(len(counts)), counts), coo_array(N)
     same = which[entries.row] == which[entries.col]
-    i, j = entries.row[same], entries.col[same]
-    values[ends[i] + j - first[i]] = entries.data[same]
-
-    def invert(sizes: Indices) -> None:
-        for size in sizes.tolist():
-            blocks = ends[starts[counts == size]][:, None] + np.arange(size**2)
-            values[blocks] = _inverse(values[blocks].reshape(-1, size, size)).reshape(blocks.shape)
-
-    in_parts(invert, [np.unique(counts)[k::_PARTS] for k in range(_PARTS)])
-    return csr_array((values, np.arange(ends[-1]) - np.repeat(ends[:-1] - first, widths), ends), shape=N.shape)
+    return [(entries.row[same], entries.col[same], entries.data[same])]
 
 
-def _inverse(blocks: Array) -> Array:
+def _inverses(
+    counts: Indices, entries: Sequence[tuple[Any, ...]], scale: Any = None, vectors: VectorSpace = HOST_VECTORS
+) -> Blocks:
+    """Invert the matrices of groups that stand side by side, with ones on the diagonal unless `entries` say more; with
+    a scale [n] for vectors that are divided by the diagonal, and without what rounding leaves.
+    """
+    xp = vectors.xp
+    multiple = 1 if xp is np else _MULTIPLE
+    widths = -(-counts // multiple) * multiple
+    begins, rows = np.cumsum(widths**2) - widths**2, np.cumsum(widths) - widths
+    # Places of the diagonal of every row, and the rows of functions.
+    each = np.repeat(widths + 1, widths)
+    diagonal = np.repeat(begins - (widths + 1) * rows, widths) + each * np.arange(len(each))
+    row = np.arange(counts.sum()) + np.repeat(rows - np.cumsum(counts) + counts, counts)
+    values, factors = xp.zeros((widths**2).sum()), xp.ones(len(each))
+    values[xp.asarray(diagonal)] = 1
+    place = xp.asarray(diagonal[row] - np.arange(len(row)))
+    for i, j, data in entries:
+        values[place[i] + j] = data
+    if scale is not None:
+        factors[xp.asarray(row)] = scale
+    parts = [np.flatnonzero(widths == width)[[0, -1]] for width in np.unique(widths)]
+
+    def invert(some: Sequence[Indices]) -> None:
+        for a, b in some:
+            n = widths[a]
+            blocks = values[begins[a] : begins[b] + n * n].reshape(-1, n, n)
+            found = _inverse(blocks, xp)
+            if scale is not None:
+                s = factors[rows[a] : rows[b] + n].reshape(-1, n)
+                found = xp.where(abs(found) > _ROUNDING, found * s[:, :, None] / s[:, None, :], 0)
+            blocks[...] = found
+
+    in_parts(invert, [parts[k::_PARTS] for k in range(_PARTS)], xp is np)
+    if multiple == 1:
+        return Blocks(counts, values)
+    whole = Blocks(counts, xp.empty((counts**2).sum()))
+    for n, own, places in whole.alike():
+        width = -(-n // multiple) * multiple
+        given = values[begins[own.start] : begins[own.stop - 1] + width * width].reshape(-1, width, width)
+        whole.values[places].reshape(-1, n, n)[...] = given[:, :n, :n]
+    return whole
+
+
+def _inverse(blocks: Any, xp: Any) -> Any:
     """Invert matrices, with their smallest eigenvalues raised to what float32 can invert; [k, n, n]."""
     with suppress(np.linalg.LinAlgError):
-        root = np.linalg.inv(np.linalg.cholesky(blocks))
+        root = xp.linalg.inv(xp.linalg.cholesky(blocks))
         found = root.swapaxes(1, 2) @ root
-        if (np.abs(found).sum(axis=2).max() * np.abs(blocks).sum(axis=2).max()) * _SMALLEST < 1:
-            return np.asarray(found)
-    eigenvalues, V = np.linalg.eigh(blocks)
+        small = (abs(found).sum(axis=2).max() * abs(blocks).sum(axis=2).max()) * _SMALLEST < 1
+        # No factor is told by an error on hosts alone.
+        if small and (xp is np or abs(blocks @ found - xp.eye(len(found[0]))).max() < _WRONG):
+            return found
+    eigenvalues, V = np.linalg.eigh(as_numpy(blocks))
     eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
-    return np.asarray((V / eigenvalues[:, None]) @ V.swapaxes(1, 2))
+    return xp.asarray((V / eigenvalues[:, None]) @ V.swapaxes(1, 2))
 
 
 def levels(N: csr_array, group: Indices) -> Indices:
@@ -256,42 +357,54 @@ def _distances(N: csr_array, starts: Indices) -> Indices:
     return steps[:-1] - 1
 
 
-def _cut(pairs: _Pairs, group: Indices, most: Array, width: Indices, least: float = 0.0) -> Indices:
+def _cut(
+    pairs: _Pairs, group: Any, most: Any, width: Any, vectors: VectorSpace = HOST_VECTORS, least: float = 0.0
+) -> Any:
     """Number the groups; one that is larger than `most`, with a layer beyond a width, in pieces, joined by pairs
     above `least`; group, most and width of the groups of functions [n] -> [n].
     """
-    large, found = np.bincount(group)[group] > most, group.astype(np.int64)
-    if width[large].any():
-        which = np.unique(group[large], return_inverse=True)[1]
-        here = pairs.of(large[pairs.i]).placed(np.cumsum(large) - 1)
+    xp, found = vectors.xp, group.astype(np.int64)
+    sides, counts = _side_by_side(group, xp)
+    size = xp.empty_like(sides)
+    size[sides] = xp.asarray(np.repeat(counts, counts))
+    large = size > most
+
+    (places,) = (large & (width > 0)).nonzero()
+    if len(places):
+        chosen = xp.zeros(len(group), bool)
+        chosen[places] = True
+        which = np.unique(as_numpy(group[places]), return_inverse=True)[1]
+        here = pairs.of(chosen[pairs.i]).placed(xp.cumsum(chosen) - 1).on_host()
         first, layer = distinct(which * len(group) + levels(here.matrix(len(which)), which), len(group) ** 2)
         widths = np.zeros(int(which.max()) + 1, dtype=np.int64)
         np.maximum.at(widths, which[first], np.bincount(layer))
-        large[large] = widths[which] > width[large]
-    strong = pairs.of(large[pairs.i] & (np.abs(pairs.values) > least)).placed(np.cumsum(large) - 1)
-    found[large] = len(group) + _clusters(strong, most[large])
+        large[places] = xp.asarray(widths[which]) > width[places]
+    (places,) = large.nonzero()
+    if len(places):
+        strong = pairs.of(large[pairs.i] & (abs(pairs.values) > least)).placed(xp.cumsum(large) - 1)
+        found[places] = len(group) + _clusters(strong, most[places], xp)
     return found
 
 
-def _clusters(pairs: _Pairs, most: Array) -> Indices:
+def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
     """Merge the functions that are coupled most, up to a size; most [n] -> [n]."""
-    strongest = np.argsort(-np.abs(pairs.values), kind="stable")
+    strongest = xp.argsort(-abs(pairs.values), kind="stable")
     n, first, second = len(most), pairs.i[strongest], pairs.j[strongest]
-    label, size, best = np.arange(n), np.ones(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    for some in chunks(len(first), 1, most=CACHED):  # as one pair after the other would be
+    label, size, best = xp.arange(n), xp.ones(n, dtype=np.int64), xp.empty(n, dtype=np.int32)
+    for some in chunks(len(first), 1, most=at_once(xp)):  # as one pair after the other would be
         i, j = label[first[some]], label[second[some]]
         while True:
-            possible = (i != j) & (size[i] + size[j] <= most[i])
-            i, j = i[possible], j[possible]
-            if not len(i):
+            (possible,) = ((i != j) & (size[i] + size[j] <= most[i])).nonzero()
+            if not len(possible):
                 break
-            rank = np.arange(len(i))
-            best[np.stack([i, j], axis=1).ravel()[::-1]] = np.repeat(rank, 2)[::-1]  # the first one is written last
+            i, j, rank = i[possible], j[possible], xp.arange(len(possible), dtype=np.int32)
+            best[i] = best[j] = len(possible)
+            for ends in (i, j):
+                xp.minimum.at(best, ends, rank)
             merged = (best[i] == rank) & (best[j] == rank)
-            low, high = np.minimum(i[merged], j[merged]), np.maximum(i[merged], j[merged])
+            low, high = xp.minimum(i[merged], j[merged]), xp.maximum(i[merged], j[merged])
             label[high] = low
             size[low] += size[high]
             i, j = label[i], label[j]
-        while (label != label[label]).any():
-            label = label[label]
+        label = _lowest(label)
     return label

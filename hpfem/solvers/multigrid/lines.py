@@ -24,14 +24,15 @@ from ...assembly import C0Space
 from ...backends import vectors_on
 from ...backends.shared_vectors import shared_vectors
 from ...backends.sharing import Sharing
-from ...backends.vectors import VectorSpace
+from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace, sparse_on_host
+from ...memory import as_numpy
 from ...mesh.sorting import marked, unique
 from .groups import Eliminated, eliminated, most_of, pieces, widest
 from .sweep import Beside, swept
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Factors = tuple[list[Eliminated], Indices, csr_array]  # as `eliminated` makes them
+Factors = tuple[list[Eliminated], Indices, Blocks]  # as `eliminated` makes them
 
 # An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.
 _WEAK = 0.22, 0.1
@@ -80,14 +81,13 @@ class Stage:
 
 
 class Layers:
-    """z -> the inverse of the groups' matrices times z, in place; with the number of entries of their factors."""
+    """z -> the inverse of the groups' matrices times z [n], in place; with the number of entries of their factors."""
 
-    def __init__(
-        self, steps: list[Eliminated], members: Indices, inverse: csr_array, vectors: VectorSpace, dtype: DTypeLike
-    ) -> None:
+    def __init__(self, factors: Factors, n: int, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        steps, members, inverse = factors
         self._stages = [Stage(step, vectors, dtype) for step in steps]
-        self._rest = vectors.in_groups(csr_array(inverse.astype(dtype)), members)
-        self.entries = inverse.nnz + sum(step.there.nnz + step.back.nnz for step in steps)
+        self._rest = vectors.in_groups(inverse, members, n, dtype)
+        self.entries = len(inverse.values) + sum(step.there.nnz + step.back.nnz for step in steps)
 
     def __call__(self, z: Any) -> None:
         """Apply to a vector, [size]."""
@@ -107,7 +107,8 @@ class _Part:
     at: Indices  # their columns, [k]
     owned: Indices  # places of those whose coefficients it sends to the others, [m]
     columns: Indices  # theirs, [m]
-    factors: Factors  # of all that its members need, n columns
+    n: int  # columns
+    factors: Factors  # of all that its members need
     neighbours: Mapping[int, Indices]  # by rank, columns that another process has too
 
 
@@ -117,8 +118,8 @@ class SharedLayers:
     """
 
     def __init__(self, part: _Part, sent: Indices, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        on, self._n = vectors_on(vectors.device), part.factors[2].shape[1]
-        self._layers, self._xp = Layers(*part.factors, on, dtype), vectors.xp
+        on, self._n = vectors_on(vectors.device), part.n
+        self._layers, self._xp = Layers(part.factors, part.n, on, dtype), vectors.xp
         self._members, self._at = vectors.from_host(sent[part.members]), vectors.from_host(part.at)
         self._owned, self._columns = vectors.from_host(sent[part.owned]), vectors.from_host(part.columns)
         self._functions = shared_vectors(on, Sharing(c0.space.comm, self._n, part.neighbours))
@@ -134,27 +135,32 @@ class SharedLayers:
 
 
 def lines_of(
-    coupled: csr_array, beside: Beside | None, diagonal: Array, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
-) -> tuple[list[Layers | SharedLayers], Array]:
+    coupled: Any, beside: Beside | None, diagonal: Any, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
+) -> tuple[list[Layers | SharedLayers], Any]:
     """Make what multiplies by the inverses of groups, and the diagonal by which vectors are divided; collective;
-    coupled [size, size] above its diagonal, diagonal [size]; all processes give `beside`, or none.
+    coupled [size, size] above its diagonal, of a host or the vectors' device, diagonal [size]; all processes give
+    `beside`, or none.
     """
     made, order, comm = list[Layers | SharedLayers](), max(c0.space.orders.values()), c0.space.comm
+    where = HOST_VECTORS if isinstance(coupled.data, np.ndarray) else vectors
+    if where is HOST_VECTORS:
+        diagonal = as_numpy(diagonal)
     own, left = diagonal, diagonal.copy()
     if c0.numbering.sharing is not None:
-        sent, entries = _shared(coupled, beside, diagonal, c0, order)
+        sent, entries = _shared(sparse_on_host(coupled), beside, as_numpy(diagonal), c0, order)
         found = comm.gather(entries)
         with comm.together():
             parts = None if found is None else _parts(found, order, vectors.whole_group)
         part = comm.scatter(parts)
-        own = diagonal.copy()
-        own[sent], left[sent] = np.inf, part.diagonal
+        own, here = diagonal.copy(), where.from_host(sent)
+        own[here], left[here] = np.inf, where.from_host(part.diagonal)
         if len(part.members):
             made.append(SharedLayers(part, sent, c0, vectors, dtype))
-    factors, own = _factors(coupled, beside, own, order, vectors.whole_group)
+    factors, own = _factors(coupled, beside, own, order, vectors.whole_group, where)
     if len(factors[1]):
-        made.append(Layers(*factors, vectors, dtype))
-    return made, np.where(np.isinf(own), left, own)
+        made.append(Layers(factors, c0.size, vectors, dtype))
+    xp = vectors.xp
+    return made, xp.where(xp.isinf(xp.asarray(own)), xp.asarray(left), xp.asarray(own))
 
 
 def _shared(
@@ -179,13 +185,15 @@ def _shared(
     return sent, (numbers, diagonal[sent], partly[sent], entries)
 
 
-def _factors(coupled: csr_array, beside: Beside | None, diagonal: Array, order: int, few: int) -> tuple[Factors, Array]:
+def _factors(
+    coupled: Any, beside: Beside | None, diagonal: Any, order: int, few: int, vectors: VectorSpace = HOST_VECTORS
+) -> tuple[Factors, Any]:
     """Factorise the matrices of groups, large ones eliminated from what is beside them; and the diagonal that is left;
     coupled [n, n], diagonal [n].
     """
     if beside is None:
-        return eliminated(coupled, diagonal, order, _WEAK_MEAN, few), diagonal
-    first, coupled, diagonal = swept(coupled, beside, diagonal, order, _WEAK_MEAN)
+        return eliminated(coupled, diagonal, order, _WEAK_MEAN, few, vectors), diagonal
+    first, coupled, diagonal = swept(sparse_on_host(coupled), beside, as_numpy(diagonal), order, _WEAK_MEAN)
     steps, members, inverse = eliminated(coupled, diagonal, order, few=few)
     return ([*first, *steps], members, inverse), diagonal
 
@@ -205,9 +213,9 @@ def _parts(given: Sequence[tuple[Any, ...]], order: int, few: int) -> list[_Part
     beside = Beside(matrices[1], np.flatnonzero(partly)) if len(matrices) > 1 else None
     (steps, members, inverse), diagonal = _factors(matrices[0], beside, diagonal, order, few)
     changed = marked(len(known), [members, *(own for step in steps for own in (step.own, step.others))])
-    used = marked(len(known), [inverse.indices, *(M.indices for step in steps for M in (step.there, step.back))])
+    used = marked(len(known), [M.indices for step in steps for M in (step.there, step.back)])
     own = [places[(changed | used)[places]] for places in sent]
-    needed, factors = zip(*(_needed(places, steps, members, inverse) for places in own), strict=True)
+    needed, factors = zip(*(_needed(places, len(known), steps, members, inverse) for places in own), strict=True)
     ends = np.cumsum([0, *map(len, needed)])
     has = csr_array((np.ones(ends[-1]), np.concatenate(needed), ends), shape=(len(given), len(known)))
     meets, seen, parts = csr_array(has @ has.T), np.zeros(len(known), dtype=bool), list[_Part]()
@@ -218,13 +226,15 @@ def _parts(given: Sequence[tuple[Any, ...]], order: int, few: int) -> list[_Part
         common = {other: np.intersect1d(columns, needed[other]) for other in others if other != rank}
         neighbours = {other: np.searchsorted(columns, both) for other, both in common.items()}
         there = [np.searchsorted(columns, places[which]) for which in (at, mine)]
-        parts.append(_Part(diagonal[places], at, there[0], mine, there[1], factors[rank], neighbours))
+        parts.append(_Part(diagonal[places], at, there[0], mine, there[1], len(columns), factors[rank], neighbours))
     return parts
 
 
-def _needed(own: Indices, steps: Sequence[Eliminated], members: Indices, inverse: csr_array) -> tuple[Indices, Factors]:
-    """The functions from which factors make some of them, in order, and the factors of these alone; own [k] -> [n]."""
-    need = marked(inverse.shape[1], [own])
+def _needed(
+    own: Indices, n: int, steps: Sequence[Eliminated], members: Indices, inverse: Blocks
+) -> tuple[Indices, Factors]:
+    """The functions of n from which factors make some of them, in order, and the factors of these alone; own [k]."""
+    need = marked(n, [own])
 
     def rows_of(M: csr_array, written: Indices) -> tuple[csr_array, Indices]:
         rows = np.flatnonzero(need[written])
@@ -232,7 +242,10 @@ def _needed(own: Indices, steps: Sequence[Eliminated], members: Indices, inverse
         return M[rows], written[rows]
 
     back = [rows_of(step.back, step.own) for step in steps]
-    rest = rows_of(inverse, members)
+    counts, group = inverse.counts, np.repeat(np.arange(len(inverse.counts)), inverse.counts)
+    chosen = marked(len(counts), [group[need[members]]])  # whole groups
+    members, inverse = members[chosen[group]], Blocks(counts[chosen], inverse.values[np.repeat(chosen, counts**2)])
+    need[members] = True
     there = [rows_of(step.there, step.others) for step in reversed(steps)][::-1]
     place = np.cumsum(need) - 1
 
@@ -243,5 +256,4 @@ def _needed(own: Indices, steps: Sequence[Eliminated], members: Indices, inverse
     for step, after, before in zip(steps, back, there, strict=True):
         (M, these), (N, others) = placed(*after), placed(*before)
         found.append(Eliminated(these, others, N, M, step.onto))
-    inverse, members = placed(*rest)
-    return np.flatnonzero(need), (found, members, inverse)
+    return np.flatnonzero(need), (found, place[members], inverse)

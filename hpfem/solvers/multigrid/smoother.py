@@ -24,7 +24,7 @@ from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
-from ...backends.vectors import VectorSpace
+from ...backends.vectors import VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
@@ -61,13 +61,13 @@ class _Made(NamedTuple):
 
     D: Any
     inverse: Any
-    coupled: csr_array
+    coupled: Any  # on a host or the vectors' device
 
-    def relative(self) -> csr_array:
+    def relative(self) -> Any:
         """The absolute values of the couplings, relative to the diagonal."""
-        root, M = 1 / np.sqrt(as_numpy(self.D)), self.coupled
-        values = np.abs(M.data) * np.repeat(root, np.diff(M.indptr)) * root[M.indices]
-        return csr_array((values, M.indices, M.indptr), shape=M.shape)
+        entries, D = self.coupled.tocoo(), self.D
+        root = 1 / (as_numpy(D) if isinstance(entries.data, np.ndarray) else D) ** 0.5
+        return abs(entries.data) * root[entries.row] * root[entries.col]
 
 
 class _Group(NamedTuple):
@@ -228,7 +228,7 @@ class LowEnergySmoother:
             coupled = _energies_of_pairs(groups, 0, energies, Q, vectors)
             made, change = None if anew else self._made, np.inf
             if made is not None:
-                change = np.abs((made._replace(D=D, coupled=coupled).relative() - made.relative()).data).max(initial=0)
+                change = as_numpy(abs(made._replace(D=D, coupled=coupled).relative() - made.relative())).max(initial=0)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
             if made is not None and self.kept:
                 before, now = (xp.where(xp.isinf(own), 1.0, own) for own in (made.D, D))
@@ -239,9 +239,9 @@ class LowEnergySmoother:
             if self.has > 1:
                 far = [own for own in groups if not own.functions.coupling[1].size]
                 partly = _of_groups(far, Q).matrix.indices if far else np.zeros(0, dtype=np.int64)
-                beside = Beside(_energies_of_pairs(groups, 1, energies, Q, vectors), partly)
-            self.lines, divided = lines_of(coupled, beside, as_numpy(D), c0, vectors, dtype)
-            self._inverse = vectors.from_host((1 / divided).astype(dtype))
+                beside = Beside(sparse_on_host(_energies_of_pairs(groups, 1, energies, Q, vectors)), partly)
+            self.lines, divided = lines_of(coupled, beside, D, c0, vectors, dtype)
+            self._inverse = (1 / divided).astype(dtype)
             self._made = _Made(D, self._inverse, coupled)
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
@@ -267,10 +267,12 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
 
 def _energies_of_pairs(
     groups: Sequence[_Group], which: int, energies: Sequence[Energies], Q: BlockMatrix, vectors: VectorSpace
-) -> csr_array:
-    """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size]."""
+) -> Any:
+    """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size], on a host if
+    there are few.
+    """
     groups = [own for own in groups if own.functions.coupling[which].size]
-    Q, held, found = _of_groups(groups, Q), list[Any](), list[csr_array]()
+    Q, held, found = _of_groups(groups, Q), list[Any](), list[Any]()
     if not groups:
         return csr_array((Q.size, Q.size))
     sizes = [own.functions.coupling[which].shape[1] for own in groups]
@@ -299,13 +301,13 @@ def _energies_of_pairs(
         held.append([xp.asarray(part) for part in _single(several, Q)])
     if held:
         found.append(_summed(held, Q.size, vectors))
-    return csr_array(sum(found[1:], found[0]))
+    return sum(found[1:], found[0]).tocsr()
 
 
-def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> csr_array:
-    """A matrix on the host, of values, rows and columns on the vectors' device."""
+def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> Any:
+    """A matrix of values, rows and columns, on the vectors' device."""
     values, rows, columns = (vectors.xp.concatenate(parts) for parts in zip(*entries, strict=True))
-    return vectors.summed_matrix(values, rows, columns, (size, size))
+    return vectors.summed_there(values, rows, columns, (size, size))
 
 
 def _single(given: Sequence[Any], Q: BlockMatrix) -> tuple[Array, Indices, Indices]:

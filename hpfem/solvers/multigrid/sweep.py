@@ -52,7 +52,8 @@ def swept(
         csr_array((A.data[own], (i[own], j[own])), shape=A.shape)
         for own in (some & (label[i] == label[j]), some & chosen[i] & ~chosen[j])
     )
-    E = -_solved(*eliminated(within, np.where(chosen, 1, np.inf), order), across)
+    steps, members, inverse = eliminated(within, np.where(chosen, 1, np.inf), order)
+    E = -_solved(steps, members, inverse.matrix(members, n), across)
     E = _of_least_energy(within, across, _written(csr_array((n, n)), np.arange(n), E, _SMALL))
     S = E.T @ across
     S = coo_array(S + S.T + E.T @ (within @ E + E))

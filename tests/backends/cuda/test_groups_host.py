@@ -2,36 +2,37 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import block_diag, csr_array
+from scipy.sparse import block_diag
 
 from hpfem.backends import vectors_on
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors.groups import MOST, THREADS, source, tables
+from hpfem.backends.vectors import Blocks
 from tests.backends.cuda.host_vectors import library, run
 from tests.samples import long
 
 SIZES = {"small": [2, 3, 2, 7, 1, 5] * 20, "all": [2] * 50 + [40, 64, 65, 3, 150], "one": [3]}
 
 
-def groups(sizes, dtype, rng, n=2000, written=1.0):
-    """Members, of which some are not written, and a matrix that has zeros, with its columns in any order."""
-    members = rng.permutation(n)[: sum(sizes)]
-    blocks = [rng.standard_normal((k, k)) * (rng.random((k, k)) < 0.8) + np.eye(k) for k in sizes]
-    inside = csr_array(block_diag(blocks) if sizes else (0, 0)).tocoo()
-    order = rng.permutation(len(inside.data))
-    entries = inside.data[order].astype(dtype), (inside.row[order], members[inside.col[order]])
-    rows = np.flatnonzero(rng.random(len(members)) < written)
-    return members[rows], csr_array(entries, shape=(len(members), n))[rows]
+def groups(sizes, rng, n=2000):
+    """Matrices, the members that they belong to, and one matrix for vectors [n]."""
+    counts, members = np.sort(np.array(sizes, dtype=int))[::-1], rng.permutation(n)[: sum(sizes)]
+    values = rng.standard_normal((counts**2).sum()) * (rng.random((counts**2).sum()) < 0.8)
+    ends = np.append(0, np.cumsum(counts**2))
+    parts = [values[a:b].reshape(k, k) for a, b, k in zip(ends, ends[1:], counts, strict=False)]
+    whole = np.zeros((len(members), n))
+    whole[:, members] = block_diag(parts).toarray() if parts else 0
+    return Blocks(counts, values), members, whole
 
 
-@pytest.mark.parametrize(("sizes", "dtype", "written"), [
-    ("small", np.float32, 0.8), ("all", np.float64, 0.9), ("all", np.float32, 1.0), ("one", np.float64, 1.0)
-])  # fmt: skip
-def test_groups_are_multiplied_in_place(sizes, dtype, written, tmp_path, rng):
-    members, matrix = groups(SIZES[sizes], dtype, rng, written=written)
-    pieces, _, rows, _ = found = tables(members, matrix)
+@pytest.mark.parametrize(
+    ("sizes", "dtype"), [("small", np.float32), ("all", np.float64), ("all", np.float32), ("one", np.float64)]
+)
+def test_groups_are_multiplied_in_place(sizes, dtype, tmp_path, rng):
+    blocks, members, matrix = groups(SIZES[sizes], rng)
+    pieces, _, rows, _ = found = tables(blocks, members, dtype, np)
     room = np.int32(np.diff(pieces).max())
     assert rows["size"].max() == max(SIZES[sizes]) and room < 64 + max(SIZES[sizes])
     own, z = library(source(dtype), ("groups",), tmp_path), rng.standard_normal(2000).astype(dtype)
@@ -41,7 +42,7 @@ def test_groups_are_multiplied_in_place(sizes, dtype, written, tmp_path, rng):
     for descending in (False, True):
         given = z.copy()
         run(own, "groups", len(pieces) - 1, 0, room, *found, given, descending=descending, shared=shared)
-        assert np.abs(given - wanted).max() < 100 * np.finfo(dtype).eps
+        assert np.abs(given - wanted).max() < 200 * np.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("architecture", ["sm_90", *long("sm_80", "sm_100")])
@@ -51,10 +52,9 @@ def test_they_compile_without_spills(architecture):
 
 @pytest.mark.parametrize("sizes", [[2, 5, 9, 4], [2, MOST + 1], []])
 def test_a_device_multiplies_groups(backend, sizes, rng):
-    members, matrix = groups(sizes, np.float64, rng, written=0.9)
+    blocks, members, matrix = groups(sizes, rng)
     vectors, z = vectors_on(BACKENDS[backend].device()), rng.standard_normal(2000)
     given = vectors.from_host(z) * 1
-    vectors.in_groups(matrix, members)(given)
+    vectors.in_groups(blocks, members, len(z), np.float64)(given)
     z[members] = matrix @ z
-    assert (tables(members, matrix) is None) == (not 0 < max(sizes, default=0) <= MOST)
     assert np.allclose(vectors.to_host(given), z, rtol=0, atol=1e-11)

@@ -9,16 +9,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
+from numpy.typing import DTypeLike
 
 from ...passes import Pass
 from ...restriction import BlockMatrix
 from ...sharing import Sharing
-from ...vectors import VectorSpace
+from ...vectors import Blocks, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, in_branches
-from .groups import GroupProducts, tables
+from .groups import MOST, GroupProducts, tables
 from .indexed import IndexedRestriction, SparseMatrix
 from .iteration import CudaIteration
 from .messages import CudaMessages
@@ -119,10 +118,11 @@ class CudaVectors(VectorSpace):
         matrix.write(x, out, places, onto, factor)
         return out
 
-    def in_groups(self, matrix: csr_array, members: NDArray[np.int64]) -> Callable[[Any], None]:
+    def in_groups(self, blocks: Blocks, members: Any, size: int, dtype: DTypeLike) -> Callable[[Any], None]:
         """Multiply in one kernel, unless a group is large; see `VectorSpace.in_groups`."""
-        found = tables(members, matrix)
-        return super().in_groups(matrix, members) if found is None else GroupProducts(*found)
+        if not 0 < blocks.counts.max(initial=0) <= MOST:
+            return super().in_groups(blocks, members, size, dtype)
+        return GroupProducts(*tables(blocks, self.xp.asarray(members), dtype, self.xp))
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
         """Make branches of a graph that is captured; see `VectorSpace.beside`."""
