@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +31,8 @@ _WORTH_COMPILING, _SAME = 500_000, 1e-10
 # Elements of a block in which comparisons are looked at, in how many it is called on arrays; points that take turns.
 _COMPARED, _CALLED, _TURNS = 1 << 18, 1 << 10, 8
 Array = NDArray[np.float64]
+# Where functions without comparisons are called on arrays, by block.
+_POINTS: MutableMapping[Block, Array] = WeakKeyDictionary()
 
 
 def evaluated(
@@ -119,17 +122,25 @@ def compiled_function(
 def _checked_points(found: Trace, numbers: dict[str, float], block: Block, xp: Any) -> Array:
     """Points in elements from everywhere, and of each outcome that a comparison has in any of them, [D, n, 1]."""
     comparisons = tuple(node for node in found.live if node.op in COMPARISONS)
-    geometry, step = block.geometry, _TURNS * -(-block.n_elements // (_COMPARED if comparisons else _CALLED))
+    if not comparisons:
+        if block not in _POINTS:
+            _POINTS[block] = as_numpy(_points(block, _CALLED, xp))
+        return _POINTS[block]
+    x = _points(block, _COMPARED, xp)
+    places = list(range(0, x.shape[1], -(-x.shape[1] // _CALLED)))
+    inputs = {("x", i): row for i, row in enumerate(x)} | {("param", name): n for name, n in numbers.items()}
+    outcomes = evaluate(Trace(found.graph, found.dim, len(comparisons), comparisons), inputs.__getitem__)
+    places += [int(first(outcome)) for outcome in outcomes.values() for first in (xp.argmax, xp.argmin)]
+    return as_numpy(x[:, places])
+
+
+def _points(block: Block, count: int, xp: Any) -> Any:
+    """A point of each of so many elements from everywhere, [D, n, 1] of xp."""
+    geometry, step = block.geometry, _TURNS * -(-block.n_elements // count)
     turns = np.linspace(0, block.n_points - 1, _TURNS).astype(int)  # neighbours are checked at other points
     elements = [slice(k * step // _TURNS, None, step) for k in range(_TURNS)]
     parts = [geometry.positions(geometry.values[:, [q]], e, xp) for e, q in zip(elements, turns, strict=True)]
-    x = xp.concatenate(parts, axis=1)
-    places = list(range(0, x.shape[1], -(-x.shape[1] // _CALLED)))
-    if comparisons:
-        inputs = {("x", i): row for i, row in enumerate(x)} | {("param", name): n for name, n in numbers.items()}
-        outcomes = evaluate(Trace(found.graph, found.dim, len(comparisons), comparisons), inputs.__getitem__)
-        places += [int(first(outcome)) for outcome in outcomes.values() for first in (xp.argmax, xp.argmin)]
-    return as_numpy(x[:, places])
+    return xp.concatenate(parts, axis=1)
 
 
 def value_chunks(block: Block, xp: Any) -> Iterator[slice]:
