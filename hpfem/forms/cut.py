@@ -15,9 +15,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from .derivative import Commuting, Row, Weak, depending, live, reverse
+from .derivative import Commuting, Row, Weak, reverse
 from .evaluate import SAMPLES, evaluate, random_data
-from .graph import Expression, Graph, copied
+from .graph import Expression, Graph, copied, depending, live
 from .trace import Trace
 
 STORES = ("cheap", "fewest", "matrix", "fused")

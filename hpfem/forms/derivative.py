@@ -11,11 +11,11 @@ may be infinite. So products are formed inside of selections, not with a factor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from .graph import FLOAT, OPERATIONS, Expression, Graph, is_zero
+from .graph import FLOAT, OPERATIONS, Expression, Graph, depending, is_zero, live
 from .trace import Trace
 
 # A test component; 0 for its value, 1 + i for its derivative by x_i.
@@ -32,24 +32,6 @@ class Commuting(Graph):
         if op in ("add", "mul"):
             args = tuple(sorted(args, key=lambda a: (a.op == "const", a.index)))
         return super().node(op, args, payload, dtype)
-
-
-def live(graph: Graph, results: Iterable[Expression]) -> list[Expression]:
-    """Nodes that results depend on, in topological order."""
-    needed = {node.index for node in results}
-    for node in reversed(graph.nodes):
-        if node.index in needed:
-            needed.update(a.index for a in node.args)
-    return [node for node in graph.nodes if node.index in needed]
-
-
-def depending(nodes: Iterable[Expression], on: Callable[[tuple[Any, ...]], bool]) -> set[int]:
-    """Indices of the nodes that depend on inputs with certain keys."""
-    found: set[int] = set()
-    for node in nodes:
-        if (node.op == "input" and on(node.payload)) or any(a.index in found for a in node.args):
-            found.add(node.index)
-    return found
 
 
 class Weak:

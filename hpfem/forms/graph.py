@@ -192,6 +192,24 @@ def copied(nodes: Iterable[Expression], graph: Graph, replaced: Replaced) -> dic
     return new
 
 
+def live(graph: Graph, results: Iterable[Expression]) -> list[Expression]:
+    """Nodes that results depend on, in topological order."""
+    needed = {node.index for node in results}
+    for node in reversed(graph.nodes):
+        if node.index in needed:
+            needed.update(a.index for a in node.args)
+    return [node for node in graph.nodes if node.index in needed]
+
+
+def depending(nodes: Iterable[Expression], on: Callable[[tuple[Any, ...]], bool]) -> set[int]:
+    """Indices of the nodes that depend on inputs with certain keys."""
+    found: set[int] = set()
+    for node in nodes:
+        if (node.op == "input" and on(node.payload)) or any(a.index in found for a in node.args):
+            found.add(node.index)
+    return found
+
+
 def _binary(function: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     def forward(self: Expression, other: Any) -> Any:
         if isinstance(other, (Vector, Gradient)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import ArgumentError
-from .derivative import Row, Weak, live
+from .derivative import Row, Weak
 from .form import Form
-from .graph import Expression, Graph
+from .graph import Expression, Graph, live
 from .trace import MAX_OPERATIONS, Trace
 
 # Coefficients of derivatives of components of functions.

@@ -22,7 +22,7 @@ from ..geometry.factors import PointMap
 from .cost import operator_bytes
 from .evaluate import evaluate
 from .form import BlockProblem, FieldValues, Form
-from .graph import Expression, Graph, copied
+from .graph import Expression, Graph, copied, depending
 from .linear import coefficients
 from .trace import Trace
 
@@ -91,16 +91,18 @@ def _merged(problem: BlockProblem) -> BlockProblem:
     if any(A[i][j] is not A[j][i] for i in range(d) for j in range(i)):
         raise NotSuitable(f"{refused}: its diffusion is not symmetric")
     m = K.get((0, 0), zero)
-    changing = _changing(problem, graph)
+    # What may differ from one application to the next.
+    fields = problem.fields
+    changing = depending(graph.nodes, lambda k: k[0] == "param" or (k[0] == "field" and not fields[k[1]].pair.constant))
     tensor = any((A[i][j] is not (A[0][0] if i == j else zero)) for i in range(d) for j in range(d))
     diffusion = [entry for row in A for entry in row] if tensor else [A[0][0]]
-    kept = any(changing[entry.index] for entry in diffusion)
+    kept = any(entry.index in changing for entry in diffusion)
     if tensor and kept:
         raise NotSuitable(f"{refused}: its diffusion is a tensor that may change")
     own = Graph()
     copies = copied(graph.nodes, own, lambda node, args: None)
     u = own.node("input", (), ("u", 0))
-    left = copies[m.index] if changing[m.index] else own.constant(1.0)
+    left = copies[m.index] if m.index in changing else own.constant(1.0)
     value = None if trace.value is None else (own.apply("mul", left, u),)
     scaled = None
     if "grad" in trace.test:
@@ -112,7 +114,7 @@ def _merged(problem: BlockProblem) -> BlockProblem:
         graph,
         d,
         [] if kept or scaled is None else diffusion,
-        None if value is None or changing[m.index] else m,
+        None if value is None or m.index in changing else m,
         value is not None,
         problem.fields,
         problem.dtype,
@@ -126,16 +128,6 @@ def _merged(problem: BlockProblem) -> BlockProblem:
     )
     if operator_bytes(found) >= operator_bytes(problem):
         raise NotSuitable(f"{refused}: the kernel would read as many numbers")
-    return found
-
-
-def _changing(problem: BlockProblem, graph: Graph) -> list[bool]:
-    """Whether a node's value may differ from one application to the next."""
-    found: list[bool] = []
-    for node in graph.nodes:
-        kind, *key = node.payload if node.op == "input" else ("",)
-        own = kind == "param" or (kind == "field" and not problem.fields[key[0]].pair.constant)
-        found.append(own or any(found[a.index] for a in node.args))
     return found
 
 

@@ -28,7 +28,7 @@ from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
-from .graph import COMPARISONS, Expression, Graph, copied
+from .graph import COMPARISONS, Expression, Graph, copied, live
 from .vectors import Gradient, Vector
 
 # Largest number of operations of a pointwise function. Compiling these for four shapes takes a second for products and
@@ -130,11 +130,7 @@ class Trace:
         self.given = len(value or scaled or flux or ())
         fluxes = [*(terms.values() for terms in scaled or ()), *(flux or ())]
         self.outputs: tuple[Expression, ...] = (*(value or ()), *chain.from_iterable(fluxes))
-        needed = {node.index for node in self.outputs}
-        for node in reversed(graph.nodes):
-            if node.index in needed:
-                needed.update(argument.index for argument in node.args)
-        self.live = tuple(node for node in graph.nodes if node.index in needed)
+        self.live = tuple(live(graph, self.outputs))
         self.inputs: tuple[tuple[Any, ...], ...] = tuple(node.payload for node in self.live if node.op == "input")
         read = {key[0] for key in self.inputs}
         if scaled is not None and "du" in read:
