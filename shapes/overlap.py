@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from .low_energy import regular_jacobian
+from .basis import make_basis
+from .low_energy import interior_modes, regular_jacobian
+from .segment import SEGMENT
 from .shape import Shape
 
 Array = NDArray[np.float64]
@@ -82,14 +85,38 @@ def stacked(shape: Shape, S: Array) -> dict[tuple[int, int], int]:
     return dict(zip(places, group.tolist(), strict=True))
 
 
+def apex(shape: Shape) -> int:
+    """The vertex of a pyramid opposite its square base; -1 for other shapes."""
+    pointed = shape.dim > 2 and shape.collapsed and shape.base is not None and not shape.base.collapsed
+    return int(shape.vertices[:, -1].argmax()) if pointed else -1
+
+
 def cut_off(shape: Shape, S: Array) -> bool:
     """Whether a stretched cell has fewer functions that are constant along that direction than the products beside it;
     S [dim, dim].
     """
-    return (
-        shape.dim > 2
-        and shape.collapsed
-        and shape.base is not None
-        and not shape.base.collapsed
-        and thin(shape, S, _LACKS)
-    )
+    return apex(shape) >= 0 and thin(shape, S, _LACKS)
+
+
+def flat(shape: Shape, S: Array) -> bool:
+    """Whether a cell is `cut_off` by an apex that stands above its base, which is across; S [dim, dim]."""
+    return cut_off(shape, S) and int(_seen_along(shape, S, _LACKS)[1].sum()) == len(shape.vertices)
+
+
+@cache
+def to_apex(shape: Shape) -> tuple[NDArray[np.int64], Array]:
+    """Edges from the square base of a pyramid to its apex, and how many quadratic modes of theirs every vertex has if
+    what is linear on them is to be bilinear in the base; -> [k], [k, n_vertices].
+    """
+    top = apex(shape)
+    found = [i for i, edge in enumerate(shape.edges) if top in edge.vertices]
+    beside = np.zeros((len(shape.vertices),) * 2, dtype=bool)
+    for edge in shape.edges:
+        beside[edge.vertices] = beside[edge.vertices[::-1]] = True
+    # xy is 1 at the corner and t^2 on its edge, so that t - t^2 is to be taken away.
+    segment = make_basis("modified", SEGMENT, 2)
+    (middle,) = segment.evaluate(np.zeros((1, 1)))[interior_modes(segment), 0]
+    weights = np.where(beside, 1.0, -1.0) / (16 * middle)
+    weights[:, top] = 0
+    corners = [next(v for v in shape.edges[i].vertices if v != top) for i in found]
+    return np.array(found), weights[corners]

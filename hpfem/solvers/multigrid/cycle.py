@@ -12,7 +12,7 @@ from typing import Any
 from weakref import finalize
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, diags_array, eye_array, kron
 
 from hpfem.shapes.arguments import instance, integer, name_of, shown
@@ -29,6 +29,7 @@ from ...space.arguments import checked_dtype
 from ...space.block import Block
 from ...space.transforms import Evaluated, resampled
 from .algebraic import AlgebraicMultigrid, Hierarchy
+from .bilinear import continuation
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue
 from .energies import Energies, cell_energies, refreshed
@@ -53,10 +54,14 @@ _LAUNCHES = Lock()
 
 
 class Level:
-    """The operator of one order; `kept` are the numbers that its unknowns have on the next finer level, or None."""
+    """The operator of one order; `kept` are the numbers that its unknowns have on the next finer level, or None, or that
+    what they are `continued` to has there.
+    """
 
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
         self.A, self.kept, self.n = A, kept, A.components
+        # P and P^T, if functions are not those of the finer level.
+        self.continued: tuple[Any, Any] | None = None
         # Of order 1 there is a matrix.
         self.product: Any = A.product_on(A.device) if max(A.c0.space.orders.values()) > 1 else None
         # r, x -> r - A x at the next coarser level's unknowns (`Product.restricted`); r of this process alone.
@@ -72,6 +77,21 @@ class Level:
         kept = lower.kept
         columns = self.A.vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept
         self.residual_at_kept = self.product.restricted(columns)
+
+    def continue_by(self, P: csr_array, more: NDArray[np.int64], dtype: DTypeLike) -> None:
+        """Continue functions by P to unknowns of the finer level: those that are kept, and more."""
+        vectors = self.A.vectors
+        kept = np.arange(P.shape[1])[self.kept] if isinstance(self.kept, slice) else as_numpy(self.kept)
+        self.kept = vectors.from_host(np.append(kept, more))
+        self.free = self.free & (np.bincount(P.indices, minlength=P.shape[1]) > 0)
+        self.continued = vectors.sparse(P.astype(dtype)), vectors.sparse(csr_array(P.T.astype(dtype)))
+
+    def by_component(self, which: int, rows: Any) -> Any:
+        """Continue vectors, or restrict them; [components, n]."""
+        if self.continued is None:
+            return rows
+        found = [self.continued[which] @ row for row in rows]
+        return (found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)).reshape(self.n, -1)
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
         """Apply the smoother's B times `first_step`, component by component, to the sum of the processes' vectors; see
@@ -271,13 +291,13 @@ class Multigrid:
     def _take(self) -> None:
         """Take the coefficients of `A`, on all levels; those of a level are from the points of the finer one."""
         self._pool, source = self.vectors.pool(), self.A.elliptic_part() if self._of_part else self.A
-        for own in (*(level.A for level in self.levels), self._wide):
+        *finer, last = (level.A for level in self.levels)
+        for own in (*finer, self._wide, last):
             if own is not source:
                 with self.vectors.comm.together():
                     _take_numbers(own.operator, source.operator)
             source = own
-        last, xp = self.levels[-1].A.operator, self.vectors.xp
-        energies = [refreshed(own, last, c, xp) for c, own in enumerate(self._energies)]
+        energies = [refreshed(own, last.operator, c, self.vectors.xp) for c, own in enumerate(self._energies)]
         for level in self.levels[:-1]:
             level.refresh(energies, self._numbers)
         self._make_vertices(self.vertices)
@@ -319,29 +339,44 @@ class Multigrid:
                     # Of order 1 in float64: rounding must not hide what has little energy.
                     lower = top.at(below, None, rule, None if max(below.values()) > 1 else np.float64)
                 self.levels.append(Level(*_at(self.levels[-1].A, lower)))
+        with self._phase("energies"):
+            last, coupled = self.levels[-1], range(A.operator.form.components)
+            self._energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
+            if self._by_table:
+                self.degree = smoother_steps(self.A, self._energies)
+            self._wide, self._P = last.A, None
+            self._continue(rule)
             # Kernels of all levels are begun before one is waited for.
             for level, coarser in pairwise(self.levels):
                 level.keep(coarser)
         with self._phase("vertices"):
-            self._wide = self.levels[-1].A
-            if self._wide.dtype != np.float64:  # the only level
-                space = self._wide.c0.space
-                self._wide, _ = _at(self._wide, space.at(None, None, space.quadrature, np.float64))
             self._make_vertices()
         if self._ill():
             self._make(np.dtype(np.float64))
             return
-        last = self.levels[-1]
-        with self._phase("energies"):
-            coupled = range(A.operator.form.components)
-            self._energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
-            if self._by_table:
-                self.degree = smoother_steps(self.A, self._energies)
         with self._phase("smoothers"):
             self._numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             degrees = self.degree, min(self.degree + self._by_table, max(WEIGHTS))
             for level in self.levels[:-1]:
                 level.make_smoothers(self._energies, degrees, self._numbers)
+
+    def _continue(self, rule: str | None) -> None:
+        """Continue the vertices' functions, and take the operator in float64 for their matrix."""
+        *finer, last = self.levels
+        space, vectors = last.A.c0.space, self.vectors
+        if finer:
+            c0, free = finer[-1].A.c0, finer[-1].free.all(axis=0)
+            more, P = continuation(c0, last.A.c0, self._energies, free)
+            if vectors.comm.any(len(more) > 0):
+                last.continue_by(P, more, self.dtype)
+                with vectors.comm.together():
+                    fine = c0.space.at(None, None, rule, np.float64)
+                self._wide = _at(finer[-1].A, fine)[0]
+                kept = as_numpy(last.kept)
+                entries = P.tocoo()
+                self._P = csr_array((entries.data, (kept[entries.row], entries.col)), shape=(c0.size, P.shape[1]))
+        elif self._wide.dtype != np.float64:  # the only level
+            self._wide, _ = _at(self._wide, space.at(None, None, space.quadrature, np.float64))
 
     def _ill(self) -> bool:
         """Whether float32 is not enough."""
@@ -349,8 +384,8 @@ class Multigrid:
 
     def _make_vertices(self, before: Any = None) -> None:
         last, vectors, A = self.levels[-1], self.vectors, self._wide
-        n, c0 = _together(A), A.c0
-        single = A if A.components == n else A.of_parts(A.operator, c0, A.bc, A.boundary_terms, n)
+        n, c0 = _together(A), last.A.c0
+        single = A if A.components == n else A.of_parts(A.operator, A.c0, A.bc, A.boundary_terms, n)
         found = self._near == "rigid"
         if self._near == "auto":
             # A linearisation of an energy that ignores rotations does so only near the state of no stress.
@@ -366,7 +401,11 @@ class Multigrid:
         if not vectors.comm.any(len(inside) > 0):
             return
         keep = diags_array(free.ravel()[inside].astype(np.float64))
-        matrix = csr_array(keep @ single.assemble()[inside][:, inside] @ keep)
+        matrix = single.assemble()
+        if self._P is not None:
+            P = kron(eye_array(n), self._P, format="csr")
+            matrix = csr_array(P.T @ matrix @ P)
+        matrix = csr_array(keep @ matrix[inside][:, inside] @ keep)
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:
@@ -448,8 +487,9 @@ class Multigrid:
         else:
             at_kept = self.vectors.xp.ascontiguousarray(r.reshape(level.n, -1)[:, lower.kept])
             residual = level.residual_at_kept(at_kept, x)
-        correction = self.in_modes(number + 1, residual.reshape(-1))
-        self.vectors.add_at(lower.kept, correction.reshape(level.n, -1), x.reshape(level.n, -1))
+        correction = self.in_modes(number + 1, lower.by_component(1, residual).reshape(-1))
+        correction = lower.by_component(0, correction.reshape(level.n, -1))
+        self.vectors.add_at(lower.kept, correction, x.reshape(level.n, -1))
         return smooth(level.product.residual(r, x), self.vectors, onto=x)
 
     def _at_vertices(self, level: Level, r: Any) -> Any:
