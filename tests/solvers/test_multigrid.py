@@ -172,6 +172,21 @@ def test_stretched_cones(shape, counts, axis, side, most, more, ratio, rng):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_vertices_of_thin_pyramids_are_bilinear_across_a_layer(backend, rng):
+    """Else 16 iterations, and more on finer meshes; by the matrix of their continued functions, refreshed too."""
+    space = hp.Space(box("pyramid", (6, 6, 4), upper=(1.0, 1.0, 1 / 24)), 2, backend=backend)
+    c0, k = hp.C0Space(space), space.evaluate(lambda x, y, z: 1 + x * y)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 0.0, k), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    M, b = Multigrid(A), A.vectors.from_host(rng.standard_normal(c0.size) * A.bc.free)
+    assert M.vertices.sizes[0] == 7 * 6 * 5  # none at the apices
+    assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 9
+    for own in k.arrays:
+        own[...] = 1e3 / own
+    M.refresh()
+    assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 9
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_pyramids_between_other_cells(backend, rng):
     """And where functions of neighbours differ so much that groups are not eliminated."""
     for ratio, most in ((16, 12), (1000, 150)):

@@ -54,8 +54,8 @@ _LAUNCHES = Lock()
 
 
 class Level:
-    """The operator of one order; `kept` are the numbers that its unknowns have on the next finer level, or None, or that
-    what they are `continued` to has there.
+    """The operator of one order; `kept` are numbers on the next finer level, or None: of its unknowns, or of what these
+    are `continued` to.
     """
 
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
@@ -209,6 +209,8 @@ class Multigrid:
 
     name = "multigrid"
     costly = True
+    # From the unknowns of order 1 to those of the operator that their matrix is made of, if these are others.
+    _P: csr_array | None
 
     def __init__(
         self,
@@ -344,8 +346,7 @@ class Multigrid:
             self._energies = [cell_energies(last.A.operator, c, vectors.xp) for c in coupled]
             if self._by_table:
                 self.degree = smoother_steps(self.A, self._energies)
-            self._wide, self._P = last.A, None
-            self._continue(rule)
+            self._continue()
             # Kernels of all levels are begun before one is waited for.
             for level, coarser in pairwise(self.levels):
                 level.keep(coarser)
@@ -360,17 +361,18 @@ class Multigrid:
             for level in self.levels[:-1]:
                 level.make_smoothers(self._energies, degrees, self._numbers)
 
-    def _continue(self, rule: str | None) -> None:
+    def _continue(self) -> None:
         """Continue the vertices' functions, and take the operator in float64 for their matrix."""
         *finer, last = self.levels
         space, vectors = last.A.c0.space, self.vectors
+        self._wide, self._P = last.A, None
         if finer:
             c0, free = finer[-1].A.c0, finer[-1].free.all(axis=0)
             more, P = continuation(c0, last.A.c0, self._energies, free)
             if vectors.comm.any(len(more) > 0):
                 last.continue_by(P, more, self.dtype)
                 with vectors.comm.together():
-                    fine = c0.space.at(None, None, rule, np.float64)
+                    fine = c0.space.at(None, None, space.quadrature, np.float64)
                 self._wide = _at(finer[-1].A, fine)[0]
                 kept = as_numpy(last.kept)
                 entries = P.tocoo()
