@@ -130,39 +130,45 @@ class _Entities(NamedTuple):
     results: NDArray[np.int32]
 
 
-def _side_by_side(
-    table: NDArray[np.int32], modes: NDArray[np.integer[Any]]
-) -> tuple[NDArray[np.int32], tuple[bool, ...]] | None:
-    """Codes of an entity, [groups, lanes], and which of its modes have their sign, if these tell all; modes [n]."""
-    if len(table) > 1 and _side_by_side(table[:1], modes) is None:
-        return None
-    first = table[:, modes[0]] & ~1
-    signs = table[:, modes] - first[:, None] - 2 * np.arange(len(modes), dtype=np.int32)[:, None]
-    sign, signed = np.bitwise_or.reduce(signs, axis=1), np.asarray(signs.any(axis=(0, 2)))
-    if (sign & ~1).any() or (signs[:, signed] != sign[:, None]).any():
-        return None
-    return first + sign, tuple(signed.tolist())
-
-
 def _entities(codes: Codes, given: NDArray[np.int32], results: NDArray[np.int32]) -> list[_Entities]:
     """Entities with numbers side by side, those that are alike together, the interior last; other modes one by one."""
-    kinds: dict[tuple[bool, tuple[bool, ...]], list[tuple[tuple[int, ...], Any, Any]]] = {}
-    for number, (n, end) in enumerate(zip(codes.sizes, np.cumsum(codes.sizes), strict=True)):
-        inside, modes = number == len(codes.sizes) - 1, codes.modes[end - n : end]
-        if len(given):  # in the order of the first element's numbers: those of turned faces are in another one
-            modes = modes[np.argsort(given[0, modes, 0] >> 1)]
-        own = _side_by_side(given, modes) if n > 1 else None
-        if own is not None:
-            apart = results[:, modes] - given[:, modes] if results is not given else np.zeros((1, 1, 1), np.int32)
-            if (apart == apart[:, :1]).all():
-                kinds.setdefault((inside, own[1]), []).append((tuple(modes.tolist()), own[0], own[0] + apart[:, 0]))
-                continue
-        for mode in modes.tolist():
-            kinds.setdefault((inside, (True,)), []).append(((mode,), given[:, mode], results[:, mode]))
+    numbers, modes = np.flatnonzero(codes.sizes), codes.modes
+    sizes = codes.sizes[numbers]
+    starts, entity = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    if len(given):  # in the order of the first element's numbers: those of turned faces are in another one
+        modes = modes[np.lexsort((given[0, modes, 0] >> 1, entity))]
+
+    def marked(array: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which rows have a number that is not zero; [groups, n, lanes] -> [n]."""
+        return np.asarray(np.bitwise_or.reduce(array, axis=0).any(axis=1))
+
+    # Of an entity a code and one sign, by modes, tell all codes, and so do they those of results.
+    first = given.take(modes[starts], axis=1) & ~1
+    signs = given.take(modes, axis=1)
+    signs -= first.take(entity, axis=1)
+    signs -= 2 * (np.arange(len(modes)) - starts[entity]).astype(np.int32)[:, None]
+    sign, signed = np.bitwise_or.reduceat(signs, starts, axis=1), marked(signs)
+    signs ^= sign.take(entity, axis=1)
+    wrong, apart = marked(signs) & signed, np.zeros_like(first[:1])
+    if results is not given:
+        of_all = (results - given).take(modes, axis=1)
+        apart = of_all[:, starts]
+        of_all ^= apart.take(entity, axis=1)
+        wrong |= marked(of_all)
+    alike = (sizes > 1) & ~np.logical_or.reduceat(wrong, starts) & ~marked(sign & ~1)
+    first += sign
+    kinds: dict[tuple[bool, tuple[bool, ...]], list[tuple[int, tuple[int, ...]]]] = {}
+    for k, (number, own) in enumerate(zip(numbers, np.split(modes, starts[1:]), strict=True)):
+        kind = tuple(signed[starts[k] : starts[k] + sizes[k]].tolist()) if alike[k] else (True,)
+        of_kind, every = kinds.setdefault((number == len(codes.sizes) - 1, kind), []), tuple(own.tolist())
+        of_kind += [(k, every)] if alike[k] else [(mode, (mode,)) for mode in every]
     found = []
-    for (_, signed), entities in kinds.items():
-        of_modes, of_given, of_results = zip(*entities, strict=True)
-        found.append(_Entities(Runs(of_modes, signed), np.stack(of_given, axis=1), np.stack(of_results, axis=1)))
+    for (_, kind), entities in kinds.items():
+        which, of_modes = zip(*entities, strict=True)
+        here, side_by_side = list(which), len(kind) > 1
+        own = (first if side_by_side else given).take(here, axis=1)
+        further = own + apart.take(here, axis=1) if side_by_side else results.take(here, axis=1)
+        found.append(_Entities(Runs(of_modes, kind), own, further))
     return found
 
 
