@@ -12,7 +12,7 @@ vector has the unknowns of the process' own cells; an unknown of several process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +25,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
 from ..backends.exchange import placed
-from ..backends.restriction import BlockMatrix, ElementRestriction
+from ..backends.restriction import BlockMatrix, Codes, ElementRestriction
 from ..backends.shared_vectors import shared_vectors
 from ..backends.sharing import Sharing
 from ..backends.vectors import VectorSpace
@@ -198,16 +198,17 @@ class C0Space(Immutable):
         blocks = enumerate(self.space.blocks)
         return [self.numbering.local_to_global(block.basis, self.seen(number)) for number, block in blocks]
 
-    def _joined(
-        self, rows: Callable[[LocalToGlobal], csr_array], parts: Sequence[LocalToGlobal] | None = None
-    ) -> BlockMatrix:
+    @cached_property
+    def _codes(self) -> list[Codes]:
+        """Codes of the blocks, which all matrices have."""
+        firsts = np.cumsum([0, *(part.own.shape[0] for part in self._parts)])
+        return [part.codes.shifted(int(n)) for part, n in zip(self._parts, firsts, strict=False)]
+
+    def _joined(self, rows: Iterable[csr_array]) -> BlockMatrix:
         """The matrix of all blocks, of which some rows are to be given."""
-        parts = self._parts if parts is None else parts
-        firsts = np.cumsum([0, *(part.own.shape[0] for part in parts)])
-        blocks = [part.codes.shifted(int(n)) for part, n in zip(parts, firsts, strict=False)]
-        if all(block.signed for block in blocks):
-            return BlockMatrix(blocks, csr_array((len(parts), self.size), dtype=self.space.dtype))
-        return BlockMatrix(blocks, vstack([rows(part) for part in parts], format="csr", dtype=self.space.dtype))
+        if self.signed:
+            return BlockMatrix(self._codes, csr_array((len(self._codes), self.size), dtype=self.space.dtype))
+        return BlockMatrix(self._codes, vstack(list(rows), format="csr", dtype=self.space.dtype))
 
     @cached_property
     def one(self) -> NDArray[np.float64]:
@@ -221,17 +222,17 @@ class C0Space(Immutable):
         if self.signed:
             return self.block_matrix
         parts = [
-            self.numbering.local_to_global(block.basis, self.seen(number), low_energy=True)
+            self.numbering.local_to_global(block.basis, self.seen(number), low_energy=True).own
             for number, block in enumerate(self.space.blocks)
         ]
-        return self._joined(lambda part: part.own, parts)
+        return self._joined(parts)
 
     @cached_property
     def inverse_matrix(self) -> BlockMatrix:
         """Matrix from the coefficients of cells to global ones, transposed; [local, global]."""
         if self.signed:
             return self.block_matrix
-        return self._joined(lambda part: part.back)
+        return self._joined(part.back for part in self._parts)
 
     @cached_property
     def face_correction(self) -> csr_array | None:
@@ -352,12 +353,12 @@ class C0Space(Immutable):
     @cached_property
     def block_matrix(self) -> BlockMatrix:
         """Q in the form for restrictions."""
-        return self._joined(lambda part: csr_array(part.own + part.rotated))
+        return self._joined(csr_array(part.own + part.rotated) for part in self._parts)
 
     @property
     def signed(self) -> bool:
         """Whether Q has one entry +-1 per row, so that scatter is a signed gather of numbers."""
-        return self.block_matrix.signed
+        return all(own.signed for own in self._codes)
 
     def restriction(self, device: Device, keep: NDArray[np.bool_] | None = None) -> ElementRestriction:
         """Q on a device, made and moved there once, or with those columns alone that are kept;
