@@ -111,7 +111,7 @@ class C0Space(Immutable):
         if (space.basis, space.orders) != (self.space.basis, self.space.orders):
             return C0Space(space, join=False)
         other = C0Space.__new__(C0Space)
-        other.__dict__["_parts"] = self._parts
+        other.__dict__ |= {"_parts": self._parts, "_codes": self._codes}
         other._number(space, self.numbering)
         return other
 
