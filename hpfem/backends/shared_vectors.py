@@ -125,12 +125,6 @@ class SharedVectors(VectorSpace):
         """Sums of products; see `VectorSpace.inner`."""
         return self.total(self._owned(a, b))
 
-    def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
-        """Sums of products, in one sum over all processes; see `VectorSpace.dots`."""
-        own = [self.xp.atleast_1d(self._owned(a, b)).astype(np.float64) for a, b in pairs]
-        found: list[float] = self.total(self.xp.concatenate(own)).tolist()
-        return found
-
     def max_norm(self, vector: Any) -> float:
         """Largest absolute value, on the host; see `VectorSpace.max_norm`."""
         return self.comm.max(super().max_norm(vector))

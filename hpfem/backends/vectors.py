@@ -174,12 +174,21 @@ class VectorSpace(Unshared):
         return a @ b
 
     def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
-        """Sums of products of pairs, on the host, which waits once for all; collective."""
-        return self.numbers(*(self.inner(a, b) for a, b in pairs))
+        """Sums of products of pairs of vectors, on the host, which waits once for all; collective."""
+        found: list[float] = self.total(self._sums(pairs)).tolist()
+        return found
+
+    def _sums(self, pairs: Sequence[tuple[Any, Any]]) -> Any:
+        """Those of this process alone, in float64, on the vectors' device."""
+        return self.xp.stack([self._owned(a, b) for a, b in pairs]).astype(np.float64)
+
+    def _owned(self, a: Any, b: Any) -> Any:
+        """As `inner`, of this process alone."""
+        return self.inner(a, b)
 
     def dot(self, a: Any, b: Any) -> float:
         """Sum of products of two vectors, on the host; collective."""
-        return float(self.inner(a, b))
+        return self.dots((a, b))[0]
 
     def numbers(self, *arrays: Any) -> list[float]:
         """Read few numbers, such as sums of products, one array after the other; the host waits once."""
@@ -230,11 +239,18 @@ class VectorSpace(Unshared):
 
     def norm(self, vector: Any) -> float:
         """Euclidean norm, of vectors of any size; infinite or NaN if an entry is."""
-        if vector.dtype.kind == "f":
-            with np.errstate(over="ignore", invalid="ignore"):
-                square = self.dot(vector, vector)
-            if 2.0 ** -(np.finfo(vector.dtype).maxexp // 2) < square < math.inf:
-                return math.sqrt(square)
+        return self.norms(vector)[0]
+
+    def norms(self, *vectors: Any) -> list[float]:
+        """Those of some vectors, for which the host waits once if they are of a moderate size."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.dots(*((own, own) for own in vectors))
+        return list(map(self._norm, vectors, squares))
+
+    def _norm(self, vector: Any, square: float) -> float:
+        """The norm of a vector with this sum of squares, if that is in range."""
+        if vector.dtype.kind == "f" and 2.0 ** -(np.finfo(vector.dtype).maxexp // 2) < square < math.inf:
+            return math.sqrt(square)
         largest = self.max_norm(vector)
         if largest == 0 or not math.isfinite(largest):
             return largest

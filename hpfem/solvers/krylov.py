@@ -36,6 +36,8 @@ from .info import SolveInfo
 
 # Calls of a user's function before it is tested for symmetry: most solves end before.
 _DOUBTFUL = 50
+# The largest entry of a vector is more than its norm divided by 2 to this power.
+_SPREAD = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +162,14 @@ def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
     return float(np.finfo(x.dtype).eps) * vectors.norm(A(mixed_signs(vectors, x)))
 
 
-def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSpace = HOST_VECTORS) -> Any:
-    """Multiply a solution by 2^k, which is exact, if a type can hold it."""
-    largest, limits = vectors.max_norm(vector), np.finfo(dtype)
+def unscaled(
+    vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSpace = HOST_VECTORS, norm: float = math.nan
+) -> Any:
+    """Multiply a solution by 2^k, which is exact, if a type can hold it: by its norm, if known, or its entries."""
+    limits = np.finfo(dtype)
+    if math.isfinite(norm) and limits.minexp + _SPREAD < math.frexp(norm)[1] + k <= limits.maxexp:
+        return scaled(vector, k)
+    largest = vectors.max_norm(vector)
     top = math.frexp(largest)[1] + k
     if largest and math.isfinite(largest) and not limits.minexp < top <= limits.maxexp:
         raise SolverError(
@@ -213,7 +220,7 @@ class Method(NamedTuple):
         if dtype not in (np.float64, np.float32):
             raise ArgumentError(f"{name} takes vectors of float64 or float32, got {dtype}")
         wanted = default_tolerance(dtype) if tol is None else tol
-        size = vectors.count(rhs)
+        size = apply.components * apply.c0.whole_size if isinstance(apply, GlobalOperator) else vectors.count(rhs)
         most = 10 * size + 100 if max_iterations is None else max_iterations
         operator: GlobalOperator | None = None
         if isinstance(apply, GlobalOperator):
@@ -229,8 +236,8 @@ class Method(NamedTuple):
             apply = partial(operator.apply, device=device)
         elif self.symmetric:
             apply = _doubted(apply, vectors, name)
-        largest = vectors.max_norm(rhs)
-        if not math.isfinite(largest):
+        largest = norm = vectors.norm(rhs)
+        if not math.isfinite(norm) and not math.isfinite(largest := vectors.max_norm(rhs)):
             raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
         unit = math.frexp(largest)[1]
         b = scaled(rhs, -unit).astype(dtype, copy=False)
@@ -253,11 +260,12 @@ class Method(NamedTuple):
                 residual=residual,
             )
 
-        x, r = b * 0, b * 1
+        x, r = vectors.xp.zeros_like(b), b.copy()
         if start is not None:
             x = scaled(start.astype(rhs.dtype, copy=False), -unit).astype(dtype, copy=False)
             r = b - A(x)
-        scale = math.sqrt(vectors.dot(b, b))
+        exact = dtype == rhs.dtype and math.isfinite(norm)
+        scale = float(scaled(norm, -unit)) if exact else vectors.norm(b)
         if scale == 0:
             residuals.append(0.0)
             return rhs * 0, info(0.0)
@@ -270,7 +278,8 @@ class Method(NamedTuple):
                 except SolverError as error:
                     failure = error
                 r = b - A(read_only(x))
-                residual = vectors.norm(r) / scale
+                residual, norm = vectors.norms(r, x)
+                residual /= scale
                 if residual <= wanted:
                     break
                 # A few iterations that the user has asked for end without a solution, and that is no sign.
@@ -291,5 +300,5 @@ class Method(NamedTuple):
             else:
                 raise untrue_residual(name, residual, wanted, lost)
         if dtype != rhs.dtype:
-            x = unscaled(x, 0, dtype, name, vectors).astype(rhs.dtype)
-        return unscaled(x, unit, rhs.dtype, name, vectors), info(residual)
+            x = unscaled(x, 0, dtype, name, vectors, norm).astype(rhs.dtype)
+        return unscaled(x, unit, rhs.dtype, name, vectors, norm), info(residual)

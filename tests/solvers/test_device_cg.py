@@ -140,7 +140,7 @@ def test_a_sudden_end_changes_nothing_afterwards(values, fused, solve, rng):
 @pytest.mark.parametrize("fused", [True, False])
 def test_failures_are_those_of_the_host(fused, system, solve):
     matrix, b = system
-    b = scaled(b, -HOST_VECTORS.exponent(b))  # as `cg` does
+    b = scaled(b, -int(np.frexp(np.linalg.norm(b))[1]))  # as `cg` does
     cases = [
         (lambda p: -matrix @ p, None, {}),
         (lambda p: matrix @ p * np.nan, None, {}),

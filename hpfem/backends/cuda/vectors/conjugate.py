@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import cycle
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -44,18 +46,39 @@ def source(real: DTypeLike, inverse: DTypeLike, shared: bool = False, other: DTy
     )
 
 
+@cache
+def _kernels(device: str, *types: Any) -> tuple[Any, ...]:
+    """`dots`, `residual` and `direction` for the arguments of `source`, on the current device."""
+    return functions(source(*types), device, "dots", "residual", "direction")
+
+
+_OWNED: WeakKeyDictionary[Sharing, dict[int, Any]] = WeakKeyDictionary()
+
+
+def owned_bits(sharing: Sharing, n: int) -> Any:
+    """A bit for each entry of a vector [n] on the current device: whether this process owns it."""
+    made = _OWNED.setdefault(sharing, {})
+    if n not in made:
+        made[n] = upload(as_bits(np.resize(sharing.owned, n)))
+    return made[n]
+
+
+def launch_dots(a: Any, b: Any, partials: Any, owned: Any = None) -> None:
+    """Sum up products of entries, which are `owned` where bits are given, by blocks; a, b [n]."""
+    dots = _kernels(current_device().name, a.dtype, a.dtype, owned is not None)[0]
+    rest = a, b, _NONE, _NONE if owned is None else owned, partials, _NONE
+    dots((len(partials),), (THREADS,), (np.int64(a.size), *rest), shared_mem=sum_bytes(1))
+
+
 class DeviceSharing:
     """`Sharing` of one component's entries on the GPUs of the processes: those that count here, and sums over all."""
 
     def __init__(self, sharing: Sharing, between: Nccl) -> None:
         self.comm, self._sharing, self._between = sharing.comm, sharing, between
-        self._masks: dict[int, Any] = {}
 
     def owned(self, n: int) -> Any:
         """Make a bit for each entry: whether this process owns it."""
-        if n not in self._masks:
-            self._masks[n] = upload(as_bits(np.resize(self._sharing.owned, n)))
-        return self._masks[n]
+        return owned_bits(self._sharing, n)
 
     def add(self, numbers: Any, out: Any) -> None:
         """Add up over processes on the current stream; collective."""
@@ -107,7 +130,7 @@ class CudaConjugateVectors:
         self._sharing = sharing
         self._owned: Any = _NONE if sharing is None else sharing.owned(int(r.size))
         self._types = r.dtype, kind, sharing is not None
-        self._dots, self._residual, self._direction = self._kernels(r.dtype)
+        self._dots, self._residual, self._direction = self._of(r.dtype)
         self._blocks = sum_blocks(int(r.size))
         empty = current_device().empty
         self.x, self.r = x, r
@@ -131,17 +154,17 @@ class CudaConjugateVectors:
 
     def copy_residual(self, out: Any, taken: Any) -> None:
         """Write r to another array, too; see `ConjugateVectors.copy_residual`."""
-        self._copy, self._residual = (_NONE if taken is None else taken, out), self._kernels(out.dtype)[1]
+        self._copy, self._residual = (_NONE if taken is None else taken, out), self._of(out.dtype)[1]
 
-    def _kernels(self, other: DTypeLike) -> tuple[Any, ...]:
-        """Those for z, and a copy of r, of a type."""
-        return functions(source(*self._types, other), current_device().name, "dots", "residual", "direction")
+    def _of(self, other: DTypeLike) -> tuple[Any, ...]:
+        """Kernels for z, and a copy of r, of a type."""
+        return _kernels(current_device().name, *self._types, other)
 
     def _launch(self, kernel: Any, blocks: int, sums: int, *arguments: Any) -> None:
         kernel((blocks,), (THREADS,), (self._n, *arguments), shared_mem=sum_bytes(sums))
 
     def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0, free: Any = _NONE) -> None:
-        dots = self._dots if b.dtype == a.dtype else self._kernels(b.dtype)[0]
+        dots = self._dots if b.dtype == a.dtype else self._of(b.dtype)[0]
         self._launch(dots, len(partials), 1, a, b, free, self._owned, partials, np.uint64(stop))
 
     def _sums(self, first: Any, second: Any) -> tuple[Any, Any, Any]:
@@ -172,7 +195,7 @@ class CudaConjugateVectors:
             z = self.r
         else:
             rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z)
-            direction = self._kernels(z.dtype)[2]
+            direction = self._of(z.dtype)[2]
             if self._seen is not None:
                 self._cupy.cuda.get_current_stream().wait_event(self._seen)
             self._launch_dots(self.r, z, rz, self.stop, free)

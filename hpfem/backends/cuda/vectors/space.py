@@ -17,8 +17,9 @@ from ...sharing import Sharing
 from ...vectors import Blocks, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, in_branches
+from .conjugate import launch_dots, owned_bits
 from .groups import MOST, GroupProducts, tables
-from .indexed import IndexedRestriction, SparseMatrix
+from .indexed import IndexedRestriction, SparseMatrix, sum_blocks
 from .iteration import CudaIteration
 from .messages import CudaMessages
 
@@ -90,6 +91,17 @@ class CudaVectors(VectorSpace):
     def _update(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float]) -> None:
         kernel, places = _kernel(what)
         kernel(*map(arrays[-1].dtype.type, numbers), *(arrays[place] for place in places))
+
+    def _sums(self, pairs: Sequence[tuple[Any, Any]]) -> Any:
+        """Sum up by a kernel for each pair, without arrays of products; see `VectorSpace.dots`."""
+        n, kind = pairs[0][0].size, pairs[0][0].dtype
+        if kind.kind != "f" or any(own.dtype != kind or own.shape != (n,) for pair in pairs for own in pair):
+            return super()._sums(pairs)
+        found = self.xp.empty((len(pairs), sum_blocks(n)))
+        owned = owned_bits(self.sharing, n) if len(self.ghosts) else None  # type: ignore[attr-defined]
+        for (a, b), row in zip(pairs, found, strict=True):
+            launch_dots(self.xp.ascontiguousarray(a), self.xp.ascontiguousarray(b), row, owned)
+        return found.sum(axis=1)
 
     def max_norm(self, vector: Any) -> float:
         """One kernel and one number; see `VectorSpace.max_norm`."""
