@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -93,6 +94,14 @@ class Product:
     def blocks(self) -> int:
         """Sums that `into` leaves."""
         return int(self._restriction.blocks)
+
+    @property
+    def facts(self) -> list[Any]:
+        """What launches of `into` rest on: they can be repeated while these are the same objects, or equal tuples."""
+        choices = self._operator.choices
+        problems = [choice.kernel.problem for choice in choices]
+        numbers = self._operator.numbers, *(tuple(own.parameters.values()) for own in problems)
+        return [ref(self), choices, numbers, *(field.values for own in problems for field in own.fields.values())]
 
     def _new_scratch(self) -> _Scratch:
         return _Scratch(self._field("coeff")[0], *self._field("dual"))

@@ -17,15 +17,19 @@ class Stop(IntEnum):
 class ConjugateVectors(Protocol):
     """Vectors and scalars of conjugate gradients that stay on a device; its methods do not wait for it.
 
-    r, p, q [n] are residual, direction and its product; `partials` are for the sums of p.q, in float64; `stop` is the
-    address of a number on the device that is zero while it iterates.
+    x, r, p, q [n] are solution, residual, direction and its product; `partials` are for the sums of p.q, in float64;
+    `stop` is the address of a number on the device that is zero while it iterates.
     """
 
+    x: Any
     r: Any
     p: Any
     q: Any
     partials: Any
     stop: Any
+
+    def begin(self, scale: float, tolerance: float, most: int) -> None:
+        """Begin a solve from x and r as they are now, with at most so many iterations."""
 
     def copy_residual(self, out: Any, taken: Any) -> None:
         """Let `update_residual` also write r to `out`, of any type, zero where `taken` is not true (None: it is)."""
@@ -58,10 +62,8 @@ class DeviceIteration(ABC):
     # results are added to.
 
     @abstractmethod
-    def conjugate_vectors(
-        self, x: Any, r: Any, scale: float, tolerance: float, most: int, inverse: Any, blocks: int | None
-    ) -> ConjugateVectors:
-        """Make the vectors of a solve; x, r, inverse [n]."""
+    def conjugate_vectors(self, x: Any, r: Any, inverse: Any, blocks: int | None) -> ConjugateVectors:
+        """Make the vectors of solves beside x and r; x, r, inverse [n]."""
 
     @abstractmethod
     def shared(self, sharing: Any) -> DeviceIteration | None:

@@ -7,7 +7,6 @@ but the solution, the number of iterations and the residuals are those of the it
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import inf, isfinite, isnan, sqrt
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..assembly import GlobalOperator
 from ..backends.passes import ADVANCE, DIRECTION, RESIDUAL
 from ..backends.vectors import VectorSpace
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
-from .device_cg import iterate_on_device
+from .device_cg import KEPT, iterate_on_device
 from .info import SolveInfo
 from .krylov import Iteration, Method, Timed, read_only
 from .preconditioners import Jacobi
@@ -90,17 +89,18 @@ def cg(
 
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
     """Iterate where the vectors are, with the scalars there if possible, else on the host."""
-    device = vectors.iteration
-    if device is None:
+    if vectors.iteration is None:
         diagonal = M is None or isinstance(M.function, Jacobi)
         iterate = _iterate_with_one_sum if diagonal and vectors.comm.size >= MANY else _iterate_on_host
         iterate(vectors, A, M, x, r, run)
         return
-    into, blocks = None, None
-    product = None if A.operator is None else A.operator.product_on(A.operator.device)
-    if product is not None and product.alone and product.dtype == r.dtype:
-        into, blocks = product.into, product.blocks
-    iterate_on_device(device, A if into is None else partial(A.start, into), blocks, M, x, r, run)
+    operator = A.operator
+    product = None if operator is None else operator.product_on(operator.device)
+    if operator is None or product is None or not product.alone or product.dtype != r.dtype:
+        iterate_on_device(vectors, A, None, M, x, r, run)
+        return
+    few = operator.components * operator.c0.whole_size <= KEPT * vectors.comm.size
+    iterate_on_device(vectors, A, product, M, x, r, run, few)
 
 
 def _inverse_diagonal(vectors: VectorSpace, M: Timed | None, r: Any) -> tuple[Any, ...]:

@@ -50,6 +50,7 @@ class Iteration:
     name: str
     advance: Callable[..., None]  # the progress bar's steps
     residuals: list[float]  # over `scale`; new ones are added
+    guessed: bool = False  # whether the first residual may meet the tolerance
 
 
 class Timed:
@@ -272,7 +273,8 @@ class Method(NamedTuple):
         with progress(name) if bar else nullcontext(_silent) as advance:
             # The second time the tolerance is a little smaller, so that rounding does not miss it again.
             for aim in (wanted, wanted / 2):
-                run, failure = Iteration(scale, aim, most, name, advance, residuals), None
+                guessed = start is not None or aim < wanted
+                run, failure = Iteration(scale, aim, most, name, advance, residuals, guessed), None
                 try:
                     self.iterate(vectors, A, M, x, r, run, **options)
                 except SolverError as error:

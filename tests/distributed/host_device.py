@@ -44,13 +44,16 @@ class Restriction(ElementRestriction):
 class Vectors:
     """As `CudaConjugateVectors`, step by step as in `conjugate.h`."""
 
-    def __init__(self, sharing, x, r, scale, tolerance, most, inverse=None, blocks=None):
+    def __init__(self, sharing, x, r, inverse=None, blocks=None):
         self.comm = sharing and sharing.comm
         self.counts = np.ones(r.size) if sharing is None else np.resize(sharing.owned, r.size)
         self.x, self.r, self.inverse = x, r, inverse
         self.p, self.q, self.partials, self.stop = np.zeros_like(r), np.zeros_like(r), np.zeros(blocks or 1), 0
-        self.control, self.broken, self.begun, self.ended = np.zeros(1, CONTROL)[0], 0, 0, 0
         self.copy = None
+
+    def begin(self, scale, tolerance, most):
+        """As there."""
+        self.control, self.broken, self.begun, self.ended = np.zeros(1, CONTROL)[0], 0, 0, 0
         self.scale, self.tolerance, self.most = scale, tolerance, most
 
     def sums(self, *numbers):

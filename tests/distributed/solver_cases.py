@@ -18,7 +18,7 @@ from hpfem.solvers.multigrid import Multigrid
 from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.multigrid.irregular import entity_numbers, irregular
 from hpfem.solvers.multigrid.lines import SharedLayers
-from hpfem.solvers.preconditioners import make_preconditioner
+from hpfem.solvers.preconditioners import jacobi, make_preconditioner
 from tests.assembly.test_interfaces import CONDITIONS, bar, heated
 from tests.assembly.test_points_and_edges import with_sets
 from tests.distributed.host_device import host_iterates_as_a_device
@@ -256,6 +256,39 @@ def exchanges(comm):
             # Hosts add what is shared in a pass, there, and back to a vector that is there; devices as they multiply.
             passes = 2 * (len(M.levels) - 1) * (degree - 1) + steps + (degree == 1) * (len(M.levels) - 1)
             assert counts["total"] == 1 and counts["run"] == passes, counts
+
+
+def kept(comm):
+    """Another solve takes graphs and vectors again, where nothing has changed; also where a process has no cells."""
+    mesh = whole("quad")
+    part = hp.distribute(mesh, comm, owners=np.arange(mesh.n_cells) % 2)
+    with host_iterates_as_a_device() as captured:
+        for make in (lambda A: None, jacobi, Multigrid):
+            c0 = hp.C0Space(hp.Space(part, 4, backend="numpy"))
+            bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0})
+            A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.5), c0, bc)
+            M = make(A)
+            b, c = (A.vectors.agreed(c0.project(f) * bc.free) for f in (exact, lambda x, y: 1.0 + x * y))
+
+            def solved(b, tol=1e-10, A=A, M=M, **more):
+                del captured[:]
+                x, info = hp.cg(A, b, M, tol=tol, bar=False, **more)
+                assert A.vectors.norm(b - A.apply(x)) <= 2 * tol * A.vectors.norm(b) and info.iterations > 3
+                return x, captured.count("conjugate gradients")
+
+            # Multigrid makes graphs when it is asked again: with and without the product.
+            first, count = solved(b)
+            before = first.copy()
+            assert [count, *(solved(c, **more)[1] for more in ({}, {"start": first}, {"tol": 1e-6}))] == (
+                [0, 2, 0, 0] if make is Multigrid else [1, 0, 0, 0]
+            )
+            with pytest.raises(hp.SolverError, match="after 3 iterations"):
+                hp.cg(A, c, M, tol=1e-10, max_iterations=3, bar=False)
+            again, count = solved(b)
+            assert count == 0 and np.array_equal(before, first) and np.allclose(again, first, atol=1e-8)
+            if make is not Multigrid:
+                A.operator.parameters["lam"] = 40.0
+                assert solved(b)[1] == 1
 
 
 def on_nodes(comm):

@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.vectors import HOST_VECTORS, scaled
 from hpfem.solvers import device_cg
-from hpfem.solvers.krylov import Iteration
+from hpfem.solvers.krylov import Iteration, Timed
 from hpfem.solvers.preconditioners import Jacobi
 from tests.backends.cuda.host_vectors import HostVectors, kernels
 
@@ -21,9 +21,15 @@ def solve(tmp_path):
     class Vectors(HostVectors):
         """What the loop asks for."""
 
-        def __init__(self, x, r, scale, tolerance, most, inverse, blocks):
+        def __init__(self, x, r, inverse, blocks):
+            assert blocks in (None, 2)
+            self.given = x, r, inverse
+            self.x, self.r = x, r
+
+        def begin(self, scale, tolerance, most):
+            x, r, inverse = self.given
+            assert scale == pytest.approx(np.linalg.norm(r))
             super().__init__(kernels(r.dtype.type, tmp_path), r, tolerance, inverse, most=most)
-            assert blocks in (None, 2) and scale == pytest.approx(np.linalg.norm(r))
             self.x, self.partials, self.stop = x, self.pq, self.control["stopped"]
 
         def measure_product(self, q):
@@ -59,7 +65,7 @@ def solve(tmp_path):
         )
 
     launched, released, steps = [], [], []
-    device = SimpleNamespace(conjugate_vectors=Vectors, capture=capture)
+    vectors = SimpleNamespace(iteration=SimpleNamespace(conjugate_vectors=Vectors, capture=capture))
 
     def call(matrix, b, M=None, tol=1e-9, most=1000, fused=True):
         for record in (launched, released, steps):
@@ -77,7 +83,8 @@ def solve(tmp_path):
         residuals = []
         run = Iteration(float(np.linalg.norm(b)), tol, most, "CG", advance, residuals)
         try:
-            device_cg.iterate_on_device(device, into if fused else matrix, 2 if fused else None, M, x, b.copy(), run)
+            product = SimpleNamespace(into=into, blocks=2) if fused else None
+            device_cg.iterate_on_device(vectors, Timed("the operator", matrix, b), product, M, x, b.copy(), run)
         finally:
             assert finished[-1] == len(waits)  # all that was launched is waited for
             assert released == [True] * len(launched)
@@ -157,6 +164,15 @@ def test_failures_are_those_of_the_host(fused, system, solve):
         with pytest.raises(hp.SolverError) as found:
             solve(A, b, M, fused=fused, **more)
         assert str(found.value) == str(expected.value)
+
+
+def test_graphs_go_with_what_they_are_kept_for():
+    released = []
+    kept = device_cg._Kept([1, (2, 3.0)], None)
+    kept.graphs.append(SimpleNamespace(release=lambda: released.append(True)))
+    assert kept.fits([1, (2, 3)]) and not any(map(kept.fits, ([1], [1, (2, 4)], [kept, (2, 3)])))
+    del kept
+    assert released == [True]
 
 
 def test_a_failing_function_leaves_nothing_under_way(system, solve):

@@ -513,16 +513,23 @@ class _Run:
         self.thread: int | None = None
         self.graph: Any = None
 
+    lock = _LAUNCHES
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a graph of more than a cycle can be made: where nothing waits for a host."""
+        return self.M.vectors.iteration is not None and self.recorded is None and self.M.on_devices
+
     @property
     def taken(self) -> Any:
         """Where the source is not zero; None: everywhere."""
         return self.M._taken
 
-    def __call__(self) -> tuple[Any, Any, Callable[[], Any]]:
+    def __call__(self, captured: bool = False) -> tuple[Any, Any, Callable[[], Any]]:
         """M^-1 r in the type that is used inside; where it counts (None: everywhere), as elsewhere it is r; and what
-        ends the exchange after which all processes have the same.
+        ends the exchange after which all processes have the same. In a graph of more it is not one of its own.
         """
-        z = self._applied()
+        z = self.M.cycle(self.source) if captured else self._applied()
         return z, self.M._free, self.M.vectors.agreeing(z)
 
     def _applied(self) -> Any:

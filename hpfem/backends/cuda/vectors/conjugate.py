@@ -16,7 +16,6 @@ from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
 from ..runtime.nccl import Nccl
-from ..runtime.scratch import aside
 from .indexed import MOST_SUMS, THREADS, as_bits, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
@@ -108,9 +107,6 @@ class CudaConjugateVectors:
         sharing: DeviceSharing | None,
         x: Any,
         r: Any,
-        scale: float,
-        tolerance: float,
-        most: int,
         inverse: Any = None,
         product_blocks: int | None = None,
     ) -> None:
@@ -136,27 +132,31 @@ class CudaConjugateVectors:
         self.x, self.r = x, r
         self.p, self.q = empty(r.shape, r.dtype), empty(r.shape, r.dtype)
         self._copy: Any = _NONE, _NONE
-        self._aside: Any = None
-        self._seen: Any = None
         # Of r.r, r.z and p.q; processes have different numbers of blocks, and add up all.
         self._left, self._total = cupy.zeros((3, MOST_SUMS)), empty((2, MOST_SUMS), np.float64)
         self._rr, self._rz = self._left[:2, : self._blocks]
         self.partials = self._left[2, : product_blocks or self._blocks]
-        control = np.zeros(1, CONTROL)
-        control["scale"], control["tolerance"], control["most"] = scale, tolerance, most
-        self._control = cupy.asarray(control.view(np.uint8))
+        self._control = empty((CONTROL.itemsize,), np.uint8)
         self.stop = int(self._control.data.ptr) + CONTROL.fields["stopped"][1]  # type: ignore[index]
-        # Read in turn.
-        self._homes = cycle([cupyx.empty_pinned((CONTROL.itemsize,), np.uint8) for _ in range(3)])
-        self._launch_dots(r, r, self._rr)
+        # Written at first, and read in turn.
+        self._first, *homes = (cupyx.empty_pinned((CONTROL.itemsize,), np.uint8) for _ in range(4))
+        self._homes = cycle(homes)
+
+    def begin(self, scale: float, tolerance: float, most: int) -> None:
+        """Begin a solve; see `ConjugateVectors.begin`."""
+        self._first[...] = 0
+        control = self._first.view(CONTROL)
+        control["scale"], control["tolerance"], control["most"] = scale, tolerance, most
+        self._copy_control(self._control.data.ptr, self._first.ctypes.data)
+        self._launch_dots(self.r, self.r, self._rr)
         if self._diagonal:
-            self._launch_dots(r, r * self._inverse, self._rz)
+            self._launch_dots(self.r, self.r * self._inverse, self._rz)
 
     def copy_residual(self, out: Any, taken: Any) -> None:
         """Write r to another array, too; see `ConjugateVectors.copy_residual`."""
         self._copy, self._residual = (_NONE if taken is None else taken, out), self._of(out.dtype)[1]
 
-    def _of(self, other: DTypeLike) -> tuple[Any, ...]:
+    def _of(self, other: np.dtype[Any]) -> tuple[Any, ...]:
         """Kernels for z, and a copy of r, of a type."""
         return _kernels(current_device().name, *self._types, other)
 
@@ -196,8 +196,6 @@ class CudaConjugateVectors:
         else:
             rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z)
             direction = self._of(z.dtype)[2]
-            if self._seen is not None:
-                self._cupy.cuda.get_current_stream().wait_event(self._seen)
             self._launch_dots(self.r, z, rz, self.stop, free)
         sums = self._sums(self._rr, rz)
         if agree is not None:
@@ -206,26 +204,22 @@ class CudaConjugateVectors:
         self._launch(direction, self._blocks, 2, self._control, *sums, *vectors)
 
     def stop_if_done(self) -> None:
-        """Tell aside whether the iterations end, while M^-1 r begins; see `ConjugateVectors.stop_if_done`."""
-        self._aside = aside(current_device().name)
-        self._aside.wait_event(self._cupy.cuda.get_current_stream().record())
-        with self._aside:
-            sums = self._sums(self._rr, self._rr)
-            vectors = self.r, _NONE, _NONE, _NONE, self.x, self.p
-            self._launch(self._direction, self._blocks, 2, self._control, *sums, *vectors)
+        """Tell whether the iterations end; see `ConjugateVectors.stop_if_done`."""
+        vectors = self.r, _NONE, _NONE, _NONE, self.x, self.p
+        self._launch(self._direction, self._blocks, 2, self._control, *self._sums(self._rr, self._rr), *vectors)
 
     def finish(self) -> None:
         """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
-        if self._aside is not None:
-            self._aside.synchronize()
         self._cupy.cuda.get_current_stream().synchronize()
 
     def read(self) -> Reading:
         """Ask for the control block; the host goes on."""
-        cuda, home = self._cupy.cuda, next(self._homes)
-        stream, kind = self._aside or cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost
-        cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)
-        event = cuda.Event(block=False, disable_timing=True)
-        event.record(stream)
-        self._seen = event if self._aside else None
+        home, event = next(self._homes), self._cupy.cuda.Event(block=False, disable_timing=True)
+        self._copy_control(home.ctypes.data, self._control.data.ptr)
+        event.record()
         return Reading(home, event, self._sharing)
+
+    def _copy_control(self, target: int, source: int) -> None:
+        """Copy the control block from or to the host, which goes on."""
+        runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
+        runtime.memcpyAsync(target, source, CONTROL.itemsize, runtime.memcpyDefault, stream)
