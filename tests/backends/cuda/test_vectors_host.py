@@ -398,7 +398,7 @@ def test_they_compile_without_spills(architecture, monkeypatch):
         assert spilled and max(spilled) <= 8 * (architecture == "sm_80")
 
 
-@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("lanes", [1, 4, 256])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_products_with_sparse_matrices(lanes, dtype, index, folder, rng):

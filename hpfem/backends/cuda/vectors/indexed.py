@@ -408,7 +408,7 @@ class IndexedRestriction(ElementRestriction):
 
 
 # Threads of a row, by the mean number of its entries: the first that is no less than half of it, or the last.
-_LANES = (1, 2, 4, 8, 16)
+_LANES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
