@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ....support.communicator import Communicator
 from ...sharing import Sharing
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
@@ -69,31 +70,24 @@ def launch_dots(a: Any, b: Any, partials: Any, owned: Any = None) -> None:
     dots((len(partials),), (THREADS,), (np.int64(a.size), *rest), shared_mem=sum_bytes(1))
 
 
-class DeviceSharing:
-    """`Sharing` of one component's entries on the GPUs of the processes: those that count here, and sums over all."""
+class DeviceSharing(NamedTuple):
+    """`Sharing` of one component's entries on the GPUs of processes, and what adds up over them."""
 
-    def __init__(self, sharing: Sharing, between: Nccl) -> None:
-        self.comm, self._sharing, self._between = sharing.comm, sharing, between
-
-    def owned(self, n: int) -> Any:
-        """Make a bit for each entry: whether this process owns it."""
-        return owned_bits(self._sharing, n)
-
-    def add(self, numbers: Any, out: Any) -> None:
-        """Add up over processes on the current stream; collective."""
-        self._between.sum(numbers, out)
+    comm: Communicator
+    of: Sharing
+    between: Nccl
 
 
 class Reading:
     """The control block as it was at some time; ready when `wait` returns."""
 
-    def __init__(self, host: Any, event: Any, sharing: DeviceSharing | None) -> None:
-        self._host, self._event, self._sharing = host, event, sharing
+    def __init__(self, host: Any, event: Any, shared: DeviceSharing | None) -> None:
+        self._host, self._event, self._shared = host, event, shared
 
     def wait(self) -> np.void:
         """Wait for the device to get there."""
-        if self._sharing is not None:
-            self._sharing.comm.until(lambda: bool(self._event.done))
+        if self._shared is not None:
+            self._shared.comm.until(lambda: bool(self._event.done))
         self._event.synchronize()
         found: np.void = self._host.view(CONTROL)[0]
         return found
@@ -124,7 +118,7 @@ class CudaConjugateVectors:
                 kind = np.dtype(np.float32)
             self._inverse = cupy.ascontiguousarray(inverse, kind)
         self._sharing = sharing
-        self._owned: Any = _NONE if sharing is None else sharing.owned(int(r.size))
+        self._owned: Any = _NONE if sharing is None else owned_bits(sharing.of, int(r.size))
         self._types = r.dtype, kind, sharing is not None
         self._dots, self._residual, self._direction = self._of(r.dtype)
         self._blocks = sum_blocks(int(r.size))
@@ -173,7 +167,7 @@ class CudaConjugateVectors:
             return np.int32(len(first)), first, second
         rows = self._left[2:] if first is self.partials else self._left[: 1 + (second is not first)]
         total = self._total[: len(rows)]
-        self._sharing.add(rows, total)
+        self._sharing.between.sum(rows, total)
         return np.int32(MOST_SUMS), total[0], total[-1]
 
     def measure_product(self, q: Any) -> None:

@@ -80,7 +80,7 @@ class CudaIteration(DeviceIteration):
     def shared(self, sharing: Sharing) -> CudaIteration | None:
         """Iterate with other processes if NCCL connects their GPUs; see `DeviceIteration.shared`."""
         between = nccl_of(sharing.comm)
-        return None if between is None else CudaIteration(DeviceSharing(sharing, between))
+        return None if between is None else CudaIteration(DeviceSharing(sharing.comm, sharing, between))
 
     def conjugate_vectors(self, *arguments: Any) -> CudaConjugateVectors:
         """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
