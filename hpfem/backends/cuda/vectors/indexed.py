@@ -407,8 +407,16 @@ class IndexedRestriction(ElementRestriction):
         return out
 
 
-# Threads of a row, by the mean number of its entries: the first that is no less than half of it, or the last.
-_LANES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# Threads of a row: the first that is no less than a third of the mean number of its entries; or, from eight on, than
+# a part of it, if twice as many threads in all are more than run at once.
+_LANES, _EACH, _MOST_EACH, _AT_ONCE = (1, 2, 4, 8, 16, 32, 64, 128, 256), 3, 32, 1 << 18
+
+
+def lanes_of(rows: int, entries: int) -> int:
+    """Threads of a row of a matrix of so many entries."""
+    mean = entries / max(1, rows)
+    enough = (n for n in _LANES[3:] if _MOST_EACH * n >= mean and 2 * n * rows > _AT_ONCE)
+    return min([n for n in _LANES if _EACH * n >= mean][:1] + [*enough][:1] or [_LANES[-1]])
 
 
 def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
@@ -425,8 +433,7 @@ class SparseMatrix:
         parts = matrix.indptr.astype(kind, copy=False), matrix.indices.astype(kind, copy=False), matrix.data
         given = parts if not isinstance(matrix.data, np.ndarray) else map(upload, parts)
         (self._starts, self._columns, self._values), self._dtype = given, matrix.dtype
-        mean = matrix.nnz / max(1, matrix.shape[0])
-        self._lanes = next((lanes for lanes in _LANES if 2 * lanes >= mean), _LANES[-1])
+        self._lanes = lanes_of(matrix.shape[0], matrix.nnz)
         self._multiply, *_ = functions(source(self._dtype, kind, self._lanes), current_device().name, "multiply")
 
     def __matmul__(self, x: Any) -> Any:
