@@ -97,11 +97,13 @@ def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, i64 %g, i64 %last"):
         rows = _rows(b, "%outside", layout.n * layout.segments)
         with b.each(layout.segments) as segment:
-            full, rest = divmod(layout.n, n)
-            with b.each(full) as i:
-                block(segment, Index(b.new(f"mul nsw i64 {i.value}, {n}")) if isinstance(i, Index) else 0)
-            if rest:
-                block(segment, layout.n - n)
+            with b.each(-(-layout.n // n)) as i:
+                first: Where = 0
+                if isinstance(i, Index):  # the last numbers overlap others
+                    start = b.new(f"mul nsw i64 {i.value}, {n}")
+                    over = b.new(f"icmp sgt i64 {start}, {layout.n - n}")
+                    first = Index(b.new(f"select i1 {over}, i64 {layout.n - n}, i64 {start}"))
+                block(segment, first)
 
 
 def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
