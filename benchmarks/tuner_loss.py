@@ -128,7 +128,7 @@ def thorough_search(strategy: Any, problem: Any, most: int, kept: int) -> Search
     from hpfem.backends.cuda.runtime.device import limits
 
     default = strategy.chosen(problem, limits())
-    rounds = search.search(problem, Levels.of(problem.tabulation), limits(), default, most, kept)
+    rounds = search.search(problem, Levels.of(problem), limits(), default, most, kept)
     yield from text.search_in_text(rounds, SumFacTopOptions)
 
 

@@ -55,7 +55,7 @@ class Case:
             check_kronecker(problem)
             return cls(KroneckerPlan(problem, options), name)
         chosen = CudaSumFacTop().chosen(problem, Limits()) if options is None else options
-        return cls(SumFacTopPlan(problem, Levels.of(problem.tabulation), chosen), name)
+        return cls(SumFacTopPlan(problem, Levels.of(problem), chosen), name)
 
     @property
     def problem(self):

@@ -57,7 +57,7 @@ def kernel_of(problem, options):
     """The kernel "sumfac-top" with options, or "sumfac"."""
     if options == "sumfac":
         return sumfac.SumFacKernel(sumfac.SumFacPlan(problem))
-    return sumfac_top.SumFacTopKernel(SumFacTopPlan(problem, Levels.of(problem.tabulation), options))
+    return sumfac_top.SumFacTopKernel(SumFacTopPlan(problem, Levels.of(problem), options))
 
 
 def check(kernel, reference, components, rng):

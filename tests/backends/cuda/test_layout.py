@@ -90,7 +90,7 @@ FOREIGN = SimpleNamespace(
 def case(mesh, dtype, elements, order=2):
     """Problem and tables of the mass on a mesh, and the elements of a group."""
     problem = hp.Mass(hp.Space(mesh, order, dtype=dtype), backend="numpy").choices[0].kernel.problem
-    return problem, Levels.of(problem.tabulation), elements
+    return problem, Levels.of(problem), elements
 
 
 def deformed(name, order):

@@ -39,7 +39,7 @@ def burning(u, du, x, k):
 def problem_of(operator):
     """Problem and tables of an operator's first block."""
     problem = operator.choices[0].kernel.problem
-    return problem, Levels.of(problem.tabulation)
+    return problem, Levels.of(problem)
 
 
 @one_architecture
@@ -215,7 +215,7 @@ def test_kernels_of_four_shapes_compile_side_by_side(folder):
     operator = hp.Helmholtz(space, lam=1.0, backend="numpy")
     sources = []
     for choice in operator.choices:
-        problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
+        problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem)
         layout = SumFacTopPlan(problem, levels, CudaSumFacTop().chosen(problem, Limits()))
         sources.append(program(layout.source()))
     assert len(sources) == 4

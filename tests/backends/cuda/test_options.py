@@ -72,8 +72,9 @@ def test_bank_conflicts():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_collapse_is_a_product_of_functions(name):
     space = hp.Space(skewed(straight(name)), 3, quadrature="collapsed")
-    tabulation = space.blocks[0].tabulation
-    collapse, shape, rule = Collapse.of(tabulation, Levels.of(tabulation)), tabulation.basis.shape, tabulation.rule
+    problem = hp.Mass(space, backend="numpy").choices[0].kernel.problem
+    tabulation, levels = problem.tabulation, Levels.of(problem)
+    collapse, shape, rule = Collapse.of(tabulation, levels), tabulation.basis.shape, tabulation.rule
     matrix = np.zeros((len(rule), shape.dim, shape.dim))
     matrix[:, range(shape.dim), range(shape.dim)] = collapse.ones
     for (a, b), x, yz in zip(collapse.entries, collapse.x, collapse.yz, strict=True):

@@ -25,7 +25,7 @@ def problem_of(mesh, order, kind=hp.Mass, **options):
 def rounds_of(problem, seconds, default=None, **options):
     """Rounds of a search, timed by a function of the options; and the times."""
     timed, rounds = {}, []
-    found = search(problem, Levels.of(problem.tabulation), Limits(), default, **options)
+    found = search(problem, Levels.of(problem), Limits(), default, **options)
     batch = next(found)
     while True:
         rounds.append(batch)
@@ -73,7 +73,7 @@ def test_affine_elements_have_nothing_to_prefetch():
 
 def test_what_does_not_fit_is_refused():
     problem = problem_of(curved("hex"), 4)
-    levels = Levels.of(problem.tabulation)
+    levels = Levels.of(problem)
     assert checked_plan(problem, levels, SumFacTopOptions(2), Limits()).options.elements == 2
     with pytest.raises(NotSuitable, match="shared memory"):
         checked_plan(problem, levels, SumFacTopOptions(60), Limits())
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_refused():
 
 def test_text_of_options():
     problem = problem_of(curved("tet"), 4)
-    modelled = [layout.options for layout in default_plans(problem, Levels.of(problem.tabulation), Limits())]
+    modelled = [layout.options for layout in default_plans(problem, Levels.of(problem), Limits())]
     for options in (CudaSumFacTop().known(problem), *modelled):
         for v in (options, replace(options, tables_shared=False, l2=True, prefetch=3, late=True)):
             assert texts.from_text(SumFacTopOptions, texts.to_text(v)) == v

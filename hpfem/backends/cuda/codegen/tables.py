@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
 
+from ....forms.form import BlockProblem
 from ....geometry.jacobians import inverse_collapse
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+# Numbers of fields from which on they decide about the order of directions: six to twenty were measured.
+_MANY = 4
+
+
+def read_at_points(problem: BlockProblem) -> int:
+    """Count the numbers of fields that a kernel reads at a point."""
+    return 0 if problem.form.trace is None else sum(key[0] == "field" for key in problem.form.trace.inputs)
 
 
 @dataclass(eq=False)
@@ -65,10 +73,13 @@ class Levels:
         return cls(counts, one, zero, zero, node, [n + 1 for n in node], node, node[0], n_modes, dim)
 
     @classmethod
-    def of(cls, tabulation: Tabulation) -> Levels:
-        """Tables for sumfac_top.h: products of segments have their directions last first; see `Levels.plain`."""
-        made = cls.plain(tabulation)
-        return made._reversed() if tabulation.rule.tensor and tabulation.basis.tree.product else made
+    def of(cls, problem: BlockProblem) -> Levels:
+        """Tables for sumfac_top.h: products of segments have their directions last first, unless many fields are read,
+        of which the numbers of a warp are beside each other then; see `Levels.plain`.
+        """
+        tabulation, made = problem.tabulation, cls.plain(problem.tabulation)
+        product = tabulation.rule.tensor and tabulation.basis.tree.product
+        return made._reversed() if product and read_at_points(problem) < _MANY else made
 
     def _reversed(self) -> Levels:
         order = [*range(self.dim)[::-1], *range(self.dim, 3)]

@@ -22,9 +22,7 @@ def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]
     return hits.reshape(candidates, groups, group).max(axis=-1).sum(axis=-1)
 
 
-def row_stride(
-    problem: BlockProblem, levels: Levels, elements: int, rows: tuple[int, int], split: int, staged: int
-) -> int:
+def row_stride(problem: BlockProblem, levels: Levels, elements: int, rows: tuple[int, int], split: int) -> int:
     """Distance of rows in shared memory, with the fewest bank conflicts over all phases."""
     q1, q2, q3 = levels.counts
     lanes, r2 = q3 * elements, rows[1]
@@ -50,10 +48,6 @@ def row_stride(
     if levels.uniform(1) and not (levels.reverse and levels.trivial):
         row = np.arange(levels.n_rows * lanes)
         add((2 + 3 * pairs) * 2 * q2, row // lanes * r2, row % lanes)
-    if staged:  # fields, in the user's order
-        item = np.arange(elements * q1 * q2 * q3)
-        lane = item // (q1 * q2) % q3 * elements + item // (q1 * q2 * q3)
-        add(staged, item % q1 * r2 + item // q1 % q2, lane)
     if split:
         nodes = last_nodes(levels, r2)
         item = np.arange(len(nodes) * split)

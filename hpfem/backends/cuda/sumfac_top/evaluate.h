@@ -42,14 +42,16 @@ template <int p> HPFEM_DEVICE void evaluate_row(const Tables &t, const real *mod
 
 // Rows of all functions p, of one component.
 HPFEM_DEVICE void evaluate_rows(const Tables &tables, const real *modes, real *S) {
-  if constexpr (UNIFORM2 && (REVERSED || SPLIT_IN || TRIVIAL3)) {
+  constexpr bool lines = REVERSED || SPLIT_IN || TRIVIAL3;
+  if constexpr (UNIFORM2 && (lines || (UNIFORM3 && LEAVES_ARE_MODES))) {
     alike_rows([&](int p, int l) {
       if constexpr (TRIVIAL3 && !LEAVES_ARE_MODES) {
         each<0, N1>([&](auto p_) {
           if (p == decltype(p_)::value) evaluate_row<decltype(p_)::value>(tables, modes + l * MODES_PITCH, 0, S + l);
         });
       } else {
-        evaluate_row<0>(tables, modes + l % E * MODES_PITCH + p * UNIFORM2_COUNT, l / E, S + p * STEP + l);
+        const int first = p * UNIFORM2_COUNT * (lines ? 1 : UNIFORM3_COUNT);
+        evaluate_row<0>(tables, modes + l % E * MODES_PITCH + first, l / E, S + p * STEP + l);
       }
     });
   } else {

@@ -18,7 +18,6 @@ constexpr int TOGETHER = $TOGETHER;            // elements whose lines along the
 constexpr int PREFETCH = $PREFETCH;            // points of a line whose factors are fetched ahead
 constexpr bool LATE = $LATE;                   // whether that is before the last barrier in front of them, not the first
 constexpr bool L2_PREFETCH = $L2_PREFETCH;     // whether a block begins by asking for its factors in the L2 cache
-constexpr bool STAGED = $STAGED;               // whether fields come through shared memory, behind the sources' arrays
 constexpr bool SPLIT_IN = $SPLIT_IN;           // whether lines along the last direction are a phase of their own
 constexpr bool SPLIT_OUT = $SPLIT_OUT;         // the same on the way back
 

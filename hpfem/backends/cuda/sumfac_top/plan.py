@@ -12,8 +12,8 @@ from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
 from ..codegen.layout import numbers_read
-from ..codegen.prelude import arguments, constants, fill, header
-from ..codegen.tables import Levels
+from ..codegen.prelude import constants, fill, header
+from ..codegen.tables import Levels, read_at_points
 from ..runtime.device import REGISTERS, Limits
 from .banks import last_nodes, node_rows, row_stride
 
@@ -30,12 +30,6 @@ HEADERS = (
 )
 
 
-# Fields from which on they come through shared memory by default: six and seven were measured.
-_STAGED = 4
-# Registers that a thread which reads many fields may lack: more warps are worth a few spilled numbers.
-_SPILLED = 16
-
-
 @dataclass(frozen=True)
 class SumFacTopOptions:
     """Free choices of the kernel."""
@@ -50,27 +44,7 @@ class SumFacTopOptions:
     # Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
     # the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     split: int = 0
-    # Whether fields come through shared memory. In products of segments a line's points are beside each other and lines
-    # apart: a warp would read a number of each of 32 sectors at a time.
-    staged: bool = False
     source: FactorSource = FactorSource.STORED
-
-
-def n_fields(problem: BlockProblem) -> int:
-    """Count the numbers of fields that a kernel reads at a point."""
-    return len(arguments(problem)[2])
-
-
-def can_stage(problem: BlockProblem, levels: Levels) -> bool:
-    """Whether fields may come through shared memory, and are enough for that to matter."""
-    return levels.reverse and n_fields(problem) > 1
-
-
-def _is_direct(problem: BlockProblem, levels: Levels) -> bool:
-    """Whether lines read fields that might come through shared memory: coupled components leave too little there (an
-    H100 takes as long at P = 2, twice as long at P = 6).
-    """
-    return can_stage(problem, levels) and problem.form.components > 1
 
 
 class SumFacTopPlan:
@@ -83,9 +57,7 @@ class SumFacTopPlan:
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
         dim, e = problem.shape.dim, options.elements
-        self.staged = options.staged and can_stage(problem, levels)
         r2 = max(q2, int(levels.count[1].max()))
-        r2 += self.staged and q1 > 4 and r2 % 2 == 0  # an odd number: fields of a line in different banks
         self.rows = max(levels.n_rows, q1), r2  # of an array
         self.threads = -(-q2 * q3 * e // 32) * 32
         third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
@@ -93,12 +65,11 @@ class SumFacTopPlan:
         self.split_in = form.from_modes and bool((third and options.split & 2) or (flat and options.split))
         split = self.split_in or self.split_out
         self.together = 2 if options.split & 4 and e % 2 == 0 and split else 1
-        own = n_fields(problem) * self.staged
-        self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0, own)
+        self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0)
         vectors = max(problem.coupled, problem.given) if form.trace is None else 1
         self.arrays = max(dim, vectors) if form.gradients else 1
         given = problem.given * (self.arrays if form.to_modes else 1)
-        self.total_arrays = max(self.arrays * form.components + own, given)
+        self.total_arrays = max(self.arrays * form.components, given)
         self.array = -(-self.rows[0] * self.rows[1] * self.row_stride // 2) * 2
 
         leaves = split or levels.trivial
@@ -138,7 +109,6 @@ class SumFacTopPlan:
             "R2": self.rows[1],
             "PREFETCH": min(options.prefetch, levels.counts[0]) if numbers_read(self.problem) else 0,
             "L2_PREFETCH": options.l2,
-            "STAGED": self.staged,
             **self._structures(),
         }
         parts = [
@@ -173,7 +143,7 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
     form, dim = problem.form, problem.shape.dim
     factors = problem.geometry.n_factors(form.factor_kind) if form.factor_kind else 0
     # Of coupled components all gradients of a point are there at the same time, with its fields.
-    point = n_fields(problem) + form.components * dim if form.components > 1 else 0
+    point = read_at_points(problem) + form.components * dim if form.components > 1 else 0
     if problem.source.recomputes:  # the rows of a line, and what is made of them at a point
         factors = (dim * len(problem.geometry.map_lines(range(dim)).directions) + dim**2 + 2) // 2
     if not form.gradients:
@@ -187,12 +157,8 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
 
 def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
     """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads; 0: none."""
-    need = _line_registers(problem, levels)
-    if _is_direct(problem, levels):  # a quarter of the warps has a quarter of the registers
-        resident = 4 * (REGISTERS // 4 // (-(-min(255, need - _SPILLED) // 8) * 256)) // (threads // 32)
-    else:
-        resident = REGISTERS // (threads * (-(-min(255, max(40, need)) // 8) * 8))
-    return min(resident, 2048 // threads, 16)
+    registers = min(255, max(40, _line_registers(problem, levels)))
+    return min(REGISTERS // (threads * (-(-registers // 8) * 8)), 2048 // threads, 16)
 
 
 def with_nearest_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
@@ -207,35 +173,27 @@ def default_plans(
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
-    direct, coupled = _is_direct(problem, levels), problem.form.components > 1
-    may_stage = can_stage(problem, levels) and n_fields(problem) >= _STAGED and not direct
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        ways = [SumFacTopOptions(e, staged=staged, source=source) for staged in (False, may_stage)]
-        fitting = [plan for v in dict.fromkeys(ways) if (plan := SumFacTopPlan(problem, levels, v)).fits(limits)]
-        if not fitting:
+        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, source=source))
+        if not candidate.fits(limits):
             break
-        for candidate in fitting:
-            lanes = q3 * e
-            used = q2 * lanes / candidate.threads
-            if warp_rows:
-                used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
-            resident = min(
-                limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
-                candidate.min_blocks,
-                2048 // candidate.threads,
-            )
-            warps = candidate.threads / 32
-            # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
-            # What is read directly stays in the L1 cache of small blocks.
-            few, small = (0.5 + 0.2 * resident, 0.8) if direct else (0.7 + 0.1 * resident, 0.6)
-            score = used * min(1.0, warps * resident / 12) * min(1.0, few)
-            score *= min(1.0, small + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
-            score *= 0.5 if candidate.spills and coupled else 1.0
-            # Fields that are read a number of a sector at a time, beside about seven other numbers at a point.
-            score /= 1 + 0.15 * n_fields(problem) * (may_stage and not candidate.staged)
-            found.append((score, candidate))
+        lanes = q3 * e
+        used = q2 * lanes / candidate.threads
+        if warp_rows:
+            used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
+        resident = min(
+            limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
+            candidate.min_blocks,
+            2048 // candidate.threads,
+        )
+        warps = candidate.threads / 32
+        # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
+        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
+        score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
+        score *= 0.5 if candidate.spills and problem.form.components > 1 else 1.0
+        found.append((score, candidate))
     if not found:
         smallest = SumFacTopPlan(problem, levels, SumFacTopOptions(1))
         raise NotSuitable(

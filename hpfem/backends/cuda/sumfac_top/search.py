@@ -32,9 +32,9 @@ def first_options(
     for source in possible_sources(problem):
         tried.append([])
         for own in [layout.options for layout in default_plans(problem, levels, limits, source)]:
-            e, others = own.elements, [v.elements for v in tried[-1] if v.staged == own.staged]
+            e, others = own.elements, [v.elements for v in tried[-1]]
             if len(tried[-1]) < most and all(max(e, other) > 1.1 * min(e, other) for other in others):
-                tried[-1].append(SumFacTopOptions(e, staged=own.staged, source=source))
+                tried[-1].append(SumFacTopOptions(e, source=source))
     in_turns = [v for pair in zip_longest(*tried) for v in pair if v is not None]
     first = [] if default is None else [default]
     split = [with_nearest_source(problem, v) for v in SPLIT if most and _can_split(levels)]
@@ -71,7 +71,7 @@ def second_options(
 def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
     """The options that helped, together."""
     found, order = [], sorted(timed, key=lambda options: timed[options])
-    names = ("elements", "split", "staged", "source")
+    names = ("elements", "split", "source")
     plain = [v for v in order if v == SumFacTopOptions(**{name: getattr(v, name) for name in names})]
     for base in plain[:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ....forms.form import BlockProblem
-from ..codegen.tables import Levels
+from ..codegen.tables import Levels, read_at_points
 from ..runtime.device import Limits
 from ..runtime.planned import ChoosingStrategy, Rounds
 from ..runtime.tree_kernel import TreeKernel
-from .plan import SumFacTopOptions, SumFacTopPlan, can_stage, checked_plan, default_plans, with_nearest_source
+from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_plans, with_nearest_source
 from .search import search
 
 
@@ -32,20 +32,20 @@ class CudaSumFacTop(ChoosingStrategy):
 
     def planned(self, problem: BlockProblem, options: Any, limits: Limits) -> SumFacTopPlan:
         """Plan a kernel that fits."""
-        return checked_plan(problem, Levels.of(problem.tabulation), options, limits)
+        return checked_plan(problem, Levels.of(problem), options, limits)
 
     def known(self, problem: BlockProblem) -> SumFacTopOptions | None:
         """The measured options, with a possible source of factors."""
-        if can_stage(problem, Levels.of(problem.tabulation)):  # what was measured read fewer fields
+        if problem.tabulation.basis.tree.product and read_at_points(problem) > 1:  # what was measured read fewer
             return None
         known = super().known(problem)
         return None if known is None else with_nearest_source(problem, known)
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[SumFacTopOptions]:
         """The model's best numbers of elements."""
-        plans = default_plans(problem, Levels.of(problem.tabulation), limits)
-        return [with_nearest_source(problem, SumFacTopOptions(plan.elements, staged=plan.staged)) for plan in plans]
+        plans = default_plans(problem, Levels.of(problem), limits)
+        return [with_nearest_source(problem, SumFacTopOptions(plan.elements)) for plan in plans]
 
     def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
         """Elements per block, options one by one, then those that helped together."""
-        return search(problem, Levels.of(problem.tabulation), limits, default)
+        return search(problem, Levels.of(problem), limits, default)

@@ -55,22 +55,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
   };
 
-  real *const staged = S + SOURCES * ARRAYS * ARRAY;
   const auto ask_fields = [&](bool now) {
     if (!now) return;
     each<0, N_FIELDS>([&](auto n_) {
       constexpr int n = decltype(n_)::value;
       const real *const from = fields[field_array(n)] + (field_component(n) * n_elements + first) * POINTS;
-      if constexpr (STAGED) copy_points(from, live, staged + n * ARRAY);
-      else if (N_FIELDS > 1 && t == n && reinterpret_cast<unsigned long long>(from) % 16 == 0) {
+      if (N_FIELDS > 1 && t == n && reinterpret_cast<unsigned long long>(from) % 16 == 0) {
         HPFEM_PREFETCH_L2(from, live * POINTS * int(sizeof(real)) / 16 * 16);
       }
     });
-    if constexpr (STAGED) HPFEM_COPY_COMMIT();
   };
-  // The barrier, of those after the phases below, behind which they are there.
-  constexpr bool ROWS = FROM_MODES && (DIM > 2 || !REVERSED);
-  constexpr int STAGED_AT = !STAGED ? -1 : LINES_IN ? 2 : ROWS ? 1 : 0;
 
   // Load.
   if constexpr (FROM_MODES) {
@@ -91,11 +85,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       load_points(in + (c * n_elements + first) * POINTS, live, S + c * ARRAY);
     }
   }
-  if constexpr (RECOMPUTED || STAGED_AT == 0) HPFEM_COPY_WAIT(STAGED_AT > 0 ? 1 : 0);
+  if constexpr (RECOMPUTED) HPFEM_COPY_WAIT(0);
   __syncthreads();
 
   // Z and Y.
-  if constexpr (ROWS) {
+  if constexpr (FROM_MODES && (DIM > 2 || !REVERSED)) {
     if constexpr (SPLIT_IN) {
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         evaluate_lines(tables, modes + c * E * MODES_PITCH, S + c * ARRAYS * ARRAY);
@@ -108,7 +102,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     if constexpr (!LINES_IN) fetch(LATE);
-    if constexpr (STAGED_AT == 1) HPFEM_COPY_WAIT(0);
     __syncthreads();
   }
 
@@ -133,7 +126,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (FROM_MODES) __syncthreads();
     HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) differentiate_lines<false>(S + c * ARRAYS * ARRAY);
     if constexpr (FROM_MODES) fetch(LATE);
-    if constexpr (STAGED_AT == 2) HPFEM_COPY_WAIT(0);
     __syncthreads();
   }
   if (on) {
@@ -153,9 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       line.recompute(i, f);
       real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
       around.coordinates(i, x);
-      if constexpr (STAGED) {
-        HPFEM_UNROLL for (int n = 0; n < N_FIELDS; n++) extra[n] = own[(SOURCES * ARRAYS + n) * ARRAY + i * STEP];
-      } else around.values(user_point(i, jk), extra);
+      around.values(user_point(i, jk), extra);
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         if constexpr (FROM_MODES || LINES_IN) {
           evaluate(a[c], i, u[c], s[c]);

@@ -48,15 +48,6 @@ HPFEM_DEVICE void load_points(const real *from, int live, real *S) {
   }
 }
 
-// The same without waiting, of the last element where there are no more.
-HPFEM_DEVICE void copy_points(const real *from, int live, real *S) {
-  for (int item = threadIdx.x; item < E * POINTS; item += THREADS) {
-    const int e = item / POINTS, q = item % POINTS;
-    const int row = point_i(q) * R2 + point_j(q);
-    HPFEM_COPY(S + row * LS + point_k(q) * E + e, from + (e < live ? e : live - 1) * POINTS + q, sizeof(real));
-  }
-}
-
 HPFEM_DEVICE void store_points(const real *S, real *to, int live) {
   const int t = threadIdx.x;
   for (int item = t; item < E * POINTS; item += THREADS) {
