@@ -249,7 +249,7 @@ def test_many_fields_are_read_in_the_users_order(tmp_path, rng):
                 kernels.append(made.choices[0].kernel)
                 options = SumFacTopOptions(2, split=(0, 3, 7)[len(cases) % 3])
                 cases.append(Case.of(kernels[-1].problem, f"case{len(cases)}", options))
-                assert not cases[-1].levels.reverse
+                assert cases[-1].levels.grid == (space.dim > 2)
     tapering = hp.Space(tapered("hex"), 2)
     kernels.append(hp.WeakForm(tapering, weak, fields=four, components=2, backend="numpy").choices[0].kernel)
     options = SumFacTopOptions(2, source=RECOMPUTED)

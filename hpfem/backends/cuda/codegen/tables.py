@@ -15,8 +15,9 @@ from ....geometry.jacobians import inverse_collapse
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-# Numbers of fields from which on they decide about the order of directions: six to twenty were measured.
-_MANY = 4
+# Numbers of fields from which on they decide about the order of directions: six and ten were measured. Of coupled
+# components that gains a fifth with 4 points in a line, nothing with 6, and with 8 it costs two thirds.
+_MANY, _SHORT = 4, 5
 
 
 def read_at_points(problem: BlockProblem) -> int:
@@ -74,12 +75,14 @@ class Levels:
 
     @classmethod
     def of(cls, problem: BlockProblem) -> Levels:
-        """Tables for sumfac_top.h: products of segments have their directions last first, unless many fields are read,
-        of which the numbers of a warp are beside each other then; see `Levels.plain`.
+        """Tables for sumfac_top.h: products of segments have their directions last first, unless those of three read
+        many fields, of which the numbers of a warp are beside each other then; see `Levels.plain`.
         """
         tabulation, made = problem.tabulation, cls.plain(problem.tabulation)
-        product = tabulation.rule.tensor and tabulation.basis.tree.product
-        return made._reversed() if product and read_at_points(problem) < _MANY else made
+        if not (tabulation.rule.tensor and tabulation.basis.tree.product):
+            return made
+        many = made.dim > 2 and read_at_points(problem) >= _MANY
+        return made if many and (problem.form.components == 1 or made.counts[2] <= _SHORT) else made._reversed()
 
     def _reversed(self) -> Levels:
         order = [*range(self.dim)[::-1], *range(self.dim, 3)]
@@ -105,6 +108,11 @@ class Levels:
         shape = values.shape
         split = values.reshape(*shape[:axis], *self.counts[: self.dim][::-1], *shape[axis + 1 :])
         return split.swapaxes(axis, axis + self.dim - 1).reshape(shape)
+
+    @property
+    def grid(self) -> bool:
+        """Whether functions are products of those of three directions, in the basis' order."""
+        return self.identity and not self.reverse and not self.trivial and self.uniform(1) and self.uniform(2)
 
     def uniform(self, level: int) -> bool:
         """Whether all nodes of a level have the same functions as children."""

@@ -43,7 +43,7 @@ template <int p> HPFEM_DEVICE void evaluate_row(const Tables &t, const real *mod
 // Rows of all functions p, of one component.
 HPFEM_DEVICE void evaluate_rows(const Tables &tables, const real *modes, real *S) {
   constexpr bool lines = REVERSED || SPLIT_IN || TRIVIAL3;
-  if constexpr (UNIFORM2 && (lines || (UNIFORM3 && LEAVES_ARE_MODES))) {
+  if constexpr (UNIFORM2 && (lines || GRID)) {
     alike_rows([&](int p, int l) {
       if constexpr (TRIVIAL3 && !LEAVES_ARE_MODES) {
         each<0, N1>([&](auto p_) {

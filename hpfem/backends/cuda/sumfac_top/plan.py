@@ -30,6 +30,12 @@ HEADERS = (
 )
 
 
+# Registers that a thread which reads many fields may lack: more warps are worth a few spilled numbers.
+_SPILLED = 16
+# Points from which on lines along the last direction of a grid are phases of their own by default.
+_LONG = 7
+
+
 @dataclass(frozen=True)
 class SumFacTopOptions:
     """Free choices of the kernel."""
@@ -45,6 +51,11 @@ class SumFacTopOptions:
     # the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     split: int = 0
     source: FactorSource = FactorSource.STORED
+
+
+def _is_direct(problem: BlockProblem, levels: Levels) -> bool:
+    """Whether lines of coupled components read fields whose points are beside each other, those of a warp apart."""
+    return levels.reverse and read_at_points(problem) > 1 and problem.form.components > 1
 
 
 class SumFacTopPlan:
@@ -68,7 +79,7 @@ class SumFacTopPlan:
         self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0)
         vectors = max(problem.coupled, problem.given) if form.trace is None else 1
         self.arrays = max(dim, vectors) if form.gradients else 1
-        given = problem.given * (self.arrays if form.to_modes else 1)
+        given = problem.given * (self.arrays if form.to_modes else not levels.grid)
         self.total_arrays = max(self.arrays * form.components, given)
         self.array = -(-self.rows[0] * self.rows[1] * self.row_stride // 2) * 2
 
@@ -109,6 +120,7 @@ class SumFacTopPlan:
             "R2": self.rows[1],
             "PREFETCH": min(options.prefetch, levels.counts[0]) if numbers_read(self.problem) else 0,
             "L2_PREFETCH": options.l2,
+            "GRID": levels.grid,
             **self._structures(),
         }
         parts = [
@@ -157,8 +169,12 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
 
 def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
     """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads; 0: none."""
-    registers = min(255, max(40, _line_registers(problem, levels)))
-    return min(REGISTERS // (threads * (-(-registers // 8) * 8)), 2048 // threads, 16)
+    need = _line_registers(problem, levels)
+    if _is_direct(problem, levels):  # a quarter of the warps has a quarter of the registers
+        resident = 4 * (REGISTERS // 4 // (-(-min(255, need - _SPILLED) // 8) * 256)) // (threads // 32)
+    else:
+        resident = REGISTERS // (threads * (-(-min(255, max(40, need)) // 8) * 8))
+    return min(resident, 2048 // threads, 16)
 
 
 def with_nearest_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
@@ -173,10 +189,11 @@ def default_plans(
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
+    direct, split = _is_direct(problem, levels), 3 if levels.grid and q3 >= _LONG else 0
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, source=source))
+        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, split=split, source=source))
         if not candidate.fits(limits):
             break
         lanes = q3 * e
@@ -190,8 +207,10 @@ def default_plans(
         )
         warps = candidate.threads / 32
         # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
-        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
-        score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
+        # What is read directly stays in the L1 cache of small blocks.
+        few, small = (0.5 + 0.2 * resident, 0.8) if direct else (0.7 + 0.1 * resident, 0.9 if levels.grid else 0.6)
+        score = used * min(1.0, warps * resident / 12) * min(1.0, few)
+        score *= min(1.0, small + 0.1 * warps) * min(1.0, 1.15 - warps / 15 if levels.grid else 1.4 - warps / 20)
         score *= 0.5 if candidate.spills and problem.form.components > 1 else 1.0
         found.append((score, candidate))
     if not found:

@@ -162,7 +162,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           if constexpr (LINES_OUT) {
             HPFEM_UNROLL for (int d = 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * STEP] = flux[c][d];
           }
-        } else own[c * ARRAY + i * STEP] = value[c];
+        } else if constexpr (!GRID) own[c * ARRAY + i * STEP] = value[c];
+        else if (e < live) HPFEM_STORE(out + (c * n_elements + first + e) * POINTS + user_point(i, jk), value[c]);
       }
     }
     if constexpr (!COLLOCATED && TO_MODES) {
@@ -188,6 +189,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       HPFEM_UNROLL for (int p = 0; p < N1; p++) o[p * STEP] = result[p];
     }
   }
+  if constexpr (!TO_MODES && GRID) return;
   __syncthreads();
 
   // Y^T, Z^T and the stores.
