@@ -32,8 +32,6 @@ HEADERS = (
 
 # Registers that a thread which reads many fields may lack: more warps are worth a few spilled numbers.
 _SPILLED = 16
-# Points from which on lines along the last direction of a grid are phases of their own by default.
-_LONG = 7
 
 
 @dataclass(frozen=True)
@@ -189,11 +187,11 @@ def default_plans(
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
-    direct, split = _is_direct(problem, levels), 3 if levels.grid and q3 >= _LONG else 0
+    direct = _is_direct(problem, levels)
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, split=split, source=source))
+        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, source=source))
         if not candidate.fits(limits):
             break
         lanes = q3 * e
@@ -208,9 +206,12 @@ def default_plans(
         warps = candidate.threads / 32
         # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
         # What is read directly stays in the L1 cache of small blocks.
-        few, small = (0.5 + 0.2 * resident, 0.8) if direct else (0.7 + 0.1 * resident, 0.9 if levels.grid else 0.6)
-        score = used * min(1.0, warps * resident / 12) * min(1.0, few)
-        score *= min(1.0, small + 0.1 * warps) * min(1.0, 1.15 - warps / 15 if levels.grid else 1.4 - warps / 20)
+        few, small = (0.5 + 0.2 * resident, 0.8) if direct else (0.7 + 0.1 * resident, 0.6)
+        score = min(1.0, warps * resident / 12) * min(1.0, few)
+        if levels.grid:  # blocks of one or two warps, even with idle lanes, were the fastest of all orders
+            score *= used**0.5 * min(1.0, 1.1 - warps / 12)
+        else:
+            score *= used * min(1.0, small + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
         score *= 0.5 if candidate.spills and problem.form.components > 1 else 1.0
         found.append((score, candidate))
     if not found:

@@ -34,7 +34,7 @@ def first_options(
         for own in [layout.options for layout in default_plans(problem, levels, limits, source)]:
             e, others = own.elements, [v.elements for v in tried[-1]]
             if len(tried[-1]) < most and all(max(e, other) > 1.1 * min(e, other) for other in others):
-                tried[-1].append(SumFacTopOptions(e, split=own.split, source=source))
+                tried[-1].append(SumFacTopOptions(e, source=source))
     in_turns = [v for pair in zip_longest(*tried) for v in pair if v is not None]
     first = [] if default is None else [default]
     split = [with_nearest_source(problem, v) for v in SPLIT if most and _can_split(levels)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ....forms.form import BlockProblem
@@ -45,7 +44,7 @@ class CudaSumFacTop(ChoosingStrategy):
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[SumFacTopOptions]:
         """The model's best numbers of elements."""
         plans = default_plans(problem, Levels.of(problem), limits)
-        return [with_nearest_source(problem, replace(plan.options, tables_shared=None)) for plan in plans]
+        return [with_nearest_source(problem, SumFacTopOptions(plan.elements)) for plan in plans]
 
     def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
         """Elements per block, options one by one, then those that helped together."""
