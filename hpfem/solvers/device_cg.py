@@ -110,6 +110,8 @@ class _Launcher:
         self.costly = getattr(function, "costly", False)
         # Applications of M that take r as it is made.
         self.cycles: Any = self.held.enter_context(function.cycles(r)) if hasattr(function, "cycles") else None
+        # What lives no longer than that for which something is kept.
+        self.holder = product if self.cycles is None else self.cycles
         self.capturable = product is not None and (self.M is None or getattr(self.cycles, "capturable", False))
         self.most, self.begun, self.directions = run.most - len(run.residuals), 0, 0
         self.asked = again = False
@@ -117,7 +119,7 @@ class _Launcher:
         own, kept, facts = (x, r), None, list[Any]()
         if self.keep:
             facts = [*product.facts, inverse, (get_ident(),)]
-            kept = vars(self._holder).pop("kept", None)  # nobody else has it now
+            kept = vars(self.holder).pop("kept", None)  # nobody else has it now
             again = vectors.comm.all(kept is not None and kept.fits(facts))
             own = vectors.xp.empty_like(x), vectors.xp.empty_like(r)
         if kept is None or not again:
@@ -130,11 +132,6 @@ class _Launcher:
             self.vectors.x[...], self.vectors.r[...] = x, r
         if again and self.cycles is not None:
             self._capture(1, self._product, partial(self._direction, True))
-
-    @property
-    def _holder(self) -> Any:
-        """What lives no longer than that for which something is kept."""
-        return self.product if self.cycles is None else self.cycles
 
     def start(self) -> Any:
         """Make the first direction."""
@@ -230,6 +227,6 @@ class _Launcher:
         self.vectors.finish()
         self.held.close()
         if self.keep:
-            self._holder.kept = self.kept
+            self.holder.kept = self.kept
         else:
             _release(self.kept.graphs)
