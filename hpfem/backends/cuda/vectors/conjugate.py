@@ -63,11 +63,11 @@ def owned_bits(sharing: Sharing, n: int) -> Any:
     return made[n]
 
 
-def launch_dots(a: Any, b: Any, partials: Any, owned: Any = None) -> None:
-    """Sum up products of entries, which are `owned` where bits are given, by blocks; a, b [n]."""
-    dots = _kernels(current_device().name, a.dtype, a.dtype, owned is not None)[0]
-    rest = a, b, _NONE, _NONE if owned is None else owned, partials, _NONE
-    dots((len(partials),), (THREADS,), (np.int64(a.size), *rest), shared_mem=sum_bytes(1))
+def launch_dots(a: Any, b: Any, partials: Any, owned: Any = _NONE, free: Any = _NONE, stop: int = 0) -> None:
+    """Sum up products of entries, which are `owned` where bits are given, by blocks; see `dots`; a, b [n]."""
+    dots = _kernels(current_device().name, a.dtype, a.dtype, owned is not _NONE, b.dtype)[0]
+    arguments = np.int64(a.size), a, b, free, owned, partials, np.uint64(stop)
+    dots((len(partials),), (THREADS,), arguments, shared_mem=sum_bytes(1))
 
 
 class DeviceSharing(NamedTuple):
@@ -120,7 +120,7 @@ class CudaConjugateVectors:
         self._sharing = sharing
         self._owned: Any = _NONE if sharing is None else owned_bits(sharing.of, int(r.size))
         self._types = r.dtype, kind, sharing is not None
-        self._dots, self._residual, self._direction = self._of(r.dtype)
+        _, self._residual, self._direction = self._of(r.dtype)
         self._blocks = sum_blocks(int(r.size))
         empty = current_device().empty
         self.x, self.r = x, r
@@ -142,9 +142,9 @@ class CudaConjugateVectors:
         control = self._first.view(CONTROL)
         control["scale"], control["tolerance"], control["most"] = scale, tolerance, most
         self._copy_control(self._control.data.ptr, self._first.ctypes.data)
-        self._launch_dots(self.r, self.r, self._rr)
+        launch_dots(self.r, self.r, self._rr, self._owned)
         if self._diagonal:
-            self._launch_dots(self.r, self.r * self._inverse, self._rz)
+            launch_dots(self.r, self.r * self._inverse, self._rz, self._owned)
 
     def copy_residual(self, out: Any, taken: Any) -> None:
         """Write r to another array, too; see `ConjugateVectors.copy_residual`."""
@@ -156,10 +156,6 @@ class CudaConjugateVectors:
 
     def _launch(self, kernel: Any, blocks: int, sums: int, *arguments: Any) -> None:
         kernel((blocks,), (THREADS,), (self._n, *arguments), shared_mem=sum_bytes(sums))
-
-    def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0, free: Any = _NONE) -> None:
-        dots = self._dots if b.dtype == a.dtype else self._of(b.dtype)[0]
-        self._launch(dots, len(partials), 1, a, b, free, self._owned, partials, np.uint64(stop))
 
     def _sums(self, first: Any, second: Any) -> tuple[Any, Any, Any]:
         """The numbers that the next kernel adds up: their count, and two arrays of this length."""
@@ -173,7 +169,7 @@ class CudaConjugateVectors:
     def measure_product(self, q: Any) -> None:
         """Sums of p.q of a product that came without them; see `ConjugateVectors.measure_product`."""
         self.q = self._cupy.ascontiguousarray(q, self.r.dtype)
-        self._launch_dots(self.p, self.q, self.partials, self.stop)
+        launch_dots(self.p, self.q, self.partials, self._owned, stop=self.stop)
 
     def update_residual(self) -> None:
         """After a product: r -= alpha q."""
@@ -190,7 +186,7 @@ class CudaConjugateVectors:
         else:
             rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z)
             direction = self._of(z.dtype)[2]
-            self._launch_dots(self.r, z, rz, self.stop, free)
+            launch_dots(self.r, z, rz, self._owned, free, self.stop)
         sums = self._sums(self._rr, rz)
         if agree is not None:
             agree()
