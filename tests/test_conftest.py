@@ -36,7 +36,9 @@ def test_fails():
 def report(folder, **modules):
     """What pytest says about test modules under the project's conftest."""
     (folder / "conftest.py").write_text(Path(__file__).with_name("conftest.py").read_text())
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n cuda: needs a GPU\n long: by test-all\n")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = --import-mode=importlib -m 'not long'\nmarkers =\n cuda: needs a GPU\n long: by test-all\n"
+    )
     for name, source in modules.items():
         (folder / f"test_{name}.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
@@ -50,6 +52,15 @@ def test_an_unexpected_skip_is_a_failure(tmp_path):
     assert f"1 failed, {left}, 1 xfailed, 1 error" in text, text
     assert "ERROR test_cases.py::test_skipped - unexpected skip: some reason" in text
     assert "FAILED test_cases.py::test_skips - unexpected skip: some reason" in text
+
+
+def test_the_level_of_users_ends_with_the_tests_of_the_cpu(tmp_path):
+    """A process that has run some compiles quickly again: the fixture's scope says where it ends."""
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "conftest.py").write_text((ROOT / "tests/backends/cpu/conftest.py").read_text())
+    level = "from hpfem.backends.cpu.runtime import target\n\ndef test_level():\n    assert target.LEVEL == {}\n"
+    (tmp_path / "cpu" / "test_users.py").write_text(level.format(1))
+    assert "2 passed" in report(tmp_path, after=level.format(0))
 
 
 def test_an_unexpectedly_skipped_module_is_a_failure(tmp_path):

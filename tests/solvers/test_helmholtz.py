@@ -253,6 +253,7 @@ def test_numbering_and_orientation_do_not_matter(seed, basis):
     assert np.abs(found - REFERENCE[basis]).max() < 1e-10
 
 
+@pytest.mark.long
 def test_numbering_does_not_matter_on_curved_cells(rng):
     # The rules of collapsed shapes are not symmetric: enough points to integrate on curved cells to rounding.
     mesh = ours("curved_mixed.msh")

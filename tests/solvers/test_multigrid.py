@@ -125,7 +125,7 @@ def test_jumps_from_cell_to_cell(jump, rng):
 
 
 @pytest.mark.parametrize("ratio", [10, 100])
-@pytest.mark.parametrize("order", [2, 4, 6])
+@pytest.mark.parametrize("order", [2, 4, *long(6)])
 @pytest.mark.parametrize("shape", ["hex", "prism", "quad"])
 def test_layers_of_stretched_cells(shape, order, ratio, rng):
     flat = shape == "quad"
@@ -356,7 +356,7 @@ def test_different_orders(rng):
 
 
 def test_float32_inside_costs_no_iterations(rng):
-    A = operator(ours("curved_mixed.msh"), 5, dirichlet=0.0)
+    A = operator(ours("curved_mixed.msh"), 4, dirichlet=0.0)
     counts = [iterations(A, np.random.default_rng(1), 1e-11, dtype=dtype) for dtype in (np.float32, np.float64)]
     assert abs(counts[0] - counts[1]) <= 1, counts
 

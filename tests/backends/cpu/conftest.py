@@ -5,7 +5,7 @@ import pytest
 from hpfem.backends.cpu.runtime import geometry, kernel, passes, target
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def kernels_of_users():
     """At the level of users; what other tests compiled is forgotten, and theirs is not kept for others."""
     known = (kernel._specialised, geometry._specialised, passes.code_of, passes.code_of_pass)
