@@ -22,6 +22,10 @@ Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
 
 
+# Codes of a block that are kept on a device, at most.
+_KEPT = 1 << 24
+
+
 def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
     """Positions of the entries of some rows, one row after the other; rows [n] -> counts [n]."""
     counts = np.diff(matrix.indptr)[rows]
@@ -58,6 +62,7 @@ class Codes:
         self.modes: Indices = np.arange(shape[1]) if modes is None else modes
         self.sizes: Indices = np.array([shape[1]]) if sizes is None else sizes
         self._of: tuple[Codes, Any, Any] | None = None
+        self._there: Any = None  # on a device
 
     @property
     def of(self) -> tuple[Codes, Any, Any]:
@@ -66,9 +71,13 @@ class Codes:
 
     def on(self, xp: Any) -> Any:
         """Codes as an array; -> [E, n_modes]."""
+        if xp is not np and self._there is not None:
+            return self._there
         codes = self._make(xp)
         if xp is np:
             self._make = partial(_copied, codes)
+        elif codes.size <= _KEPT:
+            self._there = codes
         return codes
 
     def part(self, rows: Any) -> Codes:

@@ -105,9 +105,9 @@ class CellMap:
         """
         total, rows = self._product.restriction.gather_squares([own[None] for own in local])[0], self._Q.rows
         if rows.nnz:
-            codes, values = self._Q.on(np), np.zeros(rows.shape[0])
-            places, flat = np.flatnonzero(codes < 0), self._vectors.xp.concatenate([own.ravel() for own in local])
-            values[-1 - codes[places]] = as_numpy(flat[self._vectors.from_host(places)])
+            codes, values = self._Q.on(self._vectors.xp), np.zeros(rows.shape[0])
+            (places,), flat = (codes < 0).nonzero(), self._vectors.xp.concatenate([own.ravel() for own in local])
+            values[-1 - as_numpy(codes[places])] = as_numpy(flat[places])
             total += self._vectors.from_host(rows.power(2).T @ values)
         return total
 

@@ -401,8 +401,9 @@ def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
             best[i] = best[j] = len(possible)
             for ends in (i, j):
                 xp.minimum.at(best, ends, rank)
-            merged = (best[i] == rank) & (best[j] == rank)
-            low, high = xp.minimum(i[merged], j[merged]), xp.maximum(i[merged], j[merged])
+            (merged,) = ((best[i] == rank) & (best[j] == rank)).nonzero()
+            low, high = i[merged], j[merged]
+            low, high = xp.minimum(low, high), xp.maximum(low, high)
             label[high] = low
             size[low] += size[high]
             i, j = label[i], label[j]

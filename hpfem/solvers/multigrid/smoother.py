@@ -28,7 +28,6 @@ from ...backends.vectors import VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
-from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
 from .lines import Layers, SharedLayers, lines_of, strong_pairs
@@ -39,6 +38,8 @@ Indices = NDArray[np.int64]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000
+# Operations on each of them, where a device may be faster.
+_EACH = 8
 # By how much couplings, relative to the diagonal, may change in kept groups. Tets stretched 1:8 take 8 to 9 iterations
 # then, but 24 where the coefficient across them grows tenfold, and the couplings by 0.09.
 _ALIKE = 0.04
@@ -276,7 +277,7 @@ def _energies_of_pairs(
     if not groups:
         return csr_array((Q.size, Q.size))
     sizes = [own.functions.coupling[which].shape[1] for own in groups]
-    if xp_for(sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True)), vectors.xp) is np:
+    if xp_for(_EACH * sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True)), vectors.xp) is np:
         vectors = vectors_on(HOST)
     xp, several = vectors.xp, list[Any]()
     every_code = Q.on(xp)
@@ -312,12 +313,16 @@ def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> Any:
 
 def _single(given: Sequence[Any], Q: BlockMatrix) -> tuple[Array, Indices, Indices]:
     """Energies of pairs of rows, given by values and codes, as entries above the diagonal: values, rows, columns."""
-    values, i, j = (np.concatenate(parts) for parts in zip(*given, strict=True))
-    low = int(min(i.min(initial=0), j.min(initial=0)))
-    pairs = np.concatenate([i, j]).astype(np.int64) - low
-    first, which = distinct(pairs.copy(), int(pairs.max(initial=0)) + 1)
-    rows = Q.of_codes(pairs[first] + low)
-    local = csr_array((values, tuple(which.reshape(2, -1))), shape=(len(first),) * 2)
-    both = coo_array(rows.T @ local @ rows)
+    values, *codes = (np.concatenate(parts) for parts in zip(*given, strict=True))
+    rows, n = Q.rows, Q.size
+    # The rows of Q that are given as such, and one for every unknown.
+    parts = np.append(rows.data, np.ones(n)), np.append(rows.indices, np.arange(n))
+    T = csr_array((*parts, np.append(rows.indptr, rows.nnz + np.arange(1, n + 1))), shape=(rows.shape[0] + n, n))
+    for own in codes:
+        values *= np.where((own >= 0) & (own & 1 > 0), -1, 1)
+    local = coo_array(
+        (values, [np.where(own < 0, -1 - own, rows.shape[0] + (own >> 1)) for own in codes]), T.shape[:1] * 2
+    )
+    both = coo_array(T.T @ csr_array(local) @ T)
     own = both.row != both.col
     return both.data[own], np.minimum(both.row, both.col)[own], np.maximum(both.row, both.col)[own]

@@ -178,12 +178,14 @@ class IndexTables:
         padded = xp.zeros(-(-n // SLICE) * SLICE, dtype=np.int64)
         padded[:n] = widths
         starts = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(SLICE * padded.reshape(-1, SLICE).max(axis=1))])
-        codes, here = xp.full(int(starts[-1]), -1, dtype=self.entry_codes.dtype), xp.arange(n)
-        for k in range(int(padded.max()) if n else 0):
-            some = here[widths > k]
-            codes[starts[some // SLICE] + SLICE * k + some % SLICE] = self.entry_codes[
-                first[some] + SLICE * k + at[some] % SLICE
-            ]
+        codes, first = xp.empty(int(starts[-1]), self.entry_codes.dtype), first + at % SLICE
+        for part in chunks(len(codes), 1, most=AT_ONCE):
+            place = xp.arange(part.start, part.stop)
+            row = xp.searchsorted(starts, place, "right") - 1
+            among, row = (place - starts[row]) // SLICE, SLICE * row + place % SLICE
+            there = among < padded[row]
+            given = xp.where(there, first[xp.minimum(row, n - 1)] + SLICE * among, 0)
+            codes[part] = xp.where(there, self.entry_codes[given], -1)
         _finish(xp)
         return starts, codes
 
