@@ -32,6 +32,8 @@ _LAYERS, _FEW = 4, 24
 _SMALLEST = 1e-5
 # Parts in which blocks are inverted, by their sizes; on devices by multiples of a size.
 _PARTS, _MULTIPLE = 8, 8
+# Pairs that a host merges in less time than a device launches what does.
+_FEW_PAIRS = 8192
 # By how much a product with an inverse may differ from one: what is no factor on a device is not told otherwise.
 _WRONG = 0.1
 # An entry that is zero up to rounding, where diagonals are one.
@@ -389,7 +391,7 @@ def _cut(
 def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
     """Merge the functions that are coupled most, up to a size; most [n] -> [n]."""
     strongest = xp.argsort(-abs(pairs.values), kind="stable")
-    n, first, second = len(most), pairs.i[strongest], pairs.j[strongest]
+    given, n, first, second = xp, len(most), pairs.i[strongest], pairs.j[strongest]
     label, size, best = xp.arange(n), xp.ones(n, dtype=np.int64), xp.empty(n, dtype=np.int32)
     for some in chunks(len(first), 1, most=at_once(xp)):  # as one pair after the other would be
         i, j = label[first[some]], label[second[some]]
@@ -397,6 +399,9 @@ def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
             (possible,) = ((i != j) & (size[i] + size[j] <= most[i])).nonzero()
             if not len(possible):
                 break
+            if len(possible) < _FEW_PAIRS and some.stop == len(first):
+                xp, parts = np, map(as_numpy, (i, j, possible, label, size, best, most))
+                i, j, possible, label, size, best, most = parts
             i, j, rank = i[possible], j[possible], xp.arange(len(possible), dtype=np.int32)
             best[i] = best[j] = len(possible)
             for ends in (i, j):
@@ -408,4 +413,4 @@ def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
             size[low] += size[high]
             i, j = label[i], label[j]
         label = _lowest(label)
-    return label
+    return given.asarray(label)
