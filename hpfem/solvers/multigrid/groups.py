@@ -201,6 +201,8 @@ def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
 def _joined(i: Any, j: Any, n: int, xp: Any) -> Any:
     """The same on devices: parts take the lowest number beside them, all at a time; edges i, j."""
     label = xp.arange(n, dtype=i.dtype)
+    if not n:
+        return label
     while True:
         first, second = label[i], label[j]
         (apart,) = (first != second).nonzero()
