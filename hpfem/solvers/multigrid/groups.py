@@ -72,7 +72,7 @@ def eliminated(
     for vectors that are divided by the diagonal; coupled [n, n] and diagonal [n] of `vectors` -> [k]. What is coupled
     by no more than `least`, relative to the diagonal, makes no group.
     """
-    xp, steps, n = vectors.xp, list[Eliminated](), len(diagonal)
+    xp, steps = vectors.xp, list[Eliminated]()
     members, group, pairs, scale, smallest = _scaled(coupled, diagonal, vectors, least)
     if not len(members):
         return steps, members, Blocks(np.zeros(0, np.int64), xp.zeros(0))
@@ -87,7 +87,7 @@ def eliminated(
         # Functions of a layer side by side: their rows have the same columns.
         sides = np.lexsort((level, group))
         N = pairs.placed(np.argsort(sides)).matrix(len(sides))
-        members, scale, group, level = members[sides], scale[sides], group[sides], level[sides]
+        members, group, level = members[sides], group[sides], level[sides]
         while len(members):
             top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
             np.maximum.at(top, group, level)
@@ -103,19 +103,17 @@ def eliminated(
             back = csr_array(inverse @ beside)
             N = csr_array(N[others][:, others] - beside.T @ back)
             near = np.flatnonzero(marked(len(others), (back.indices,)))
-            back = csr_array(back[:, near])
-            there = _rescaled(-back.T, scale[others[near]], scale[own])
-            parts = _rescaled(inverse, scale[own], scale[own]), _rescaled(-back, scale[own], scale[others[near]])
-            columns = np.concatenate([members[own], members[others[near]]])
-            whole = _of_all(there, members[own], n), _of_all(hstack(parts), columns, n)
-            steps.append(Eliminated(members[own], members[others[near]], *whole))
-            members, scale, group, level = members[others], scale[others], group[others], level[others] // 2
+            back, these, those = csr_array(back[:, near]), members[own], members[others[near]]
+            found = _of_all(hstack([inverse, -back]), these, np.concatenate([these, those]), scale)
+            steps.append(Eliminated(these, those, _of_all(-back.T, those, these, scale), found))
+            members, group, level = members[others], group[others], level[others] // 2
         sides, counts = _side_by_side(group, np)
-        return steps, members[sides], _inverses(counts, _inside(N[sides][:, sides], counts), scale[sides])
+        members = members[sides]
+        return steps, members, _inverses(counts, _inside(N[sides][:, sides], counts), scale[members])
     place = xp.empty_like(sides)
     place[sides] = xp.arange(len(sides))
-    i, j, values = pairs.placed(place)
-    return steps, members[sides], _inverses(counts, [(i, j, values), (j, i, values)], scale[sides], vectors)
+    (i, j, values), members = pairs.placed(place), members[sides]
+    return steps, members, _inverses(counts, [(i, j, values), (j, i, values)], scale[members], vectors)
 
 
 def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
@@ -161,8 +159,8 @@ class _Pairs(NamedTuple):
 def _scaled(
     coupled: Any, diagonal: Any, vectors: VectorSpace, least: float = 0.0, nearly: float = _NEARLY
 ) -> tuple[Any, Any, _Pairs, Any, Any]:
-    """Functions that are coupled to others, their groups, the pairs of these with ones on the diagonal, the scale, and
-    an estimate of the smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
+    """Functions that are coupled to others, their groups, the pairs of these with ones on the diagonal, the scale [n],
+    and an estimate of the smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
     """
     xp, scale, entries = vectors.xp, 1 / vectors.xp.sqrt(diagonal), coupled.tocoo()
     i, j = entries.row, entries.col
@@ -175,7 +173,7 @@ def _scaled(
         strong = abs(pairs.values) > xp.where(smallest < nearly, least, max(least, _STRONGER))[pairs.i]
         some, group, pairs = _groups(pairs, strong, len(members), xp)
         members, smallest = members[some], smallest[some]
-    return members, group, pairs, scale[members], smallest
+    return members, group, pairs, scale, smallest
 
 
 def _groups(pairs: _Pairs, strong: Any, n: int, xp: Any) -> tuple[Any, Any, _Pairs]:
@@ -256,22 +254,14 @@ def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:
     return order[xp.asarray(moved)], counts
 
 
-def _rescaled(M: csr_array, rows: Array, columns: Array) -> csr_array:
-    """For vectors that are divided by the diagonal, without what rounding leaves, as between even and odd functions;
-    M [k, m], scales of its rows [k] and columns [m].
+def _of_all(M: csr_array, rows: Indices, columns: Indices, scale: Array) -> csr_array:
+    """A matrix for whole vectors that are divided by the diagonal, without what rounding leaves, as between even and
+    odd functions; M [k, m], the functions of its rows [k] and columns [m], scale [n] -> [k, n].
     """
-    M = csr_array(M)  # by rows, if transposed
-    large = np.abs(M.data) > _ROUNDING
-    ends, places = np.append(0, np.cumsum(large))[M.indptr], np.flatnonzero(large)
-    j = M.indices[places]
-    values = M.data[places] * np.repeat(rows, np.diff(ends)) / columns[j]
-    return csr_array((values, j, ends), shape=M.shape)
-
-
-def _of_all(M: csr_array, columns: Indices, n: int) -> csr_array:
-    """A matrix for whole vectors; M [k, m], columns [m] -> [k, n]."""
-    M = csr_array(M)
-    return csr_array((M.data, columns[M.indices], M.indptr), shape=(M.shape[0], n))
+    M = coo_array(M)
+    (large,) = (np.abs(M.data) > _ROUNDING).nonzero()
+    i, j = M.row[large], columns[M.col[large]]
+    return csr_array((M.data[large] * scale[rows[i]] / scale[j], (i, j)), shape=(len(rows), len(scale)))
 
 
 def _inside(N: csr_array, counts: Indices) -> list[tuple[Any, ...]]:
