@@ -235,12 +235,12 @@ def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
     sizes = product(sparse.csr_matrix((abs(U.data), U.indices, U.indptr), shape=U.shape))(xp.ones(n, np.float32))
     # So that the largest one is nearer to it.
     shift, times = xp.maximum(2, _NEARER * vectors.row_max(starts, sizes[order]))[group], product(U)
-    found: Any = None
+    y: Any = None
     for _ in range(_STEPS):
+        x = x if y is None else shift * x - y
         x /= xp.sqrt(sums @ (x * x)).astype(np.float32)[group]
         y = times(x)
-        found, x = sums @ (x * y), shift * x - y
-    return found
+    return sums @ (x * y)
 
 
 def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:

@@ -24,7 +24,7 @@ from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
-from ...backends.vectors import VectorSpace, sparse_on_host
+from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
@@ -229,7 +229,8 @@ class LowEnergySmoother:
             coupled = _energies_of_pairs(groups, 0, energies, Q, vectors)
             made, change = None if anew else self._made, np.inf
             if made is not None:
-                change = as_numpy(abs(made._replace(D=D, coupled=coupled).relative() - made.relative())).max(initial=0)
+                changed = made._replace(D=D, coupled=coupled).relative() - made.relative()
+                change = (HOST_VECTORS if isinstance(changed, np.ndarray) else vectors).max_norm(changed)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
             if made is not None and self.kept:
                 before, now = (xp.where(xp.isinf(own), 1.0, own) for own in (made.D, D))
