@@ -89,7 +89,7 @@ class StoredValues(Evaluated):
 
     inputs: Sequence[tuple[Any, ...]] | None = None
     instead: tuple[Form, Operator, StoredValues] | None = None
-    _kept: Any = None
+    _kept: Field | None = None
     _held = False
 
     def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field, **options: Any) -> None:
@@ -107,15 +107,15 @@ class StoredValues(Evaluated):
     @property
     def _present(self) -> Operator:
         """What makes them, with the form's parameters when they were made."""
-        self._points.parameters.update({name: self._numbers[name] for name in self._points.parameters})
+        dict.update(self._points.parameters, {name: self._numbers[name] for name in self._points.parameters})
         return self._points
 
     @property
     def data(self) -> Any:  # type: ignore[override]
         """Of each block the values at the points."""
         if self._kept is None:
-            self._kept = self._present(self.u).data
-        return self._kept
+            self._kept = self._present(self.u)
+        return self._kept.data
 
     @property
     def components(self) -> int:
@@ -133,10 +133,7 @@ class StoredValues(Evaluated):
         if self.instead is not None:
             self.instead[2].renew()
         self._numbers = dict(self._form.parameters)
-        if self._held:
-            self._present(self.u, out=Field(self.space, "phys", self.data))
-        else:
-            self._kept = None
+        self._kept = self._present(self.u, out=self._kept) if self._held else None
         self.times += 1
 
     def _again(self, space: Any) -> Field:
