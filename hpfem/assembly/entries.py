@@ -241,7 +241,6 @@ def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOS
     out = xp.empty((block.n_elements, size, size))
     device = operator.backend.device()
     step = max(1, CHUNK // max(1, block.n_elements * block.n_modes * n))
-    step = step if n == 1 else 1
     for first in range(0, size, step):
         columns = np.arange(first, min(first + step, size))
         source = xp.zeros((len(columns) * n, block.n_elements, block.n_modes), space.dtype)
