@@ -119,6 +119,20 @@ template <bool transposed> HPFEM_DEVICE void differentiate_lines(real *S) {
   }
 }
 
+// Coupled components have too many numbers for registers: what their gradients alone need of a line, and fluxes along it,
+// are in array 0 while points are gone through, so that derivatives along the line are made before and after that.
+constexpr bool AWAY_IN = LINES_IN && FROM_MODES && COMPONENTS > 1 && !TRIAL_VALUE;
+constexpr bool AWAY_OUT = LINES_OUT && COMPONENTS > 1 && !TEST_VALUE;
+template <bool transposed> HPFEM_DEVICE void differentiate_line(real *o) {
+  real v[Q1];
+  HPFEM_UNROLL for (int i = 0; i < Q1; i++) v[i] = o[i * STEP];
+  HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+    real x = 0;
+    HPFEM_UNROLL for (int m = 0; m < Q1; m++) x += C1[transposed ? m * Q1 + i : i * Q1 + m] * v[m];
+    o[i * STEP] = x;
+  }
+}
+
 // Value at point i.
 HPFEM_DEVICE real value_at(int i, const real (&coefficients)[N1]) {
   real x = 0;

@@ -32,6 +32,8 @@ HEADERS = (
 
 # Registers that a thread which reads many fields may lack: more warps are worth a few spilled numbers.
 _SPILLED = 16
+# Shared memory of the largest multiprocessors.
+_SHARED = 228 * 1024
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class SumFacTopPlan:
         numbers += problem.geometry.n_factors("map") * e if problem.source.recomputes else 0
         self.shared_bytes = numbers * problem.dtype.itemsize
         blocks = _blocks_by_registers(problem, levels, self.threads)
+        if form.components > 1:  # registers are not spared for more blocks than have room
+            blocks = min(blocks, max(1, _SHARED // (self.shared_bytes + 1024)))
         self.spills, self.min_blocks = not blocks, options.min_blocks or max(1, blocks)
 
     def fits(self, limits: Limits) -> bool:
@@ -152,14 +156,16 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
     """Estimate of the registers (of 4 bytes) that a thread needs on its line along the first direction."""
     form, dim = problem.form, problem.shape.dim
     factors = problem.geometry.n_factors(form.factor_kind) if form.factor_kind else 0
-    # Of coupled components all gradients of a point are there at the same time, with its fields.
-    point = read_at_points(problem) + form.components * dim if form.components > 1 else 0
+    point, lines = 0, 2  # lines of values, and of what is tested
+    if form.components > 1:  # all gradients of a point are there at the same time, with its fields and results
+        point = read_at_points(problem) + form.components * dim + problem.given * (not form.to_modes)
+        lines = (form.trial_value or not form.trial_gradient) + form.test_value  # for gradients alone in shared memory
     if problem.source.recomputes:  # the rows of a line, and what is made of them at a point
         factors = (dim * len(problem.geometry.map_lines(range(dim)).directions) + dim**2 + 2) // 2
     if not form.gradients:
         numbers = 2 * form.components * levels.n_rows + 2 * factors + 4
     elif problem.collocated:
-        numbers = 2 * form.components * levels.counts[0] + 2 * factors + 4 * dim
+        numbers = lines * form.components * levels.counts[0] + 2 * factors + 4 * dim
     else:
         numbers = 2 * form.components * dim * levels.n_rows + 2 * factors + 4 * dim
     return problem.dtype.itemsize // 4 * (numbers + point) + 30

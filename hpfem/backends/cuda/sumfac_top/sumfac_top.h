@@ -130,6 +130,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   if (on) {
     line.start_map(map + (e < live ? e : live - 1), E, jk);
+    if constexpr (AWAY_IN) {
+      HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) differentiate_line<false>(own + c * ARRAYS * ARRAY);
+    }
     if constexpr (COLLOCATED ? LINES_IN && !FROM_MODES : FROM_MODES) {
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++)
         HPFEM_UNROLL for (int d = 0; d < GIVEN; d++)
@@ -148,9 +151,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       around.values(user_point(i, jk), extra);
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         if constexpr (FROM_MODES || LINES_IN) {
-          evaluate(a[c], i, u[c], s[c]);
+          if constexpr (!AWAY_IN) evaluate(a[c], i, u[c], s[c]);
           if constexpr (LINES_IN) {
-            HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] = own[(c * ARRAYS + d) * ARRAY + i * STEP];
+            HPFEM_UNROLL for (int d = AWAY_IN ? 0 : 1; d < DIM; d++) s[c][d] = own[(c * ARRAYS + d) * ARRAY + i * STEP];
           }
         } else u[c] = own[c * ARRAY + i * STEP];
       }
@@ -158,9 +161,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if constexpr (COLLOCATED && TEST_VALUE) { HPFEM_UNROLL for (int c = 0; c < SINKS; c++) b[c][0][i] += value[c]; }
       HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
         if constexpr (TO_MODES) {
-          test(i, value[c], flux[c], b[c]);
+          if constexpr (!AWAY_OUT) test(i, value[c], flux[c], b[c]);
           if constexpr (LINES_OUT) {
-            HPFEM_UNROLL for (int d = 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * STEP] = flux[c][d];
+            HPFEM_UNROLL for (int d = AWAY_OUT ? 0 : 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * STEP] = flux[c][d];
           }
         } else if constexpr (!GRID) own[c * ARRAY + i * STEP] = value[c];
         else if (e < live) HPFEM_STORE(out + (c * n_elements + first + e) * POINTS + user_point(i, jk), value[c]);
@@ -181,8 +184,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
       real result[N1], *const o = own + c * ARRAYS * ARRAY;
       HPFEM_UNROLL for (int p = 0; p < N1; p++) result[p] = 0;
+      if constexpr (AWAY_OUT) differentiate_line<true>(o);
       HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-        real x = b[c][0][i];
+        real x = AWAY_OUT ? o[i * STEP] : b[c][0][i];
         if constexpr (LINES_OUT) { HPFEM_UNROLL for (int d = 1; d < DIM; d++) x += o[d * ARRAY + i * STEP]; }
         HPFEM_UNROLL for (int p = 0; p < N1; p++) result[p] += B1[p * Q1 + i] * x;
       }
