@@ -16,8 +16,8 @@ from ....geometry.jacobians import inverse_collapse
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 # Numbers of fields from which on they decide about the order of directions: six and ten were measured. Of coupled
-# components that gains a fifth with 4 points in a line, nothing with 6, and with 8 it costs two thirds.
-_MANY, _SHORT = 4, 5
+# components that gains a tenth to a fifth with 4 to 6 points in a line, and with 8 it costs half of the time.
+_MANY, _SHORT = 4, 6
 
 
 def read_at_points(problem: BlockProblem) -> int:

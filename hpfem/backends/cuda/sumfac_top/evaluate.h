@@ -121,8 +121,8 @@ template <bool transposed> HPFEM_DEVICE void differentiate_lines(real *S) {
 
 // Coupled components have too many numbers for registers: what their gradients alone need of a line, and fluxes along it,
 // are in array 0 while points are gone through, so that derivatives along the line are made before and after that.
-constexpr bool AWAY_IN = LINES_IN && FROM_MODES && COMPONENTS > 1 && !TRIAL_VALUE;
-constexpr bool AWAY_OUT = LINES_OUT && COMPONENTS > 1 && !TEST_VALUE;
+constexpr bool AWAY_IN = LINES_AWAY && LINES_IN && FROM_MODES && !TRIAL_VALUE;
+constexpr bool AWAY_OUT = LINES_AWAY && LINES_OUT && !TEST_VALUE;
 template <bool transposed> HPFEM_DEVICE void differentiate_line(real *o) {
   real v[Q1];
   HPFEM_UNROLL for (int i = 0; i < Q1; i++) v[i] = o[i * STEP];

@@ -19,6 +19,7 @@ constexpr int PREFETCH = $PREFETCH;            // points of a line whose factors
 constexpr bool LATE = $LATE;                   // whether that is before the last barrier in front of them, not the first
 constexpr bool L2_PREFETCH = $L2_PREFETCH;     // whether a block begins by asking for its factors in the L2 cache
 constexpr bool GRID = $GRID;                   // functions are products of three, directions the user's: a warp has neighbours
+constexpr bool LINES_AWAY = $LINES_AWAY;       // lines of coupled components are in shared memory while points are gone through
 constexpr bool SPLIT_IN = $SPLIT_IN;           // whether lines along the last direction are a phase of their own
 constexpr bool SPLIT_OUT = $SPLIT_OUT;         // the same on the way back
 

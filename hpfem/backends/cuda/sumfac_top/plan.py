@@ -53,6 +53,13 @@ class SumFacTopOptions:
     source: FactorSource = FactorSource.STORED
 
 
+def _lines_away(problem: BlockProblem, levels: Levels) -> bool:
+    """Whether lines of coupled components that gradients alone need are in shared memory while points are gone through;
+    with 8 points there is too little of it.
+    """
+    return problem.form.components > 1 and levels.counts[0] < 8
+
+
 def _is_direct(problem: BlockProblem, levels: Levels) -> bool:
     """Whether lines of coupled components read fields whose points are beside each other, those of a warp apart."""
     return levels.reverse and read_at_points(problem) > 1 and problem.form.components > 1
@@ -123,6 +130,7 @@ class SumFacTopPlan:
             "PREFETCH": min(options.prefetch, levels.counts[0]) if numbers_read(self.problem) else 0,
             "L2_PREFETCH": options.l2,
             "GRID": levels.grid,
+            "LINES_AWAY": _lines_away(self.problem, levels),
             **self._structures(),
         }
         parts = [
@@ -159,7 +167,8 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
     point, lines = 0, 2  # lines of values, and of what is tested
     if form.components > 1:  # all gradients of a point are there at the same time, with its fields and results
         point = read_at_points(problem) + form.components * dim + problem.given * (not form.to_modes)
-        lines = (form.trial_value or not form.trial_gradient) + form.test_value  # for gradients alone in shared memory
+        if _lines_away(problem, levels):
+            lines = (form.trial_value or not form.trial_gradient) + form.test_value
     if problem.source.recomputes:  # the rows of a line, and what is made of them at a point
         factors = (dim * len(problem.geometry.map_lines(range(dim)).directions) + dim**2 + 2) // 2
     if not form.gradients:
@@ -193,7 +202,7 @@ def default_plans(
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
     found: list[tuple[float, SumFacTopPlan]] = []
-    direct = _is_direct(problem, levels)
+    direct, coupled = _is_direct(problem, levels), problem.form.components > 1
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
@@ -212,13 +221,12 @@ def default_plans(
         warps = candidate.threads / 32
         # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
         # What is read directly stays in the L1 cache of small blocks.
-        few, small = (0.5 + 0.2 * resident, 0.8) if direct else (0.7 + 0.1 * resident, 0.6)
-        score = min(1.0, warps * resident / 12) * min(1.0, few)
-        if levels.grid:  # blocks of one or two warps, even with idle lanes, were the fastest of all orders
-            score *= used**0.5 * min(1.0, 1.1 - warps / 12)
+        score = min(1.0, warps * resident / 12) * min(1.0, 0.5 + 0.2 * resident if direct else 0.7 + 0.1 * resident)
+        if direct or levels.grid:  # blocks of few warps, even with idle lanes, were the fastest of all orders
+            score *= used ** (1.0 if coupled else 0.5) * min(1.0, 1.1 - warps / 12)
         else:
-            score *= used * min(1.0, small + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
-        score *= 0.5 if candidate.spills and problem.form.components > 1 else 1.0
+            score *= used * min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
+        score *= 0.5 if candidate.spills and coupled else 1.0
         found.append((score, candidate))
     if not found:
         smallest = SumFacTopPlan(problem, levels, SumFacTopOptions(1))
