@@ -257,6 +257,29 @@ def test_many_fields_are_read_in_the_users_order(tmp_path, rng):
     check(cases, kernels, tmp_path, rng)
 
 
+def test_lines_of_coupled_components_in_shared_memory(tmp_path, rng):
+    """Gradients alone, a value beside the trial's or the test's gradient, results at points; eight points in a line."""
+
+    def elastic(du):
+        return [du[0] + 0.3 * du[1], [0.3 * d for d in du[0]] + 2.0 * du[1]]
+
+    forms = {
+        "gradients": (lambda du: elastic(du), "grad"),
+        "a value": (lambda u, du: [u[1] * g for g in elastic(du)], "grad"),
+        "tested": (lambda du: ([du[0][0], du[1][1]], elastic(du)), ("value", "grad")),
+    }
+    cases, kernels = [], []
+    for name, order, away in (("hex", 2, True), ("prism", 2, True), ("quad", 6, False)):
+        space = hp.Space(curved(name, order=2), order, quadrature="collapsed")
+        how = {"components": 2, "backend": "numpy", "algorithm": "collocated"}
+        made = [hp.WeakForm(space, form, test=test, **how) for form, test in forms.values()]
+        for operator in (*made, hp.AtPoints(space, lambda du: [du[0][0] * du[1][1], du[1][0]], **how)):
+            kernels.append(operator.choices[0].kernel)
+            cases.append(Case.of(kernels[-1].problem, f"case{len(cases)}", SumFacTopOptions(2)))
+            assert f"LINES_AWAY = {str(away).lower()};" in cases[-1].source()
+    check(cases, kernels, tmp_path, rng)
+
+
 def test_the_shim_sees_parted_threads_and_overruns(tmp_path):
     kernel = hp.Mass(hp.Space(straight("tri"), 1), backend="numpy").choices[0].kernel
     case = Case.of(kernel.problem, "case0")
