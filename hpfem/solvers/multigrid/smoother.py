@@ -28,6 +28,7 @@ from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
+from ...mesh.sorting import marked
 from .cell_map import CellMap
 from .energies import Energies
 from .lines import Layers, SharedLayers, lines_of, strong_pairs
@@ -115,8 +116,8 @@ def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]
     agree()
     # Groups at thin pyramids go on in the cells beside, where all their couplings are to be known, too.
     corners = [c0.seen(number)[0].ids for number in range(len(energies))]
-    for marked in [ids[(found[0][ids] & _PYRAMID > 0).any(axis=1)] for ids in corners]:
-        found[0][marked] |= _PYRAMID
+    for near in [ids[(found[0][ids] & _PYRAMID > 0).any(axis=1)] for ids in corners]:
+        found[0][near] |= _PYRAMID
     agree()
     return found
 
@@ -315,15 +316,13 @@ def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> Any:
 def _single(given: Sequence[Any], Q: BlockMatrix) -> tuple[Array, Indices, Indices]:
     """Energies of pairs of rows, given by values and codes, as entries above the diagonal: values, rows, columns."""
     values, *codes = (np.concatenate(parts) for parts in zip(*given, strict=True))
-    rows, n = Q.rows, Q.size
-    # The rows of Q that are given as such, and one for every unknown.
-    parts = np.append(rows.data, np.ones(n)), np.append(rows.indices, np.arange(n))
-    T = csr_array((*parts, np.append(rows.indptr, rows.nnz + np.arange(1, n + 1))), shape=(rows.shape[0] + n, n))
+    m = Q.rows.shape[0]  # rows with numbers of their own, before those of single unknowns
     for own in codes:
         values *= np.where((own >= 0) & (own & 1 > 0), -1, 1)
-    local = coo_array(
-        (values, [np.where(own < 0, -1 - own, rows.shape[0] + (own >> 1)) for own in codes]), T.shape[:1] * 2
-    )
-    both = coo_array(T.T @ csr_array(local) @ T)
+    pairs = [np.where(own < 0, -1 - own, m + (own >> 1)) for own in codes]
+    there = marked(m + Q.size, pairs)
+    (used,), place = there.nonzero(), np.cumsum(there) - 1
+    T = Q.of_codes(np.where(used < m, -1 - used, 2 * (used - m)))
+    both = coo_array(T.T @ csr_array((values, tuple(place[own] for own in pairs)), shape=(len(used),) * 2) @ T)
     own = both.row != both.col
     return both.data[own], np.minimum(both.row, both.col)[own], np.maximum(both.row, both.col)[own]
