@@ -91,13 +91,10 @@ def _wave(b: Builder, quarters: float) -> str:
 def _exponential(b: Builder) -> str:
     integers = f"<{b.lanes} x i64>"
 
-    def splat(value: int) -> str:
-        return "<" + ", ".join([f"i64 {value}"] * b.lanes) + ">"
-
     rounded = b.fma("%x", 1 / math.log(2), b.operand(_ROUNDER))
     k = b.sub(rounded, _ROUNDER)
     r = b.fma(k, -_LOG_2[1], b.fma(k, -_LOG_2[0], "%x"))
     total = _horner(b, r, [1 / math.factorial(i) for i in range(_DEGREE + 1)])
-    shifted = b.new(f"shl {integers} {b.new(f'bitcast {b.vector} {rounded} to {integers}')}, {splat(52)}")
-    power = b.new(f"add {integers} {shifted}, {splat(1023 << 52)}")
+    shifted = b.new(f"shl {integers} {b.new(f'bitcast {b.vector} {rounded} to {integers}')}, splat (i64 52)")
+    power = b.new(f"add {integers} {shifted}, splat (i64 {1023 << 52})")
     return b.mul(total, b.new(f"bitcast {integers} {power} to {b.vector}"))

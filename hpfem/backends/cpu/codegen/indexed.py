@@ -76,7 +76,7 @@ class _Signs:
         self._b, self._kind = b, f"<{b.lanes} x i{bits}>"
         code = b.new(f"load {codes}, ptr {at}, align {INDEX_BYTES}")
         odd = b.new(f"{'zext' if bits > 32 else 'bitcast'} {codes} {code} to {self._kind}")
-        self._top = b.new(f"shl {self._kind} {odd}, <{', '.join([f'i{bits} {bits - 1}'] * b.lanes)}>")
+        self._top = b.new(f"shl {self._kind} {odd}, splat (i{bits} {bits - 1})")
 
     def of(self, value: str) -> str:
         """A vector with these signs."""

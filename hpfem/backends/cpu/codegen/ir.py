@@ -119,7 +119,7 @@ class Builder:
 
     def operand(self, value: Operand) -> str:
         """Make a constant vector of a number; vectors pass through."""
-        return value if isinstance(value, str) else "<" + ", ".join([self._number(value)] * self.lanes) + ">"
+        return value if isinstance(value, str) else f"splat ({self._number(value)})"
 
     def broadcast(self, pointer: str) -> str:
         """Load a number to all lanes."""
