@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # Entries that are left out: of continuations, and while these are computed. The least energy that is left.
-_SMALL, _SMALLER, _LEAST = 0.05, 1e-4, 1e-3
+_SMALL, _SMALLER, _LEAST = 0.05, 3e-4, 1e-3
 # Energy that is little, functions of a group where it is looked for, at most, and errors that are left there.
 _LITTLE, _MOST, _EXACT = 0.05, 160, 0.003
 # Couplings that make groups of what is not eliminated: what is constant across a layer is to be in one.
@@ -66,8 +66,8 @@ def swept(
     lost = coo_array((exact - E) @ C)
     large = np.abs(lost.data) > _EXACT
     E = csr_array(E + csr_array((lost.data[large], (lost.row[large], at[lost.col[large]])), shape=E.shape))
-    S = E.T @ across
-    S = _inside(S + S.T + E.T @ (within @ E + E), label)
+    S = _inside(E.T @ across, label)
+    S = csr_array(S + S.T + _inside(E.T @ (within @ E + E), label))
     left, root = np.maximum(1 + S.diagonal(), _LEAST), diags_array(np.where(scale > 0, np.sqrt(diagonal), 0))
     there, back = csr_array(diags_array(scale / left) @ E.T @ root), csr_array(diags_array(scale) @ E @ root)
     own, others = np.flatnonzero(np.diff(E.indptr)), np.flatnonzero(np.diff(there.indptr))
@@ -143,7 +143,12 @@ def _solved(steps: Sequence[Eliminated], members: Indices, inverse: csr_array, X
 
 def _written(X: csr_array, rows: Indices, given: csr_array, small: float) -> csr_array:
     """Replace rows of a matrix, but for small entries; X [n, n], given [k, n] -> [n, n]."""
-    keep, entries = np.ones(X.shape[0]), coo_array(given)
-    keep[rows], large = 0, np.abs(entries.data) > small
-    new = csr_array((entries.data[large], (rows[entries.row[large]], entries.col[large])), shape=X.shape)
-    return csr_array(diags_array(keep) @ X + new)
+    X, given = csr_array(X), csr_array(given)
+    counts, sources = np.diff(X.indptr), X.indptr[:-1].astype(np.int64)
+    large = np.abs(given.data) > small
+    ends = np.append(0, np.cumsum(large))[given.indptr]
+    counts[rows], sources[rows] = np.diff(ends), X.nnz + ends[:-1]
+    data, indices = (np.concatenate([a, b[large]]) for a, b in ((X.data, given.data), (X.indices, given.indices)))
+    ends = np.append(0, np.cumsum(counts))
+    places = np.arange(ends[-1]) + np.repeat(sources - ends[:-1], counts)
+    return csr_array((data[places], indices[places], ends), shape=X.shape)
