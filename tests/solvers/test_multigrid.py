@@ -171,6 +171,19 @@ def test_stretched_cones(shape, counts, axis, side, most, more, ratio, rng):
     assert iterations(A, rng) <= (most, more)[ratio]
 
 
+@pytest.mark.parametrize(("order", "slope", "most"), [(7, 0.0, 20), (4, 0.5, 15)])
+def test_thin_pyramids_of_high_order_and_slanted(order, slope, most, rng):
+    """Groups are not cut, and what has little energy is continued exactly: else 45 to 70 iterations."""
+    counts, thickness = ((4, 3, 6), 1000) if slope else ((2, 2, 2), 100)
+
+    def graded(x):
+        z = np.expm1(np.log(thickness) * x[:, 2]) / (thickness - 1) * (1 + 0.1 * np.sin(3 * x[:, 0]))
+        return np.column_stack([x[:, 0] + slope * z, x[:, 1], z if slope else x[:, 2] / thickness])
+
+    mesh = box("pyramid", counts).transformed(graded)
+    assert iterations(operator(mesh, order, lam=0.0, dirichlet={"xmin": 0.0}), rng) <= most
+
+
 @pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_vertices_of_thin_pyramids_are_bilinear_across_a_layer(backend, rng):
     """Else 16 iterations, and more on finer meshes; by the matrix of their continued functions, refreshed too."""

@@ -70,13 +70,13 @@ def eliminated(
 ) -> tuple[list[Eliminated], Any, Blocks]:
     """Factorise the matrices of groups: steps, and the functions that are left, with the inverses of their matrices;
     for vectors that are divided by the diagonal; coupled [n, n] and diagonal [n] of `vectors` -> [k]. What is coupled
-    by no more than `least`, relative to the diagonal, makes no group.
+    by no more than `least`, relative to the diagonal, makes no group; without it groups are those that are given.
     """
     xp, steps = vectors.xp, list[Eliminated]()
     members, group, pairs, scale, smallest = _scaled(coupled, diagonal, vectors, least)
     if not len(members):
         return steps, members, Blocks(np.zeros(0, np.int64), xp.zeros(0))
-    most = xp.minimum(_EASY / smallest, most_of(order))
+    most = xp.minimum(_EASY / smallest if least else np.inf, xp.full(len(members), most_of(order)))
     group = _cut(pairs, group, most, xp.where(most < most_of(order), 0, widest(order)), vectors, least)
     pairs = pairs.of(group[pairs.i] == group[pairs.j])
     sides, counts = _side_by_side(group, xp)
