@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 # Numbers of fields from which on they decide about the order of directions: six and ten were measured. Of coupled
 # components that gains a tenth to a fifth with 4 to 6 points in a line, and with 8 it costs half of the time.
-_MANY, _SHORT = 4, 6
+MANY, _SHORT = 4, 6
 
 
 def read_at_points(problem: BlockProblem) -> int:
@@ -81,7 +81,7 @@ class Levels:
         tabulation, made = problem.tabulation, cls.plain(problem.tabulation)
         if not (tabulation.rule.tensor and tabulation.basis.tree.product):
             return made
-        many = made.dim > 2 and read_at_points(problem) >= _MANY
+        many = made.dim > 2 and read_at_points(problem) >= MANY
         return made if many and (problem.form.components == 1 or made.counts[2] <= _SHORT) else made._reversed()
 
     def _reversed(self) -> Levels:

@@ -13,7 +13,7 @@ from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
 from ..codegen.layout import numbers_read
 from ..codegen.prelude import constants, fill, header
-from ..codegen.tables import Levels, read_at_points
+from ..codegen.tables import MANY, Levels, read_at_points
 from ..runtime.device import REGISTERS, Limits
 from .banks import last_nodes, node_rows, row_stride
 
@@ -55,9 +55,9 @@ class SumFacTopOptions:
 
 def _lines_away(problem: BlockProblem, levels: Levels) -> bool:
     """Whether lines of coupled components that gradients alone need are in shared memory while points are gone through;
-    with 8 points there is too little of it.
+    with 8 points there is too little of it, and beside many fields with 7.
     """
-    return problem.form.components > 1 and levels.counts[0] < 8
+    return problem.form.components > 1 and levels.counts[0] < (7 if read_at_points(problem) >= MANY else 8)
 
 
 def _is_direct(problem: BlockProblem, levels: Levels) -> bool:
