@@ -149,6 +149,13 @@ def test_the_near_null_space_is_interpolated(elastic, vectors):
     assert np.abs(P @ np.linalg.lstsq(P, near)[0] - near).max() < 1e-10
 
 
+def test_what_is_small_is_inverted_whole_also_for_devices(monkeypatch):
+    A, *others = restricted(beam("pyramid", 1, backend="numpy")[0])
+    for smallest, count in ((A.shape[0], 0), (A.shape[0] - 1, 1)):
+        monkeypatch.setattr(aggregation, "SMALLEST", smallest)
+        assert len(Hierarchy.of(A, *others, smooth=True).levels) == count
+
+
 @pytest.mark.parametrize("elastic", [False, True])
 def test_a_smoothed_interpolation_makes_a_v_cycle(elastic, vectors, monkeypatch):
     """The same to rounding with all entries; without small ones, what comes from the near-null space is the same."""

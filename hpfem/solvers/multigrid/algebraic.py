@@ -120,7 +120,8 @@ class Hierarchy(NamedTuple):
             near[as_numpy(A.diagonal()) == 0] = 0  # where values are given
         where = made_on(A.shape[0], vectors)
         if where is HOST_VECTORS:
-            most = aggregation.SMALLEST // max(1, near.shape[1]) if smooth else _ON_HOSTS
+            wide = block if A.shape[0] <= aggregation.SMALLEST else max(1, near.shape[1])
+            most = aggregation.SMALLEST // wide if smooth else _ON_HOSTS
             levels, last = _by_pyamg(A, near, component, block, most, smooth)
         else:
             levels, last = aggregation.coarsenings(A, near, component, block, where)
@@ -201,7 +202,7 @@ def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[NDArray[np.float64],
     values, V = xp.linalg.eigh(scaled)
     kept = values > _ZERO
     root = scale[:, None] * V * xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1)), 0)
-    return vectors.to_host(xp.ascontiguousarray(root)), float(values[kept].min(initial=1.0))
+    return vectors.to_host(xp.ascontiguousarray(root)), float(xp.where(kept, values, 1.0).min())
 
 
 def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:
