@@ -171,6 +171,8 @@ class Messages:
 class Unshared:
     """What vectors of several processes do together, collective and in place; of one process alone: nothing."""
 
+    sharing: Sharing | None = None
+
     @property
     def comm(self) -> Communicator:
         """The processes that share vectors."""

@@ -58,9 +58,9 @@ def without_zeros(diagonal: Any, xp: Any = np) -> Any:
 
 
 def checked_preconditioner(name: Any) -> Any:
-    """Check a preconditioner: a function, its name, or None for none."""
-    if name is None or callable(name):
-        return name or "none"
+    """Check a preconditioner: a function or its name."""
+    if callable(name):
+        return name
     if isinstance(name, str) and name == "multilevel":
         warn("preconditioner='multilevel' is now 'multigrid', which is another method; use that name")
         return "multigrid"

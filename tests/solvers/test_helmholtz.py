@@ -342,7 +342,7 @@ def pulse(x, y):
         ({"f": np.arange(5.0)}, "give a finite number, a function or a field"),
         ({"tol": "a"}, "tolerance of Helmholtz must be a finite number > 0 and < 1, got 'a'"),
         ({"max_iterations": -5}, "iterations of Helmholtz must be an integer >= 0, got -5"),
-        ({"preconditioner": 3}, "unknown preconditioner 3; valid: auto, none, jacobi, multigrid"),
+        ({"preconditioner": None}, "unknown preconditioner None; valid: auto, none, jacobi, multigrid"),
     ],
 )
 def test_arguments_that_cannot_be(arguments, message):

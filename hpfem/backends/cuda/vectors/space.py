@@ -98,7 +98,7 @@ class CudaVectors(VectorSpace):
         if kind.kind != "f" or any(own.dtype != kind or own.shape != (n,) for pair in pairs for own in pair):
             return super()._sums(pairs)
         found = self.xp.empty((len(pairs), sum_blocks(n)))
-        owned = [owned_bits(self.sharing, n)] if len(self.ghosts) else []  # type: ignore[attr-defined]
+        owned = [] if self.sharing is None or not len(self.ghosts) else [owned_bits(self.sharing, n)]
         for (a, b), row in zip(pairs, found, strict=True):
             launch_dots(self.xp.ascontiguousarray(a), self.xp.ascontiguousarray(b), row, *owned)
         return found.sum(axis=1)
