@@ -130,8 +130,6 @@ class _Launcher:
         self.kept, self.vectors = kept, kept.vectors
         if self.keep:
             self.vectors.x[...], self.vectors.r[...] = x, r
-        if again and self.cycles is not None:
-            self._capture(1, self._product, partial(self._direction, True))
 
     def start(self) -> Any:
         """Make the first direction."""
@@ -174,7 +172,9 @@ class _Launcher:
         return self.vectors.read()
 
     def _launch(self, part: int) -> None:
-        """The first or the second part of an iteration."""
+        """The first or the second part of an iteration; what both call has run before it is captured."""
+        if self.cycles is not None and self.keep and self.begun:
+            self._capture(1, self._product, partial(self._direction, True))
         if self.cycles is None or not self.kept.graphs:
             (self._product, self._direction)[part]()
             return
