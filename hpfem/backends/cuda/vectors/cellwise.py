@@ -19,7 +19,7 @@ from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import begin, functions
-from .indexed import IndexedRestriction, as_bits, entity_places, in_tiles
+from .indexed import IndexedRestriction, as_bits, entity_places
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -115,16 +115,11 @@ class MatrixTiles:
 
     def layout(self, codes: Codes, counts: Sequence[int]) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
         """Places in tiles of elements, for `cellwise.h`; -> results [n, 4], given [counts, elements * n]."""
-        places = entity_places(codes)
-        tables = []
-        for count in counts:
-            element, mode = np.divmod(np.arange(count * self.n), self.n)
-            table = np.zeros(self.elements * self.n, dtype=np.uint16)
-            table[in_tiles(np.arange(count * self.n), np.array([0, count * self.n]), count, places, np)] = (
-                2 * _stride(self.n) * element + mode
-            )
-            tables.append(table)
-        return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), np.array(tables)
+        places, tables = entity_places(codes), np.zeros((len(counts), self.elements * self.n), dtype=np.uint16)
+        for count, table in zip(counts, tables, strict=True):
+            element, (offset, size, within) = np.arange(count)[:, None], places
+            table[offset * count + element * size + within] = 2 * _stride(self.n) * element + np.arange(self.n)
+        return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), tables
 
     @property
     def shared_bytes(self) -> int:

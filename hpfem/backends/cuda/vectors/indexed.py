@@ -87,26 +87,21 @@ def entity_places(codes: Codes) -> NDArray[np.int64]:
     return found[:, np.argsort(codes.modes)]
 
 
-def in_tiles(row: Any, starts: Any, tile: int, places: Any, xp: Any) -> Any:
-    """Move blocks' local numbers to where they stand entity by entity in tiles; starts [blocks + 1], places [3, n]."""
-    offset, size, within = places
-    n, block = len(offset), xp.searchsorted(starts, row, "right") - 1
-    first = starts[block]
-    element, mode = (row - first) // n, (row - first) % n
+def _in_tiles(row: Any, blocks: Sequence[Codes], starts: Sequence[int], tiles: Sequence[int], xp: Any) -> Any:
+    """Move blocks' local numbers to where they stand entity by entity in tiles of elements, unless a block's tile is 0;
+    starts [blocks + 1].
+    """
+    as_they_are = [np.outer([0, 0, 1], np.arange(own.shape[1])) for own in blocks]
+    tables = [entity_places(own) if tile else same for own, tile, same in zip(blocks, tiles, as_they_are, strict=True)]
+    n = np.array([own.shape[1] for own in blocks])
+    numbers = np.stack([starts[:-1], n, np.diff(starts) // n, np.maximum(tiles, 1), np.cumsum(n) - n])
+    numbers = xp.asarray(numbers.astype(row.dtype))
+    first, n, elements, tile, at = numbers[:, xp.searchsorted(numbers[0], row, "right") - 1]
+    offset, size, within = xp.asarray(np.hstack(tables).astype(row.dtype))
+    element, mode = (row - first) // n, (row - first) % n + at
     begin = element // tile * tile
-    count = xp.minimum((starts[block + 1] - first) // n - begin, tile)
+    count = xp.minimum(elements - begin, tile)
     return first + begin * n + offset[mode] * count + (element - begin) * size[mode] + within[mode]
-
-
-def _alike(Q: BlockMatrix, tiles: Sequence[int]) -> list[tuple[list[int], int, Codes]]:
-    """Where blocks with rows start, and the last one ends, whose neighbours have the same modes; tile, and codes."""
-    found = list[tuple[list[int], int, Codes]]()
-    for (first, last), own, tile in zip(pairwise(Q.starts), Q.blocks, tiles, strict=True):
-        if found and found[-1][1] == tile and np.array_equal(entity_places(found[-1][2]), entity_places(own)):
-            found[-1][0].append(last)
-        elif first < last:
-            found.append(([first, last], tile, own))
-    return found
 
 
 class IndexTables:
@@ -202,18 +197,11 @@ class IndexTables:
         """Tables for gather of local numbers that stand entity by entity in tiles of elements."""
         found, xp = copy(self), vectors.xp
         found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
-        for ends, tile, own in _alike(Q, tiles):
-            if not tile:
-                continue
-            first, last = ends[0], ends[-1]
-            starts, places = (xp.asarray(np.asarray(table, self.codes.dtype)) for table in (ends, entity_places(own)))
-            for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
-                for part in chunks(len(codes), 1, most=AT_ONCE):
-                    here = codes[part]
-                    row = here >> bits
-                    place = in_tiles(xp.clip(row, first, last - 1), starts, tile, places, xp)
-                    moved = (place << bits) + (here & bits)
-                    codes[part] = xp.where((row >= first) & (row < last) & (here >= 0), moved, here)
+        for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
+            for part in chunks(len(codes), 1, most=AT_ONCE):
+                here = codes[part]
+                place = _in_tiles(xp.maximum(here, 0) >> bits, Q.blocks, Q.starts, tiles, xp)
+                codes[part] = xp.where(here >= 0, (place << bits) + (here & bits), here)
         _finish(xp)
         return found
 
@@ -292,14 +280,12 @@ class IndexedRestriction(ElementRestriction):
     def tiled(self, blocks: range, tile: int) -> tuple[Any, ...]:
         """Rows of blocks that follow each other, entity by entity in tiles of elements."""
         if (blocks, tile) not in self._in_tiles:
-            xp, ends, n = self._vectors.xp, self._Q.starts[blocks.start : blocks.stop + 1], self._tables.codes.dtype
-            given, moved = self._tables.codes[ends[0] : ends[-1]], np.asarray(ends) - ends[0]
-            tables = moved, entity_places(self._Q.blocks[blocks.start])
-            starts, places = (xp.asarray(table.astype(n)) for table in tables)
-            codes = xp.empty(len(given), n)
+            xp, ends = self._vectors.xp, self._Q.starts[blocks.start : blocks.stop + 1]
+            given, moved = self._tables.codes[ends[0] : ends[-1]], [end - ends[0] for end in ends]
+            own, codes = self._Q.blocks[blocks.start : blocks.stop], xp.empty_like(given)
             for part in chunks(len(given), 1, most=AT_ONCE):
-                row = xp.arange(part.start, part.stop, dtype=n)
-                codes[in_tiles(row, starts, tile, places, xp)] = given[part]
+                row = xp.arange(part.start, part.stop, dtype=given.dtype)
+                codes[_in_tiles(row, own, moved, [tile] * len(own), xp)] = given[part]
             _finish(xp)
             self._in_tiles[blocks, tile] = codes
         return self._in_tiles[blocks, tile], *self._rows
