@@ -147,6 +147,16 @@ class VectorSpace(Unshared):
         """Make the matrix in CSR where its entries are; see `summed_matrix`."""
         return csr_array(coo_array((values, (rows, columns)), shape=shape))
 
+    def congruent(self, Q: BlockMatrix, values: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
+        """Values, rows and columns of T^t C T, with numbers C between rows of Q by their codes; each [n]."""
+        m = Q.rows.shape[0]
+        there = np.zeros(m + 2 * Q.size, bool)
+        there[i + m] = there[j + m] = True
+        (used,), place = there.nonzero(), np.cumsum(there) - 1
+        T = Q.of_codes(used - m)
+        found = coo_array(T.T @ csr_array((values, (place[i + m], place[j + m])), shape=(len(used),) * 2) @ T)
+        return found.data, found.row, found.col
+
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:
         """Write a product of matrices, all in C order; left [m, n], matrix [n, k], out [m, k]."""
         np.matmul(left, matrix, out=out)

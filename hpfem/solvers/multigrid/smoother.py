@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
@@ -28,7 +28,6 @@ from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
-from ...mesh.sorting import marked
 from .cell_map import CellMap
 from .energies import Energies
 from .lines import Layers, SharedLayers, lines_of, strong_pairs
@@ -281,48 +280,38 @@ def _energies_of_pairs(
     sizes = [own.functions.coupling[which].shape[1] for own in groups]
     if xp_for(_EACH * sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True)), vectors.xp) is np:
         vectors = vectors_on(HOST)
-    xp, several = vectors.xp, list[Any]()
+    xp = vectors.xp
     every_code = Q.on(xp)
     for group, own, start, n in zip(groups, Q.blocks, Q.starts, sizes, strict=False):
         means, coupling = energies[group.block].means, xp.asarray(group.functions.coupling[which])
         means = (as_numpy(means) if xp is np else means)[group.cells]
         codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)
-        first, second = (xp.asarray(places) for places in group.functions.pairs[which])
+        pairs = [xp.asarray(places) for places in group.functions.pairs[which]]
         for some in chunks(len(codes), n, most=min(at_once(xp), _AT_ONCE)):
-            i, j = codes[some].take(first, axis=1).ravel(), codes[some].take(second, axis=1).ravel()
-            values = (means[some] @ coupling).ravel()
-            if not own.signed:  # rows of more than one unknown
-                single = (i | j) >= 0
-                several.append([as_numpy(part[~single]) for part in (values, i, j)])
-                i, j, values = i[single], j[single], values[single]
-            values *= 1 - 2 * ((i ^ j) & 1)
-            held.append((values, xp.minimum(i, j) >> 1, xp.maximum(i, j) >> 1))
+            of_pairs = (codes[some].take(places, axis=1).ravel() for places in pairs)
+            held.append(((means[some] @ coupling).ravel(), *of_pairs))
             if sum(len(parts[0]) for parts in held) > _AT_ONCE:
-                found.append(_summed(held, Q.size, vectors))
+                found.append(_summed(held, Q, vectors))
                 held = []
-    if several:
-        held.append([xp.asarray(part) for part in _single(several, Q)])
     if held:
-        found.append(_summed(held, Q.size, vectors))
+        found.append(_summed(held, Q, vectors))
     return sum(found[1:], found[0]).tocsr()
 
 
-def _summed(entries: Sequence[Any], size: int, vectors: VectorSpace) -> Any:
-    """A matrix of values, rows and columns, on the vectors' device."""
-    values, rows, columns = (vectors.xp.concatenate(parts) for parts in zip(*entries, strict=True))
-    return vectors.summed_there(values, rows, columns, (size, size))
-
-
-def _single(given: Sequence[Any], Q: BlockMatrix) -> tuple[Array, Indices, Indices]:
-    """Energies of pairs of rows, given by values and codes, as entries above the diagonal: values, rows, columns."""
-    values, *codes = (np.concatenate(parts) for parts in zip(*given, strict=True))
-    m = Q.rows.shape[0]  # rows with numbers of their own, before those of single unknowns
-    for own in codes:
-        values *= np.where((own >= 0) & (own & 1 > 0), -1, 1)
-    pairs = [np.where(own < 0, -1 - own, m + (own >> 1)) for own in codes]
-    there = marked(m + Q.size, pairs)
-    (used,), place = there.nonzero(), np.cumsum(there) - 1
-    T = Q.of_codes(np.where(used < m, -1 - used, 2 * (used - m)))
-    both = coo_array(T.T @ csr_array((values, tuple(place[own] for own in pairs)), shape=(len(used),) * 2) @ T)
-    own = both.row != both.col
-    return both.data[own], np.minimum(both.row, both.col)[own], np.maximum(both.row, both.col)[own]
+def _summed(given: Sequence[Any], Q: BlockMatrix, vectors: VectorSpace) -> Any:
+    """A matrix above its diagonal, on the vectors' device, of energies of pairs of rows: values and codes."""
+    xp, found, more = vectors.xp, list[Any](), list[Any]()
+    if xp is not np:  # few launches
+        given = [[xp.concatenate(parts) for parts in zip(*given, strict=True)]]
+    for values, i, j in given:
+        if not Q.signed:  # rows of more than one unknown
+            several = (i | j) < 0
+            more.append([own[several] for own in (values, i, j)])
+            values, i, j = (own[~several] for own in (values, i, j))
+        found.append((values * (1 - 2 * ((i ^ j) & 1)), xp.minimum(i, j) >> 1, xp.maximum(i, j) >> 1))
+    if sum(len(own[0]) for own in more):
+        values, i, j = vectors.congruent(Q, *(xp.concatenate(parts) for parts in zip(*more, strict=True)))
+        (apart,) = (i != j).nonzero()
+        found.append([own[apart] for own in (values, xp.minimum(i, j), xp.maximum(i, j))])
+    values, i, j = (xp.concatenate(parts) for parts in zip(*found, strict=True))
+    return vectors.summed_there(values, i, j, (Q.size, Q.size))

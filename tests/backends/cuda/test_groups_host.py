@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import block_diag
+from scipy.sparse import block_diag, csr_array
 
+import hpfem as hp
 from hpfem.backends import vectors_on
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors.groups import MOST, THREADS, source, tables
-from hpfem.backends.vectors import Blocks
+from hpfem.backends.cuda.vectors.space import CudaVectors
+from hpfem.backends.vectors import Blocks, VectorSpace
+from hpfem.memory import HOST
+from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import library, run
 from tests.samples import long
 
@@ -58,3 +62,19 @@ def test_a_device_multiplies_groups(backend, sizes, rng):
     vectors.in_groups(blocks, members, len(z), np.float64)(given)
     z[members] = matrix @ z
     assert np.allclose(vectors.to_host(given), z, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("of", [VectorSpace, CudaVectors])
+def test_numbers_between_rows_are_those_between_their_unknowns(of, rng):
+    Q = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4)).low_energy_matrix
+    assert not Q.signed
+
+    class Vectors(VectorSpace):
+        congruent = of.congruent
+
+    every = np.concatenate([own.ravel() for own in Q.codes])
+    rows, columns = rng.integers(0, len(every), (2, 500))
+    values, i, j = Vectors(HOST).congruent(Q, C := rng.standard_normal(500), every[rows], every[columns])
+    wanted = Q.matrix.T @ csr_array((C, (rows, columns)), shape=(len(every),) * 2) @ Q.matrix
+    found = csr_array((values, (i, j)), shape=wanted.shape)
+    assert abs(found - wanted).max() < 1e-13 * abs(wanted).max()

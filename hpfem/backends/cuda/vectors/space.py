@@ -184,6 +184,25 @@ class CudaVectors(VectorSpace):
         parts = data, (places % shape[1]).astype(kind), ends.astype(kind)
         return self.sparse_library.csr_matrix(parts, shape=shape)
 
+    def congruent(self, Q: BlockMatrix, values: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
+        """Continue rows to their unknowns, and sum up, then columns: cuSPARSE fails; see `VectorSpace.congruent`."""
+        xp, m = self.xp, Q.rows.shape[0]
+        starts, columns, weights = map(xp.asarray, (Q.rows.indptr, Q.rows.indices, Q.rows.data))
+
+        def continued(values: Any, codes: Any, others: Any) -> tuple[Any, Any, Any]:
+            row, several = xp.maximum(-1 - codes, 0), codes < 0
+            n = xp.where(several, starts[row + 1] - starts[row], 1)
+            ends, every = xp.cumsum(n), xp.arange(int(n.sum()))
+            of = xp.searchsorted(ends, every, "right")
+            codes, several = codes[of], several[of]
+            at = xp.where(several, (starts[row] + n - ends)[of] + every, 0)
+            factors = xp.where(several, weights[at], 1 - 2 * (codes & 1))
+            return values[of] * factors, xp.where(several, columns[at], codes >> 1), others[of]
+
+        once = self.summed_there(*continued(values, i, j + m), (Q.size, m + 2 * Q.size)).tocoo()
+        values, j, i = continued(once.data, once.col - m, once.row)
+        return values, i, j
+
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:
         """Multiply matrices by cuBLAS, in graphs too; see `VectorSpace.multiply`."""
         multiply(left, matrix, out)
