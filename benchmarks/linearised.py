@@ -1,6 +1,6 @@
 """Linearisations against their residuals: seconds of an application and of taking another function, and bytes.
 
-    python -m benchmarks.linearised -o OUT.json [--backend cuda] [--orders 2 4 6] [--stores cheap matrix fused]
+    python -m benchmarks.linearised -o OUT.json [--backend cuda] [--orders 2 4 6] [--stores cheap matrix]
     python -m benchmarks.linearised --show OUT.json
 
 On curved cells. Each number is the least of several rounds, in which all operators of a case take turns. "limit" is the

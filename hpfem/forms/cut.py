@@ -3,7 +3,7 @@
 What does not depend on the function in which a form is linear may be stored, at any node of the graph. A least cut is
 the fewest numbers; below all powers and transcendental functions ("cheap") it is the fewest such that the kernel
 computes none of these, which cost as much as reading 10 to 100 numbers. "matrix" stores the entries of the pointwise
-matrix, equal ones once. "fused" cuts at the values and derivatives of functions, which kernels make of coefficients.
+matrix, equal ones once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .evaluate import SAMPLES, evaluate, random_data
 from .graph import Expression, Graph, copied, depending, live
 from .trace import Trace
 
-STORES = ("cheap", "fewest", "matrix", "fused")
+STORES = ("cheap", "fewest", "matrix")
 # Operations of which one costs as much as reading many numbers.
 _COSTLY = ("pow", "exp", "log", "sin", "cos", "tanh")
 # Name of the stored values among the fields, which no argument of a function has.
@@ -33,11 +33,7 @@ def cut(weak: Weak, active: str, store: str) -> tuple[Weak, list[Expression]]:
     """Split a form that is linear in one function: the form of the fields ("stored", k), and what these are."""
     if store == "matrix":
         return _matrix(weak, active)
-    if store == "fused":
-        found = [node for node in weak.nodes if node.op == "input" and node.payload[0] == "fn"]
-        found = [node for node in found if node.payload[1] != active]
-    else:
-        found = _least(weak, active, _COSTLY if store == "cheap" else ())
+    found = _least(weak, active, _COSTLY if store == "cheap" else ())
     stored = [node for node in found if node.op != "input" or node.payload[0] == "fn"]
     return _replaced(weak, {node.index: k for k, node in enumerate(stored)}), stored
 

@@ -47,9 +47,9 @@ class Weak:
         self.inputs = [node.payload for node in self.nodes if node.op == "input"]
 
     @classmethod
-    def of(cls, trace: Trace, name: str = "u", inside: Mapping[str, Sequence[tuple[Any, ...]]] | None = None) -> Weak:
-        """The weak form of a traced function of the function `name`; the fields of `inside` become other inputs."""
-        graph, inside, new = Commuting(), inside or {}, dict[int, Expression]()
+    def of(cls, trace: Trace) -> Weak:
+        """The weak form of a traced function of "u"."""
+        graph, new = Commuting(), dict[int, Expression]()
         for node in trace.live:
             key = node.payload
             if node.op != "input":
@@ -57,16 +57,14 @@ class Weak:
                 new[node.index] = graph.apply(node.op, *args) if args else graph.constant(key)
                 continue
             if key[0] in ("u", "du"):
-                key = ("fn", name, key[1], key[2] + 1 if key[0] == "du" else 0)
-            elif key[0] == "field" and key[1] in inside:
-                key = inside[key[1]][key[2]]
+                key = ("fn", "u", key[1], key[2] + 1 if key[0] == "du" else 0)
             new[node.index] = graph.node("input", (), key)
         rows: dict[Row, Expression] = {(c, 0): new[e.index] for c, e in enumerate(trace.value or ())}
         for c, vector in enumerate(trace.flux or ()):
             rows |= {(c, 1 + i): new[e.index] for i, e in enumerate(vector)}
         for c, terms in enumerate(trace.scaled or ()):
             for i in range(1, trace.dim + 1):
-                parts = [new[s.index] * graph.node("input", (), ("fn", name, o, i)) for o, s in terms.items()]
+                parts = [new[s.index] * graph.node("input", (), ("fn", "u", o, i)) for o, s in terms.items()]
                 rows[c, i] = sum(parts[1:], parts[0])
         return cls(graph, trace.dim, rows, trace.given)
 

@@ -16,10 +16,10 @@ from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..forms.cut import STORED, STORES, cut, isotropic
 from ..forms.derivative import Weak
-from ..forms.form import BlockKernel, Form
+from ..forms.form import Form
 from ..forms.graph import Expression
 from ..forms.lowered import lowered
-from ..memory import Device, PairArray
+from ..memory import PairArray
 from ..space import Field
 from ..space.field import check_state
 from ..space.reference import jacobians
@@ -83,11 +83,10 @@ _ELSEWHERE: WeakKeyDictionary[Any, WeakKeyDictionary[Any, Operator]] = WeakKeyDi
 class StoredValues(Evaluated):
     """Values at points of expressions of a function u, which is a copy, made when they are first read. They are kept
     until u changes, or where kernels read them in the same memory. At points of another space they are made of u:
-    products of values between the points may lose their sign. Kernels may make them themselves, of the values and
-    derivatives of u that are `inputs`; or those of another operator read other values, `instead` of a form.
+    products of values between the points may lose their sign. Kernels of another operator may read other values,
+    `instead` of a form.
     """
 
-    inputs: Sequence[tuple[Any, ...]] | None = None
     instead: tuple[Form, Operator, StoredValues] | None = None
     _kept: Field | None = None
     _held = False
@@ -155,54 +154,11 @@ class StoredValues(Evaluated):
 def operator_instead(operator: Operator) -> Operator | None:
     """The operator whose kernels serve for another one; without one, what it reads is kept."""
     for field in operator.fields.values():
-        if isinstance(field, StoredValues) and not field.inputs:
+        if isinstance(field, StoredValues):
             if field.instead is not None and field.instead[0] is operator.form:
                 return field.instead[1]
             field.hold()
     return None
-
-
-def with_functions(form: Form, fields: Mapping[str, Field]) -> tuple[Form, list[Field]]:
-    """A form in whose kernels `StoredValues` are made of functions, which are more components of the trial; and
-    these functions.
-    """
-    given = {key: field for key, field in fields.items() if isinstance(field, StoredValues) and field.inputs}
-    functions = list({id(field.u): field.u for field in given.values()}.values())
-    if not functions:
-        return form, []
-    assert form.trace is not None
-    names = {id(u): f"u{k}" for k, u in enumerate(functions)}
-    inside = {key: [("fn", names[id(f.u)], *own[2:]) for own in f.inputs or ()] for key, f in given.items()}
-    trial = [("v", form.components), *((names[id(u)], u.components) for u in functions)]
-    return lowered(Weak.of(form.trace, "v", inside=inside), trial, form.name), functions
-
-
-class WithFunctions(BlockKernel):
-    """A kernel that takes the coefficients of functions, [components, E, n_modes] each, beside those of the trial."""
-
-    def __init__(self, kernel: BlockKernel, components: int, functions: Sequence[PairArray], device: Device) -> None:
-        self._kernel, self._n, self._functions, self._device = kernel, components, functions, device
-        self.problem, self.strategy, self.flops = kernel.problem, kernel.strategy, kernel.flops
-        self._pool = vectors_on(device).pool()
-
-    def finish(self) -> None:
-        """See `BlockKernel.finish`."""
-        self._kernel.finish()
-
-    def apply(self, source: Any, out: Any) -> None:
-        """Apply to components in groups that the form couples."""
-        xp, n = vectors_on(self._device).xp, self._n
-        given, shape = [pair.read(self._device) for pair in self._functions], source.shape[1:]
-        together = self._pool.take(lambda: xp.empty((self.problem.coupled, *shape), source.dtype))
-        start = n
-        for values in given:
-            together[start : start + len(values)] = values
-            start += len(values)
-        for group in range(len(source) // n):
-            own = slice(group * n, (group + 1) * n)
-            together[:n] = source[own]
-            self._kernel.apply(together, out[own])
-        self._pool.give(together)
 
 
 @dataclass(eq=False)
@@ -227,12 +183,10 @@ class Linearisation:
             self.stored.renew()
 
     def __str__(self) -> str:
-        size, kept = 0, f"{self.reads} numbers are stored at each point"
-        if self.stored is not None and self.stored.instead is not None:
-            kept, size = f"{kept}, the geometry in them", self.stored.instead[2].nbytes
-        elif self.stored is not None:
-            size = self.stored.nbytes if self.reads else self.u.nbytes
-            kept = kept if self.reads else "kernels evaluate the function, of which the coefficients are kept"
+        stored, kept = self.stored, f"{self.reads} numbers are stored at each point"
+        if stored is not None and stored.instead is not None:
+            kept, stored = f"{kept}, the geometry in them", stored.instead[2]
+        size = 0 if stored is None else stored.nbytes
         return f"  store={self.store!r}: {kept}, {size / 1e6:.3g} MB"
 
 
@@ -246,10 +200,8 @@ def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool 
     kernel, stored = cut(linear, "v", store)
     made = lowered(kernel, (("v", n),), f"{'transposed ' * transposed}linearisation of {form.name}")
     instead = _on_reference(form, linear, made, len(stored), u) if store in ("cheap", "matrix") else None
-    values, reads = StoredValues(form, linear, stored, u) if stored else None, 0 if store == "fused" else len(stored)
-    if values is not None and store == "fused":
-        values.inputs = [node.payload for node in stored]
-    elif values is not None and instead is not None:
+    values, reads = StoredValues(form, linear, stored, u) if stored else None, len(stored)
+    if values is not None and instead is not None:
         values.instead, reads = (made, *instead), instead[1].components
     operator = made_operator(form, made, {STORED: values})
     if instead is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -50,13 +49,10 @@ from ..tuning.tuner import tune_blocks
 from .arrays import check_current
 from .linearised import (
     Linearisation,
-    StoredValues,
-    WithFunctions,
     linearised,
     operator_instead,
     pulled_back,
     pushed_forward,
-    with_functions,
 )
 from .parameters import Parameters, in_range
 from .sums import Summable
@@ -323,8 +319,7 @@ class Operator(Summable):
         store : str
             What is kept at the points: "cheap", the fewest numbers such that the kernel computes no power, exponential,
             logarithm, sine, cosine or tanh; "fewest", the fewest numbers; "matrix", the entries of the pointwise
-            matrix, equal ones once; "fused", nothing: kernels evaluate `u` and its derivatives beside v. Fields of the
-            user are read beside them. `explain` tells how much it is.
+            matrix, equal ones once. Fields of the user are read beside them. `explain` tells how much it is.
 
         Returns
         -------
@@ -420,10 +415,9 @@ class Operator(Summable):
         fields = {
             key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
-            if not (isinstance(field, StoredValues) and field.inputs)
         }
         return BlockProblem(
-            self._of_kernels,
+            self.form,
             tabulation,
             points.geometry,
             self.space.dtype,
@@ -469,16 +463,10 @@ class Operator(Summable):
             self.choices = self._instead.choices
             return
         choices, ways = [], self._ways()
-        self._of_kernels, functions = with_functions(self.form, self.fields)
         try:
             for number, block in enumerate(self.space.blocks):
                 asked = *ways[block.shape.name], self.backend
-                choice = choose_else_auto(self.problem(number), *asked, known[number] if known else None)
-                if functions:
-                    own = [u.data[number] for u in functions]
-                    choice = copy(choice)
-                    choice.kernel = WithFunctions(choice.kernel, self.form.components, own, self.device)
-                choices.append(choice)
+                choices.append(choose_else_auto(self.problem(number), *asked, known[number] if known else None))
         except OutOfMemory as error:
             raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
         self.choices = tuple(choices)

@@ -12,7 +12,7 @@ from hpfem.operators import operator as operators
 from tests.operators.reference import random_field
 from tests.samples import NAMES, curved, straight
 
-STORES = ("cheap", "fewest", "matrix", "fused")
+STORES = ("cheap", "fewest", "matrix")
 
 
 def bratu(u, du, lam, k):
@@ -208,8 +208,8 @@ def test_sums_with_boundaries(name, backend, rng):
     space = hp.Space(straight(name), 2, backend=backend)
     form = radiation(space)
     u, v, w = states(space, 1, 1.0, rng)
-    check_exact(form, u, v, w, 1.0, ("cheap", "fused"))
-    J = form.linearised(u, "fused")
+    check_exact(form, u, v, w, 1.0, ("cheap",))
+    J = form.linearised(u)
     assert len(J.summands) == 3  # loads have no derivative
     form.factors[1], form.summands[1].parameters["s"] = 0.5, 2.0
     assert apart(J.at(w)(v), form.linearised(w)(v)) < 1e-14
@@ -291,13 +291,8 @@ def test_multigrid_takes_the_tangent(backend, rng):
     for order in (2, 1):
         lower = hp.C0Space(space.at(order, dtype="float32"))
         assert hp.GlobalOperator(A.operator.at(lower.space), lower).is_positive()
-    fused = hp.GlobalOperator(form.linearised(u, "fused"), c0, A.bc)
-    b = rng.standard_normal(A.shape[0])
-    assert np.abs(fused.diagonal() - A.diagonal()).max() <= 1e-12 * np.abs(A.diagonal()).max()
-    assert np.abs(fused @ b - A @ b).max() <= 1e-12 * np.abs(A @ b).max()
-    for own in (A, fused):
-        _, info = hp.solve(own, b, preconditioner="multigrid", definite=True, bar=False)
-        assert info.iterations <= 16
+    _, info = hp.solve(A, rng.standard_normal(A.shape[0]), preconditioner="multigrid", definite=True, bar=False)
+    assert info.iterations <= 16
 
 
 def test_a_global_operator_follows(backend, rng):
@@ -363,14 +358,10 @@ def test_what_is_stored_is_told():
     form = hp.WeakForm(space, p_laplacian, test="grad", fields={"p": 3.5})
     u = space.project(lambda x, y, z: x * y + z)
     counts = {store: form.linearised(u, store).linearisation.reads for store in STORES}
-    assert counts == {"cheap": 4, "fewest": 3, "matrix": 6, "fused": 0}
+    assert counts == {"cheap": 4, "fewest": 3, "matrix": 6}
     flops = {store: form.linearised(u, store).form.trace.flops for store in STORES}
     assert flops["matrix"] < flops["cheap"] < flops["fewest"]
     J = form.linearised(u)
     assert "store='cheap': 4 numbers are stored at each point" in J.explain()
     assert not {node.op for node in J.form.trace.live} & {"pow", "exp", "log"}
     assert "4 numbers" in (J + hp.Mass(space)).explain()
-    fused = form.linearised(u, "fused")
-    assert f"coefficients are kept, {u.nbytes / 1e6:.3g} MB" in fused.explain()
-    kernels = [choice.kernel.problem for choice in (fused + hp.Mass(space)).volume.choices]
-    assert all(not problem.fields and problem.coupled == 2 for problem in kernels)
