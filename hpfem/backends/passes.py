@@ -56,10 +56,6 @@ RESIDUAL = (
     Pass("x p r q inverse", "alpha", *_STEP, sums=["r r", "r inverse r"]),
 )
 DIRECTION = Pass("p z", "beta", "p = beta p + z"), Pass("p z inverse", "beta", "p = z inverse + beta p")
-ADVANCE = (
-    Pass("x p r q", "alpha beta", *_STEP, "p = r + beta p"),
-    Pass("x p r q inverse", "alpha beta", *_STEP, "p = r inverse + beta p"),
-)
 # Explicit time steps; weights are those of a diagonal mass.
 LEAPFROG = Pass("force weights now before", "two square", "force = two now - before + square force weights")
 LOW_STORAGE = Pass("u q force weights", "A h B", "q = A q + h force weights", "u = u + B q")

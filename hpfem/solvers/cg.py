@@ -11,17 +11,13 @@ from math import inf, isfinite, isnan, sqrt
 from typing import Any
 
 from ..assembly import GlobalOperator
-from ..backends.passes import ADVANCE, DIRECTION, RESIDUAL
+from ..backends.passes import DIRECTION, RESIDUAL
 from ..backends.vectors import VectorSpace
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
 from .device_cg import KEPT, iterate_on_device
 from .info import SolveInfo
 from .krylov import Iteration, Method, Timed, read_only
 from .preconditioners import Jacobi
-
-# Processes from which on an iteration makes one sum over them in place of two, for one product more in a solve. Chosen,
-# not measured.
-MANY = 8
 
 
 def cg(
@@ -90,9 +86,7 @@ def cg(
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
     """Iterate where the vectors are, with the scalars there if possible, else on the host."""
     if vectors.iteration is None:
-        diagonal = M is None or isinstance(M.function, Jacobi)
-        iterate = _iterate_with_one_sum if diagonal and vectors.comm.size >= MANY else _iterate_on_host
-        iterate(vectors, A, M, x, r, run)
+        _iterate_on_host(vectors, A, M, x, r, run)
         return
     operator = A.operator
     product = None if operator is None else operator.product_on(operator.device)
@@ -103,80 +97,39 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
     iterate_on_device(vectors, A, product, M, x, r, run, few)
 
 
-def _inverse_diagonal(vectors: VectorSpace, M: Timed | None, r: Any) -> tuple[Any, ...]:
-    """Of a diagonal preconditioner, in the type of the residual r; nothing for another one."""
-    if M is None or not isinstance(M.function, Jacobi):
-        return ()
-    return (vectors.xp.asarray(M.function.inverse, r.dtype),)
-
-
 def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
     """Iterate with the scalars on the host, x and r in place, and add to the residuals."""
-    first, inverse = len(run.residuals), _inverse_diagonal(vectors, M, r)
+    first, name, inverse = len(run.residuals), run.name, list[Any]()
+    if M is not None and isinstance(M.function, Jacobi):
+        inverse.append(vectors.xp.asarray(M.function.inverse, r.dtype))
     residual, direction = RESIDUAL[len(inverse)], DIRECTION[len(inverse)]
     p, before = r * 1, inf
     seen_r, seen_p = read_only(r), read_only(p)
     rr, *of_diagonal = vectors.dots((r, r), *[(r, own * r) for own in inverse])
     while True:
-        if _met(run, rr, first):
+        run.residuals.append(sqrt(rr) / run.scale)
+        size, done = run.residuals[-1], len(run.residuals) - 1
+        if done > first:
+            run.advance(description=f"{name} {size:.1e}")
+        if size <= run.tol:
             return
+        if isnan(size):
+            raise not_finite(name, done)
+        if done >= run.most:
+            raise no_convergence(name, size, run.tol, done)
         z, rho = r, of_diagonal[0] if of_diagonal else rr
         if M is not None and not inverse:
             z = M(seen_r)
             rho = vectors.dot(r, z)
-        _check_positive(run, rho)
+        if not 0 < rho < inf:
+            raise bad_preconditioner(name, rho, done)
         vectors.run(direction, (p, z, *inverse), (rho / before,))
         q = A(seen_p)
         curvature = vectors.dot(p, q)
-        _check_positive(run, rho, curvature)
+        if not 0 < curvature < inf:
+            raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
         rr, *of_diagonal = vectors.run(residual, (x, p, r, q, *inverse), (rho / curvature,))
         before = rho
-
-
-def _met(run: Iteration, rr: float, first: int) -> bool:
-    """Add the residual whose square is rr; whether it meets the tolerance."""
-    run.residuals.append(sqrt(rr) / run.scale)
-    residual, done = run.residuals[-1], len(run.residuals) - 1
-    if done > first:
-        run.advance(description=f"{run.name} {residual:.1e}")
-    if residual <= run.tol:
-        return True
-    if isnan(residual):
-        raise not_finite(run.name, done)
-    if done >= run.most:
-        raise no_convergence(run.name, residual, run.tol, done)
-    return False
-
-
-def _check_positive(run: Iteration, rho: float, curvature: float = 1.0) -> None:
-    """Refuse (r, M^-1 r) and (p, A p) that are not positive."""
-    name, done = run.name, len(run.residuals) - 1
-    if not 0 < rho < inf:
-        raise bad_preconditioner(name, rho, done)
-    if not 0 < curvature < inf:
-        raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
-
-
-def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
-    """Iterate as `_iterate_on_host` with one sum over processes in an iteration [Chen], M diagonal.
-
-    (r, z) of the next residual is predicted for the next direction, and computed again with the next sums, so that the
-    residuals are those of conjugate gradients. One product more is made than iterations.
-    """
-    first, inverse = len(run.residuals), _inverse_diagonal(vectors, M, r)
-    p = inverse[0] * r if inverse else r * 1
-    seen_p = read_only(p)
-    while True:
-        q = A(seen_p)
-        z, y = (inverse[0] * r, inverse[0] * q) if inverse else (r, q)
-        found = vectors.dots((p, q), (r, r), (z, q), (q, y), *([(r, z)] if inverse else []))
-        curvature, rr, cross, square, rho = *found[:4], found[-1] if inverse else found[1]
-        if _met(run, rr, first):
-            return
-        _check_positive(run, rho, curvature)
-        alpha = rho / curvature
-        next_rho = max(0.0, rho - 2 * alpha * cross + alpha**2 * square)
-        vectors.run(ADVANCE[len(inverse)], (x, p, r, q, *inverse), (alpha, next_rho / rho))
 
 
 CG = Method("cg", True, _iterate)

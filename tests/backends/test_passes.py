@@ -5,13 +5,13 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from hpfem.backends import BACKENDS, vectors_on
-from hpfem.backends.passes import ADVANCE, DIRECTION, LEAPFROG, LOW_STORAGE, RESIDUAL, Pass, combination
+from hpfem.backends.passes import DIRECTION, LEAPFROG, LOW_STORAGE, RESIDUAL, Pass, combination
 from hpfem.backends.vectors import HOST_VECTORS
 
 PASSES = {
     "leapfrog": LEAPFROG,
     "low storage": LOW_STORAGE,
-    **{f"{name} {k}": own[k] for name, own in (("r", RESIDUAL), ("p", DIRECTION), ("all", ADVANCE)) for k in (0, 1)},
+    **{f"{name} {k}": own[k] for name, own in (("r", RESIDUAL), ("p", DIRECTION)) for k in (0, 1)},
     **{f"sum of {count}": combination(count) for count in (1, 2, 4, 9)},
     "another": Pass(
         *("a b c d e f g", "s t", "a = - a b c + s d", "g = t a - e f g - b", "b ="), sums=["a g", "g e f", "b b"]

@@ -61,19 +61,6 @@ def both(mesh, part, comm, close, backend="numpy", **options):
     return info, v
 
 
-def one_sum(comm):
-    """With one sum over processes in an iteration: the same solution, in as many iterations but for rounding."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("hpfem.solvers.cg"), "MANY", 2)
-        for name, preconditioner in (("tri", "none"), ("mixed", "jacobi")):
-            mesh = whole(name)
-            part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm))
-            both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner=preconditioner, order=2)
-        with pytest.raises(hp.SolverError, match="positive definite"):
-            c0 = hp.C0Space(hp.Space(part, 2, backend="numpy"))
-            hp.cg(lambda x: -x, c0.project(exact), shared=c0.vectors_on(), bar=False)
-
-
 def on_beams(comm):
     """Rigid motions in the vertices, other coefficients: as many iterations on a slender beam, wherever it is cut."""
     mesh = hp.box("hex", (20, 2, 2), upper=(10.0, 1.0, 1.0), comm=hp.ALONE)
