@@ -32,6 +32,8 @@ Indices = NDArray[np.int64]
 _ROUNDING = 3e-15
 # Energy along a face that stands in a thin layer, relative to that across.
 _ALONG = 1e4
+# Energy across a layer of prisms for traces in its planes, relative to the least one along these, at most.
+_ACROSS = 12.0
 
 
 @cache
@@ -205,10 +207,17 @@ def low_energy_factors(
         return T
 
     shared = shared_energy(shape, Q)
-    T, regular = traces(shared), [own for of_dim in beside for own in of_dim]
-    if any(regular):
-        rows = np.concatenate([modes for (modes, _), own in zip(entities, regular, strict=False) if own])
-        T[rows] = traces(np.eye(shape.dim) * np.linalg.eigvalsh(shared)[0])[rows]
+    T, lower, in_plane = traces(shared), shared.copy(), list[bool]()
+    if shape.dim > 2 and shape.base is not None and shape.base.collapsed:
+        # What is constant through thin layers of prisms has no energy across them, nor have traces in their planes.
+        lower[-1, -1] = min(shared[-1, -1], _ACROSS * np.linalg.eigvalsh(shared[:-1, :-1])[0])
+        own = [np.ptp(shape.vertices[list(entity.vertices), -1]) for part in shape.entities[:-1] for entity in part]
+        in_plane = [lower[-1, -1] < shared[-1, -1] and height == 0 for height in own]
+    cone = np.eye(shape.dim) * np.linalg.eigvalsh(shared)[0]
+    for chosen, diffusion in ((in_plane, lower), ([own for of_dim in beside for own in of_dim], cone)):
+        if any(chosen):
+            rows = np.concatenate([modes for (modes, _), own in zip(entities, chosen, strict=False) if own])
+            T[rows] = traces(diffusion)[rows]
     for number, edge in enumerate(walls):
         if edge:
             closure, A = _wall(shape, order, number, edge - 1)
