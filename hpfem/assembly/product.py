@@ -220,14 +220,13 @@ class Product:
 
         def apply() -> None:
             self._operator.check_device()
-            calls = list[Callable[[], Any]]()
+            calls, others = list[Callable[[], Any]](), list[Callable[[], Any]]()
             for choice, kernel, source, result in zip(self._operator.choices, own, local, results, strict=True):
-                if kernel is None:
-                    choice.kernel.apply(source.read(device), result.write(device))
-                else:
-                    given = rows if kernel.scattered else source.read(device)
-                    calls.append(partial(kernel.apply, given, result.write(device)))
-            self.vectors.beside(calls)
+                apply = choice.kernel.apply if kernel is None else kernel.apply
+                given = rows if kernel and kernel.scattered else source.read(device)
+                (others if kernel is None else calls).append(partial(apply, given, result.write(device)))
+            # The others may take scratch, which is of the current stream.
+            self.vectors.beside([lambda: [call() for call in others], *calls] if others else calls)
 
         def plain() -> None:
             self._operator(scratch.local, out=scratch.result)

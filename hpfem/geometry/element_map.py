@@ -167,7 +167,8 @@ class ElementMap:
 
     def positions(self, values: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Points in space; values [n_modes, Q] of `basis` at the points -> [D, E, Q] of xp."""
-        return xp.matmul(self.coefficients_of(elements, xp).transpose(1, 0, 2), xp.asarray(values))
+        given = self.coefficients_of(elements, xp).transpose(1, 0, 2)  # as one product: devices make batches slowly
+        return (given.reshape(-1, given.shape[2]) @ xp.asarray(values)).reshape(*given.shape[:2], values.shape[1])
 
     def coefficients_of(self, elements: Elements, xp: Any = np) -> Any:
         """Coefficients [n, D, n_modes] of some elements on xp's device, where those of all may be kept."""

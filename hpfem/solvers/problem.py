@@ -454,9 +454,10 @@ class Problem:
             vector = xp.stack(joined).reshape(vector.shape)
         if values is not None:
             vector = vector + values
-        if not isfinite(vectors.max_norm(vector.reshape(-1))):
+        largest = vectors.max_norm(vector.reshape(-1))
+        if not isfinite(largest):
             raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
-        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", vectors).reshape(vector.shape)
+        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", vectors, largest).reshape(vector.shape)
         vector = vector.astype(space.dtype, copy=False)
         residual = self._applied(vector.astype(np.float64, copy=False)) - data
         missed = self._freed(residual) + missing

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.shapes.arguments import as_array, shown, takes
 
-from ..backends import vectors_on
+from ..backends import vectors_of, vectors_on
 from ..backends.base import Backend
 from ..errors import ArgumentError, HpfemError
 from ..forms.evaluate import evaluate
@@ -165,7 +165,7 @@ def values_by_chunk(
         else:
             values = _called(function, x, xp) if compiled is None else compiled(x)
         largest = np.finfo(dtype).max
-        if values.size and not bool(xp.maximum(values.max(), -values.min()) <= largest):
+        if not vectors_of(values).max_norm(values) <= largest:
             bad = ~(abs(values) <= largest).all(axis=0)
             e, q = (int(i) for i in xp.argwhere(bad)[0])
             where = ", ".join(f"{float(c):.6g}" for c in x[:, e, q])
