@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -91,11 +91,10 @@ class Tabulation:
         basis, projection = projection_of_values(self.basis, self.rule)
         return tuple(gradient.T @ projection for gradient in basis.gradient_eta(self.rule.eta))
 
-    @cached_property
+    @property
     def integrates_products(self) -> bool:
         """Whether the rule integrates products of two polynomials of the basis' order."""
-        functions = orthonormal(self.basis, self.rule)
-        return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
+        return _integrates_products(self.basis, self.rule)
 
     @cached_property
     def dense_differentiation(self) -> Array:
@@ -114,6 +113,12 @@ def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
     orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), exact_rule(basis)
     size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
     return np.asarray(orthogonal.evaluate_eta(rule.eta) * np.sqrt(rule.weights) / size[:, None], dtype=float)
+
+
+@lru_cache(maxsize=256)
+def _integrates_products(basis: Basis, rule: ShapeRule) -> bool:
+    functions = orthonormal(basis, rule)
+    return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
 
 
 def exact_rule(basis: Basis) -> TensorRule:

@@ -74,7 +74,7 @@ def _text(value: Any) -> str:
     """C++ of a number, or of an array between braces, which may not be empty; text stays."""
     if isinstance(value, str):
         return value
-    return ", ".join(str(item).lower() for item in np.ravel(value).tolist() or [0])
+    return str(np.ravel(value).tolist() or [0])[1:-1].lower()
 
 
 def program(source: str) -> str:
