@@ -64,18 +64,16 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
     of_shape: dict[str, list[int]] = {name: [] for name in space.orders}
     for number, block in enumerate(space.blocks):
         of_shape[block.shape.name].append(number)
-    found: dict[int, Energies] = {}
-    for spread in (SPREAD, WIDE):
-        made = list[tuple[Shape, Array]]()
-        for name, own in of_shape.items():
-            there = xp_for(sum(means[number].size for number in own), xp)
-            parts = [as_numpy(means[number]) if there is np else means[number] for number in own]
-            some, classes = _classified(SHAPES[name], parts, spread, comm, there)
-            found.update((number, replace(new, means=means[number])) for number, new in zip(own, some, strict=True))
-            made += [(SHAPES[name], S) for S, _ in classes]
-        if space.mesh.dim < 3 or len(made) < MANY or any(thin(*own) for own in made):
-            break
-    return [found[number] for number in range(len(space.blocks))]
+    found, made = dict[int, list[Energies]](), list[tuple[Shape, Array]]()
+    for name, own in of_shape.items():
+        there = xp_for(sum(means[number].size for number in own), xp)
+        parts = [as_numpy(means[number]) if there is np else means[number] for number in own]
+        by_spread, classes = _classified(SHAPES[name], parts, comm, there)
+        for number, *each in zip(own, *by_spread, strict=True):
+            found[number] = [replace(new, means=means[number]) for new in each]
+        made += [(SHAPES[name], S) for S in classes]
+    wide = space.mesh.dim == 3 and len(made) >= MANY and not any(thin(*own) for own in made)
+    return [found[number][wide] for number in range(len(space.blocks))]
 
 
 def refreshed(energies: Sequence[Energies], operator: Operator, component: int, xp: Any) -> list[Energies]:
@@ -114,9 +112,11 @@ def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
 
 
 def _classified(
-    shape: Shape, parts: Sequence[Any], spread: float, comm: Communicator, xp: Any
-) -> tuple[list[Energies], list[tuple[Array, float]]]:
-    """Classes of cells: the cell farthest from all classes starts a new class, until no cell is far."""
+    shape: Shape, parts: Sequence[Any], comm: Communicator, xp: Any
+) -> tuple[list[list[Energies]], list[Array]]:
+    """Classes of cells: the cell farthest from all classes starts a new class, until no cell is far. Parts with those
+    of `SPREAD`, and of `WIDE`; and the S of the former.
+    """
     d, counts = shape.dim, [len(part) for part in parts]
     n = sum(counts)
     with comm.together():
@@ -124,10 +124,10 @@ def _classified(
     # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
     pairs = symmetric_pairs(d)
     twice = np.array([1.0 if i == j else 2.0 for i, j in pairs])
-    far = 4 * (spread + 1 / spread - 2) if d > 1 else 2 * (spread**2 + spread**-2 - 2)
+    far = [4 * (r + 1 / r - 2) if d > 1 else 2 * (r**2 + r**-2 - 2) for r in (SPREAD, WIDE)]
     r, regular = _median(given[-2], comm, xp), twice == 1
     centres = [np.concatenate([regular, regular, [r, 1 / r]])]
-    nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
+    nearest, own, found = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64), list[tuple[Any, int]]()
     while True:
         C, inverse_of_C, rest = np.split(centres[-1], [len(pairs), 2 * len(pairs)])
         distance = xp.asarray(np.concatenate([inverse_of_C * twice, C * twice, rest[::-1]])) @ given
@@ -137,14 +137,18 @@ def _classified(
         farthest = int(nearest.argmax()) if n else 0
         here = (float(nearest[farthest]), as_numpy(given[:, farthest])) if n else (-1.0, None)
         most, centre = max(comm.allgather(here), key=lambda cell: cell[0])
-        if centre is None or most <= far or len(centres) == MOST_CLASSES:
+        ended = centre is None or len(centres) == MOST_CLASSES
+        while far and (ended or most <= far[-1]):
+            far.pop()
+            found.append((np.split(as_numpy(own).copy(), np.cumsum(counts)[:-1])[: len(parts)], len(centres)))
+        if centre is None or not far:
             break
         centres.append(centre)
     back = np.linalg.inv(regular_jacobian(shape))
     full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
     classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
-    split = np.split(as_numpy(own), np.cumsum(counts)[:-1])[: len(parts)]
-    return [Energies(shape, part, some, classes) for part, some in zip(parts, split, strict=True)], classes
+    of_part = [[Energies(shape, *both, classes[:n]) for both in zip(parts, some, strict=True)] for some, n in found]
+    return of_part[::-1], [S for S, _ in classes]
 
 
 def _elliptic(shape: Shape, means: Any, xp: Any) -> tuple[Any, Any, Any]:
