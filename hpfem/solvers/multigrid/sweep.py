@@ -47,12 +47,12 @@ def swept(
     A = diags_array(scale) @ (coupled + beside.energies) @ diags_array(scale)
     A = coo_array(A + A.T)
     i, j, n = A.row, A.col, len(scale)
-    rank, apart = np.argsort(np.argsort(np.bincount(label), kind="stable")), label[i] != label[j]
-    most = np.full(len(rank), len(rank))  # of the groups beside a group
-    most[label[i[apart]]] = -1
-    np.maximum.at(most, label[i[apart]], rank[label[j[apart]]])
-    most[label[beside.partly]] = len(rank)
-    chosen, some = (rank > most)[label], A.data != 0
+    size, some = np.bincount(label), A.data != 0
+    # Groups of which most functions are beside smaller groups alone: these are eliminated.
+    rank, kept = np.argsort(np.argsort(size, kind="stable")), np.zeros(n, dtype=bool)
+    kept[i[rank[label[i]] < rank[label[j]]]] = True
+    kept[beside.partly] = True
+    chosen = ~kept & (2 * np.bincount(label[kept], minlength=len(size)) < size)[label]
     others = diags_array(np.where(chosen, 0.0, 1.0))
     label = np.where(chosen, label, len(rank) + pieces(csr_array(others @ coupled @ others), diagonal, *sizes, _WEAK))
     within, across = (
