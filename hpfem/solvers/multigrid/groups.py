@@ -80,7 +80,7 @@ def eliminated(
     group = _cut(pairs, group, most, xp.where(most < most_of(order), 0, widest(order)), vectors, least)
     pairs = pairs.of(group[pairs.i] == group[pairs.j])
     sides, counts = _side_by_side(group, xp)
-    if counts.max(initial=0) > few:
+    if counts.max(initial=0) > few and (counts**2).sum() > len(diagonal):  # else inverses have few entries anyway
         members, group, scale, pairs = (*map(as_numpy, (members, group, scale)), pairs.on_host())
         group = distinct(group, 2 * len(group))[1]
         level = levels(pairs.matrix(len(group)), group)
