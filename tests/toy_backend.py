@@ -5,7 +5,7 @@ import numpy as np
 from hpfem.backends import Backend
 from hpfem.backends.strategy import Strategy, with_source
 from hpfem.forms.cost import operator_flops
-from hpfem.forms.evaluate import Evaluator
+from hpfem.forms.evaluate import evaluate
 from hpfem.forms.form import BlockKernel
 from hpfem.geometry.factors import expansion
 
@@ -70,7 +70,7 @@ class ToyKernel(BlockKernel):
             "field": lambda name, c: np.asarray(p.fields[name].values[c], dtype=np.float64),
             "param": lambda name: p.parameters[name],
         }
-        found = Evaluator(trace, u.shape[1:], np.float64)(lambda key: source[key[0]](*key[1:]), u.shape[-1])
+        found = evaluate(trace, lambda key: source[key[0]](*key[1:]), np.float64)
 
         def at(node):
             return found[node.index] * np.ones(u.shape[1:])

@@ -7,7 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cpu.runtime.function import function_of
-from hpfem.forms.evaluate import Evaluator
+from hpfem.forms.evaluate import evaluate
 from hpfem.forms.trace import trace_function
 from hpfem.space import evaluation
 
@@ -150,7 +150,7 @@ def check_trace(function, must=False):
         expected = function(*POINTS)
         made = function_of(found)
         source = {("x", 0): POINTS[0], ("x", 1): POINTS[1]} | {("param", name): n for name, n in numbers.items()}
-        values = Evaluator(found, POINTS[0].shape, np.float64)(source.__getitem__, POINTS.shape[-1])
+        values = evaluate(found, source.__getitem__, np.float64)
         for value in [values[found.value[0].index], *([made(POINTS, numbers)[0]] if made else [])]:
             value = value * np.ones_like(POINTS[0])
             same = np.isclose(value, expected, rtol=1e-12, atol=1e-12, equal_nan=True)

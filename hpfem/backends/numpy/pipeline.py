@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...forms.cost import operator_flops
-from ...forms.evaluate import Evaluator
+from ...forms.evaluate import evaluate
 from ...forms.form import BlockKernel, BlockProblem
 from ...forms.graph import Expression
 from ...forms.trace import Trace
@@ -82,8 +82,6 @@ class NumpyKernel(BlockKernel):
         self._work = np.empty((q, lanes), dtype)
         if self._expansion is not None:
             self._expanded = np.empty((len(self._expansion) // q, q, lanes), dtype)
-        if form.trace is not None:
-            self._evaluator = Evaluator(form.trace, (q, lanes), dtype)
 
     def apply(self, source: Array, out: Array) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
@@ -151,7 +149,7 @@ class NumpyKernel(BlockKernel):
     def _function_results(self, trace: Trace) -> Iterator[Any]:
         """Results of the pointwise function with geometry and weights."""
         n = self.problem.given
-        found = self._evaluator(self._input, self._live.stop)
+        found = evaluate(trace, self._input, self.problem.dtype)
         if n > 1:  # a result may be another component's values, which are about to be overwritten
             for node in trace.outputs:
                 if node.op == "input" and node.payload[0] == "u":
