@@ -31,7 +31,7 @@ from ...space.transforms import Evaluated, resampled
 from .algebraic import AlgebraicMultigrid, Hierarchy
 from .bilinear import continuation
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, Bounds, chebyshev, first_step, largest_eigenvalue
+from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue
 from .energies import Energies, cell_energies, refreshed
 from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
@@ -39,7 +39,7 @@ from .smoother import LowEnergySmoother
 
 # What the vertices interpolate exactly.
 NEAR_NULL = ("auto", "constants", "rigid")
-# Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
+# Beyond this eigenvalue the functions of neighbours differ too much.
 _LARGEST = 50.0
 # One from which on another step of the smoother takes fewer iterations and no more time.
 _LARGE = 3.4
@@ -71,6 +71,7 @@ class Level:
         # One per coupled component, or per component where these have Dirichlet values in different places.
         self.smoothers: list[LowEnergySmoother] = []
         self.degree = 0
+        self.bounds: Any = None  # on the largest eigenvalue
 
     def keep(self, lower: Level) -> None:
         """Take the unknowns that the next coarser level has."""
@@ -109,33 +110,19 @@ class Level:
         return self.smooth(self.A.vectors.owned(r))
 
     def make_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int], numbers: list[Numbers]) -> None:
-        """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much,
-        without; of the first degree or, where the largest eigenvalue is large, of the second.
+        """Make the smoothers, of the first degree or, where the largest eigenvalue is large, of the second; groups are
+        eliminated unless functions of neighbours differ too much then.
         """
-        found: list[tuple[Bounds, list[LowEnergySmoother]]] = []
-        vectors, backend, together = self.A.vectors, self.A.operator.backend, _together(self.A)
-        added = [self.A.values_on_boundaries(c) for c in range(self.A.coupled)]
-        start = self._start(numbers)
-        alike = vectors.comm.all(all(len(part.classes) == 1 for own in energies for part in own))
-        for one_class, lines in ((False, 2), (False, 1), (False, 0), (True, 0)):
-            had = max((own.has for own in self.smoothers), default=0)
-            if found and (alike if one_class else lines >= had):
-                continue
-            chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
-            self.smoothers = [
-                LowEnergySmoother(
-                    self.A.c0, chosen[c % len(chosen)], self.free[c], added[c % len(added)], backend, lines
-                )
-                for c in range(together)
-            ]
-            found.append((largest_eigenvalue(self.product, self._smooth_whole, vectors, start), self.smoothers))
-            if found[-1][0].all <= _LARGEST:
-                break
-        self.bounds, self.smoothers = min(found, key=lambda pair: pair[0].all)
-        self.first = self.bounds.all  # with groups as they are
-        self.degree = degrees[self.bounds.all > _LARGE]
-        for own in self.smoothers:
-            own.scale(first_step(self.bounds.all, self.degree))
+        backend, components, self._degrees = self.A.operator.backend, range(_together(self.A)), degrees
+        self.smoothers = [
+            LowEnergySmoother(self.A.c0, energies[c % len(energies)], self.free[c], backend) for c in components
+        ]
+        self.refresh(energies, numbers)
+        if self.bounds.all > _LARGEST and any(own.has > 1 for own in self.smoothers):
+            for own in self.smoothers:
+                own.eliminate_no_more()
+            self.bounds, self.degree = None, 0
+            self.refresh(energies, numbers)
 
     def _start(self, numbers: list[Numbers]) -> Any:
         """An irregular vector without given values."""
@@ -143,18 +130,20 @@ class Level:
         return irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
 
     def refresh(self, energies: list[list[Energies]], numbers: list[Numbers]) -> None:
-        """Take other means of the same cells; groups are kept unless that raises the largest eigenvalue."""
+        """Take means of the same cells; groups are kept unless that raises the largest eigenvalue."""
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
             vectors, start = self.A.vectors, self._start(numbers)
             self.bounds = largest_eigenvalue(self.product, self._smooth_whole, vectors, start, self.bounds)
+            largest = self.bounds.all
             if not any(own.kept for own in self.smoothers):
-                self.first = self.bounds.all
-            if self.bounds.all <= _WORSE * self.first:
+                self.first = largest  # with groups as they are
+            if largest <= _WORSE * self.first:
                 break
+        self.degree = self.degree or self._degrees[largest > _LARGE]
         for own in self.smoothers:
-            own.scale(first_step(self.bounds.all, self.degree))
+            own.scale(first_step(largest, self.degree))
 
 
 class Multigrid:

@@ -47,10 +47,6 @@ class Energies:
     class_of: NDArray[np.int64]  # of each cell, [E]
     classes: list[tuple[Array, float]]  # S [dim, dim] and m of each, up to a factor; the first is of regular cells
 
-    def in_one_class(self) -> Energies:
-        """Treat all cells as regular ones."""
-        return replace(self, class_of=np.zeros_like(self.class_of), classes=self.classes[:1])
-
     def told(self, of_class: Callable[[Shape, Array], Any]) -> NDArray[np.bool_]:
         """What is told of each cell by the S of its class; -> [E, ...]."""
         return np.array([of_class(self.shape, S) for S, _ in self.classes])[self.class_of]

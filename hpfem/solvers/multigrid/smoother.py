@@ -167,25 +167,16 @@ def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray
 class LowEnergySmoother:
     """r -> B r on global vectors of one component, in the modified basis; B is zero where `free` [size] is not true.
 
-    `energies` are of each block, `robin` [size, size] is the operator's matrix from Robin conditions; with `lines` 1
-    strongly coupled functions are solved for together, with 2 large groups of them beside thin pyramids are eliminated
-    first; `has` tells which of that there is. Classes of cells stay those that it was made with, and `kept` tells
-    whether the matrices of groups are, but for their scale: B stays positive definite.
+    `energies` are of each block, and count from `refresh` on. If it `has` 1, strongly coupled functions are solved for
+    together, if 2, large groups of them beside thin pyramids are eliminated first. Classes of cells stay those that it
+    was made with, and `kept` tells whether the matrices of groups are, but for their scale: B stays positive definite.
     """
 
     _made: _Made | None = None
     _scale: Any = None
     kept = False
 
-    def __init__(
-        self,
-        c0: C0Space,
-        energies: Sequence[Energies],
-        free: NDArray[np.bool_],
-        robin: csr_array | None,
-        backend: Backend,
-        lines: int = 2,
-    ) -> None:
+    def __init__(self, c0: C0Space, energies: Sequence[Energies], free: NDArray[np.bool_], backend: Backend) -> None:
         self._c0, self._free, self._groups = c0, free, list[_Group]()
         self._vectors, self._T = c0.vectors_on(backend.device()), None
         self.lines = list[Layers | SharedLayers]()
@@ -198,12 +189,15 @@ class LowEnergySmoother:
             T = [own.functions.T for own in self._groups]
             self._T = CellMap(Q, back, T, c0, backend, c0.space.dtype, rough=True)
         some = [any(own.functions.coupling[which].size for own in self._groups) for which in (0, 1)]
-        self.has = int(c0.space.comm.max(float(min(lines, some[0] and 1 + some[1]))))
-        self.refresh(energies, robin)
+        self.has = int(c0.space.comm.max(float(some[0] and 1 + some[1])))
+
+    def eliminate_no_more(self) -> None:
+        """Solve for groups alone, from the next `refresh` on."""
+        self.has, self._made = min(self.has, 1), None
 
     def refresh(self, energies: Sequence[Energies], robin: csr_array | None, anew: bool = False) -> None:
-        """Take other means of the same cells; groups are made anew if couplings changed much, or if asked for;
-        collective.
+        """Take means of the same cells, and the operator's matrix from Robin conditions [size, size]; groups are made
+        anew if couplings changed much, or if asked for; collective.
         """
         c0, vectors, groups = self._c0, self._vectors, self._groups
         xp, dtype = vectors.xp, c0.space.dtype
