@@ -9,6 +9,7 @@ from scipy.sparse import csr_array, random_array
 import hpfem as hp
 from hpfem.backends.cpu.runtime import kernel, product, recording
 from hpfem.backends.cpu.runtime.recording import Recording, recorded
+from hpfem.backends.cpu.runtime.target import host
 from hpfem.mesh import box
 from hpfem.solvers.multigrid.cycle import Multigrid
 from tests.assembly.meshes import ours, rotated
@@ -93,9 +94,9 @@ def test_products(n, dtype, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_of_the_same_columns_are_multiplied_together(dtype, rng, monkeypatch):
-    """In blocks of 1 to 40 rows, with rows of zeros between."""
-    counts = [1, 9, 0, 40, 0, 0, 16, 17, 3]
+@pytest.mark.parametrize("counts", [[1, 9, 0, 40, 0, 0, 16, 17, 3], [3, 3, 3, 0, 3, 5, 3, 3, 2, 3]])
+def test_rows_of_the_same_columns_are_multiplied_together(counts, dtype, rng, monkeypatch):
+    """In blocks of 1 to 40 rows, with rows of zeros between, or mostly of few, whose panels have fewer lanes."""
     n = sum(counts) + 4
     dense, row, calls = np.zeros((n, n), dtype), 0, []
     for count in counts:
@@ -104,8 +105,8 @@ def test_rows_of_the_same_columns_are_multiplied_together(dtype, rng, monkeypatc
             dense[np.ix_(range(row, row + count), columns)] = rng.standard_normal((count, len(columns)))
         row += max(count, 1)
     sparse, chosen = csr_array(dense), rng.permutation(n)
-    real = Recording._row_panels
-    monkeypatch.setattr(Recording, "_row_panels", lambda self, *given: calls.append(1) or real(self, *given))
+    real, widest = Recording._row_panels, host().lanes(dtype)
+    monkeypatch.setattr(Recording, "_row_panels", lambda self, *given: calls.append(given[1][0]) or real(self, *given))
 
     def function(r):
         x, y = 1 * r, sparse @ r
@@ -113,7 +114,7 @@ def test_rows_of_the_same_columns_are_multiplied_together(dtype, rng, monkeypatc
         return x + y
 
     check(function, n, dtype, rng, monkeypatch)
-    assert len(calls) == 2
+    assert calls == [widest if max(counts) > 16 else min(4, widest)] * 2
 
 
 def test_memory_is_used_again_and_arguments_are_left_alone(rng):

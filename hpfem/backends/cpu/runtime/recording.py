@@ -31,6 +31,8 @@ Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
 # Lanes by entry of a sparse matrix up to which panels of rows are faster than single rows.
 _SPARSE = 8
+# Lanes of a panel at least: with few rows, wide loads mostly cross cache lines.
+_FEWEST = 4
 _NOTHING = (0,) * 8
 # The words of a kernel's call with the addresses of its inputs, and of its scratch.
 _INPUTS, _SCRATCH = slice(7, 11), 11
@@ -203,7 +205,9 @@ class Recording:
 
     def _panels(self, matrix: csr_array) -> Any:
         """Rows side by side with those of the same columns, if most lanes are used: addresses, and places of rows."""
-        lanes, some = self._lanes, np.flatnonzero(np.diff(matrix.indptr))
+        some = np.flatnonzero(np.diff(matrix.indptr))
+        if not len(some):
+            return None
         # Rows of the same columns one after the other, by a number that other columns hardly have.
         mark = np.empty(len(some), np.uint64)
         for part, own in _parts_of(matrix, some):
@@ -212,9 +216,11 @@ class Recording:
         some, mark, rows = some[order], mark[order], np.arange(len(some))
         counts, same = np.diff(matrix.indptr)[some], np.zeros(len(some), dtype=bool)
         same[1:] = (mark[1:] == mark[:-1]) & (counts[1:] == counts[:-1])
-        number = (rows - np.flatnonzero(~same)[np.cumsum(~same) - 1]) % lanes
+        number = rows - np.flatnonzero(~same)[np.cumsum(~same) - 1]
+        lanes = min(self._lanes, max(_FEWEST, 1 << int(2 * number.mean()).bit_length()))
+        number %= lanes
         first, panel = np.flatnonzero(number == 0), np.cumsum(number == 0) - 1
-        if not len(some) or lanes * counts[first].sum() > _SPARSE * matrix.nnz:
+        if self._lanes * counts[first].sum() > _SPARSE * matrix.nnz:
             return None
         ordered = matrix.sorted_indices()[some]
         starts, columns = ordered.indptr[:-1], ordered.indices
@@ -232,6 +238,7 @@ class Recording:
             places = np.repeat(at[part], n) + np.repeat(step[part], n) * np.arange(own.start, own.stop)
             entries[places] = ordered.data[own]
         return (
+            lanes,
             len(first),
             (self.hold(entries), self.hold(ends, np.int32), self.hold(ordered[first].indices, np.int32)),
             some,
@@ -239,9 +246,9 @@ class Recording:
 
     def _row_panels(self, matrix: csr_array, panels: Any, source: Array, target: Array, at: Any) -> None:
         """Multiply by panels of rows; see `rows`."""
-        n, given, some = panels
+        lanes, n, given, some = panels
         direct = at is None and np.array_equal(some, np.arange(len(target)))
-        out, code = target, code_of(write_row_panels, self._lanes, self.dtype.name)
+        out, code = target, code_of(write_row_panels, lanes, self.dtype.name)
         if not direct:
             out = self.empty((len(some),)).array
         self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, out.ctypes.data, *given, 0, 0, 0))
