@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hpfem.shapes.cached import cached_property
 
-from ..support.communicator import Communicator
 from .iteration import DeviceIteration
 from .sharing import Messages, Sharing
 from .vectors import VectorSpace
@@ -45,31 +44,11 @@ class SharedVectors(VectorSpace):
     def _of_shared(self, rows: Any) -> Any:
         return rows[:, self._here[0]]
 
-    @property
-    def comm(self) -> Communicator:
-        """The processes that share vectors; see `Unshared.comm`."""
-        return self.sharing.comm
-
     def summed(self, rows: Any) -> Any:
         """Add up the contributions of processes to shared entries, in place; see `Unshared.summed`."""
         whole = rows if rows.ndim == 2 else self._by_component(rows)
         self.summing(lambda: self._of_shared(whole))(whole)
         return rows
-
-    @property
-    def sent(self) -> NDArray[np.int64]:
-        """Entries that are sent to other processes; see `Unshared.sent`."""
-        return self.sharing.sent
-
-    @property
-    def shared(self) -> NDArray[np.int64]:
-        """Entries that other processes have too; see `Unshared.shared`."""
-        return self.sharing.shared
-
-    @property
-    def ghosts(self) -> NDArray[np.int64]:
-        """The shared entries that another process owns; see `Unshared.ghosts`."""
-        return self.sharing.ghosts
 
     def without(self, held: NDArray[np.bool_]) -> SharedVectors:
         """Vectors that share fewer entries; see `Unshared.without`."""

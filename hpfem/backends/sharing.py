@@ -21,6 +21,7 @@ from ..memory import as_numpy
 from ..support.communicator import ALONE, Communicator
 
 Indices = NDArray[np.int64]
+_NONE: Indices = np.empty(0, dtype=np.int64)
 
 
 class Sharing:
@@ -33,14 +34,13 @@ class Sharing:
 
     def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
         self.comm, self.size = comm, size
-        none = np.empty(0, dtype=np.int64)
         self._neighbours = {rank: neighbours[rank] for rank in sorted(neighbours) if len(neighbours[rank])}
-        self.shared = np.unique(np.concatenate([none, *self._neighbours.values()]))
+        self.shared = np.unique(np.concatenate([_NONE, *self._neighbours.values()]))
         lower = [own for rank, own in self._neighbours.items() if rank < comm.rank]
-        self.ghosts = np.unique(np.concatenate([none, *lower]))
+        self.ghosts = np.unique(np.concatenate([_NONE, *lower]))
         # Positions of each neighbour's things among the shared ones.
         self.places = {rank: np.searchsorted(self.shared, own) for rank, own in self._neighbours.items()}
-        self.sent = np.concatenate([none, *self._neighbours.values()])
+        self.sent = np.concatenate([_NONE, *self._neighbours.values()])
         ends = np.cumsum([0, *map(len, self.places.values())]).tolist()
         self.parts = {rank: slice(*ends[k : k + 2]) for k, rank in enumerate(self.places)}
 
@@ -176,22 +176,22 @@ class Unshared:
     @property
     def comm(self) -> Communicator:
         """The processes that share vectors."""
-        return ALONE
+        return ALONE if self.sharing is None else self.sharing.comm
 
     @property
     def sent(self) -> Indices:
         """Entries of a component that are sent to other processes, one neighbour after the other, on the host."""
-        return np.empty(0, dtype=np.int64)
+        return _NONE if self.sharing is None else self.sharing.sent
 
     @property
     def shared(self) -> Indices:
         """Entries of a component that other processes have too, on the host."""
-        return np.empty(0, dtype=np.int64)
+        return _NONE if self.sharing is None else self.sharing.shared
 
     @property
     def ghosts(self) -> Indices:
         """The shared entries that another process owns, which counts them in sums."""
-        return np.empty(0, dtype=np.int64)
+        return _NONE if self.sharing is None else self.sharing.ghosts
 
     def summed(self, rows: Any) -> Any:
         """Add up the contributions of processes to shared entries; rows [components, n] or [components * n]."""

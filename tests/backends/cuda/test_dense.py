@@ -8,7 +8,6 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
-from hpfem.backends.cuda.dense.search import fitting_options
 from hpfem.backends.cuda.dense.strategy import CudaDense
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
@@ -107,7 +106,7 @@ def test_kernels_against_numpy(name, make, tmp_path, rng):
 def test_high_orders(name, tmp_path, rng):
     cases = []
     for order in (6, 7, 8) if name == "tet" else (6, 7, 8, 9, 10):
-        options = fitting_options(problem_of(name, order), Limits())[0]
+        options = CudaDense().fitting(problem_of(name, order), Limits())[0]
         # Fewer warps: the host runs one thread after the other.
         cases.append(DenseCase.of(problem_of(name, order), f"case{order}", replace(options, warps=2, min_blocks=1)))
     check(cases, tmp_path, rng, elements=(37,))
@@ -173,7 +172,7 @@ def test_reasons():
         with pytest.raises(NotSuitable, match=reason):
             CudaDense().planned(problem, options, Limits())
     with pytest.raises(NotSuitable, match="shared memory"):
-        fitting_options(problem, Limits(shared_block=2048))
+        CudaDense().fitting(problem, Limits(shared_block=2048))
 
 
 def test_options_fit():
@@ -183,7 +182,7 @@ def test_options_fit():
             if problem.n_modes > 168:
                 continue
             own = CudaDense().chosen(problem, Limits())
-            for options in (own, *fitting_options(problem, Limits())[:20]):
+            for options in (own, *CudaDense().fitting(problem, Limits())[:20]):
                 plan = DensePlan(problem, options)
                 assert plan.shared_bytes * options.min_blocks <= Limits().shared_multiprocessor
                 assert plan.threads * options.min_blocks <= 2048

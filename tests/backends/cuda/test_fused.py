@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.dense.strategy import CudaDense
-from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, fitting_options
+from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused
 from hpfem.backends.cuda.fused.strategy import CudaFused
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
@@ -92,7 +92,7 @@ def test_default_options(name, tmp_path, rng):
     cases = []
     for order in (1, 4, 6, 7) if name == "tet" else (1, 4, 7, 10, 15):
         problem = problem_of(name, order)
-        options = fitting_options(problem, Limits())[0]
+        options = CudaFused().fitting(problem, Limits())[0]
         # Fewer warps: the host runs one thread after the other.
         cases.append(FusedCase.of(problem, f"case{order}", replace(options, warps=2)))
     check(cases, tmp_path, rng)
@@ -169,7 +169,7 @@ def test_the_shim_sees_missing_waits(tmp_path, rng):
 def test_compiled(architecture):
     for name, order in (("tet", 3), ("tri", 4), ("tet", 6)):
         problem = problem_of(name, order)
-        plan = FusedPlan(problem, fitting_options(problem, Limits())[0])
+        plan = FusedPlan(problem, CudaFused().fitting(problem, Limits())[0])
         resources = nvrtc.compile_source(program(plan.source()), architecture).resources
         assert resources.registers * plan.threads <= REGISTERS
         if architecture == "sm_90":
@@ -180,7 +180,7 @@ def test_the_mirror_halves_the_products():
     for order in range(3, 8):
         half, whole = (FusedPlan(problem_of("tet", order), FusedOptions(mirror=m)).n_tiles for m in (True, False))
         assert half < 0.67 * whole
-        assert fitting_options(problem_of("tet", order), Limits())[0].mirror
+        assert CudaFused().fitting(problem_of("tet", order), Limits())[0].mirror
     assert FusedPlan(problem_of("tet", 7, basis="lagrange"), FusedOptions()).n_tiles < 0.6 * whole
 
 
@@ -218,4 +218,4 @@ def test_reasons():
         with pytest.raises(NotSuitable, match=reason):
             CudaFused().planned(problem, options, Limits())
     with pytest.raises(NotSuitable, match="shared memory"):
-        fitting_options(problem, Limits(shared_block=2048))
+        CudaFused().fitting(problem, Limits(shared_block=2048))

@@ -188,27 +188,3 @@ def check_fused(problem: BlockProblem) -> None:
         raise NotSuitable("tensor cores are used in float64 only")
     if problem.n_modes > MODES:
         raise NotSuitable(f"results of {problem.n_modes} modes do not fit the registers of a warp, {MODES} do")
-
-
-def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]:
-    """Options that fit, the most promising first."""
-    check_fused(problem)
-    found: list[FusedPlan] = []
-    sizes = [FusedPlan(problem, FusedOptions(mirror=mirror)) for mirror in (True, False)]
-    sizes.sort(key=lambda plan: plan.n_tiles)  # a tie: with the mirror
-    for plan in sizes:
-        most = plan.even_tiles + plan.odd_tiles
-        # Many warps, then tables in shared memory, then many factors on their way, then coefficients in registers.
-        rings = [
-            (3, 0, 2),
-            (2, 0, 2),
-            *((1, *ring) for ring in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1))),
-        ]
-        for blocks, stages, ahead in rings:
-            mirror = plan.options.mirror
-            own = [FusedOptions(8, stages, ahead, kept, mirror, blocks) for kept in range(most, -1, -1)]
-            fits = [made for v in own if (made := FusedPlan(problem, v)).misfit(limits) is None]
-            found += sorted(fits, key=lambda plan: plan.registers > plan.registers_left)[:1]
-    if not found:
-        raise NotSuitable(f"the tables of {problem.n_modes} modes do not fit a block's shared memory")
-    return [plan.options for plan in sorted(found, key=lambda plan: plan.registers > plan.registers_left)]

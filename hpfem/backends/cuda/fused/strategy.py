@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.merged import merged_if_possible
 from ..runtime.device import Limits
 from ..runtime.kernel import PlannedKernel
 from ..runtime.planned import ChoosingStrategy, Rounds
-from .plan import FusedOptions, FusedPlan, check_fused, fitting_options
+from .plan import FusedOptions, FusedPlan, check_fused
 
 
 class FusedKernel(PlannedKernel):
@@ -40,7 +41,20 @@ class CudaFused(ChoosingStrategy):
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[FusedOptions]:
         """Options that fit, the most promising first."""
-        return fitting_options(problem, limits)
+        found: list[FusedPlan] = []
+        sizes = [FusedPlan(problem, FusedOptions(mirror=mirror)) for mirror in (True, False)]
+        sizes.sort(key=lambda plan: plan.n_tiles)  # a tie: with the mirror
+        for plan in sizes:
+            most = plan.even_tiles + plan.odd_tiles
+            # Many warps, then tables in shared memory, then many factors on their way, then coefficients in registers.
+            one, mirror = ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1)), plan.options.mirror
+            for blocks, stages, ahead in ((3, 0, 2), (2, 0, 2), *((1, *own) for own in one)):
+                own = [FusedOptions(8, stages, ahead, kept, mirror, blocks) for kept in range(most, -1, -1)]
+                fits = [made for v in own if (made := FusedPlan(problem, v)).misfit(limits) is None]
+                found += sorted(fits, key=lambda plan: plan.registers > plan.registers_left)[:1]
+        if not found:
+            raise NotSuitable(f"the tables of {problem.n_modes} modes do not fit a block's shared memory")
+        return [plan.options for plan in sorted(found, key=lambda plan: plan.registers > plan.registers_left)]
 
     def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
         """What fits, then the fastest with fewer coefficients in registers, and with other numbers of warps."""
