@@ -135,12 +135,9 @@ class C0Space(Immutable):
         return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
 
     @cached_property
-    def _places(self) -> NDArray[np.int64]:
-        return self.places()
-
     def places(self) -> NDArray[np.int64]:
-        """Number the unknowns of all processes, those that the first one owns first, as in what `allgather` makes;
-        collective; see `allgather`.
+        """Numbers of the unknowns among those of all processes, those that the first one owns first, as in what
+        `allgather` makes; collective at its first use.
         """
         owned, comm = self.owned, self.space.comm
         first = sum(comm.allgather(int(owned.sum()))[: comm.rank])
@@ -173,7 +170,7 @@ class C0Space(Immutable):
     def local(self, vector: NDArray[Any]) -> NDArray[Any]:
         """Part of a vector that belongs to this process, [..., size]; collective when first called; see `allgather`."""
         whole = self._sized(vector, self.whole_size)
-        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self._places])
+        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self.places])
 
     @staticmethod
     def _sized(vector: Any, size: int) -> NDArray[Any]:

@@ -50,7 +50,7 @@ class Needs(Immutable):
     ) -> None:
         space = c0.space
         backend, number = choose_backend(space.backend), space.dtype.itemsize
-        self._device, self._c0, self._preconditioner = backend.device(), c0, preconditioner
+        self._device, self._c0 = backend.device(), c0
         local, size = float(space.n_dofs), float(components * c0.size)
         host: dict[str, float] = {}
         there = host if self._device.name == HOST.name else dict[str, float]()
@@ -69,32 +69,30 @@ class Needs(Immutable):
             host["vectors"] = 8 * size * _DATA
         there["preconditioner"] = 0.0
         if taken(preconditioner, c0, components) == "multigrid":
-            there["preconditioner"] = _multigrid(c0, _factors(straightened(space, xp), kind, number), components)
+            factors = _SINGLE / number * _factors(straightened(space, xp), kind, number)
+            there["preconditioner"] = _LEVELS * (factors + _TABLES * local + 8 * _SINGLE * size)
 
     def check(self) -> None:
         """Refuse a problem for which there is not enough memory."""
         for device in {HOST.name: HOST, self._device.name: self._device}.values():
-            self._check(device)
-
-    def _check(self, device: Device) -> None:
-        parts = self.by_device[device.name]
-        needed, free = sum(parts.values()), device.free()
-        if needed <= free:
-            return
-        by_size = sorted(((size, what) for what, size in parts.items() if size), reverse=True)
-        said = ", ".join(f"{what} {size / 1e9:.3g} GB" for size, what in by_size)
-        ways = ["a lower order or fewer cells"]
-        matrices = parts.get("preconditioner", 0.0)
-        if matrices > 0.1 * needed:
-            ways.insert(0, f"preconditioner='jacobi', which saves {matrices / 1e9:.3g} GB")
-        if self._c0.space.dtype.itemsize > 4:
-            ways.append("float32")
-        raise OutOfMemory(
-            f"a Problem of {self._c0.size} unknowns takes about {needed / 1e9:.3g} GB on {device.name}, where"
-            f" {free / 1e9:.3g} GB are free: {said}; take {', or '.join(ways)}",
-            int(needed),
-            int(free),
-        )
+            parts = self.by_device[device.name]
+            needed, free = sum(parts.values()), device.free()
+            if needed <= free:
+                continue
+            by_size = sorted(((size, what) for what, size in parts.items() if size), reverse=True)
+            said = ", ".join(f"{what} {size / 1e9:.3g} GB" for size, what in by_size)
+            ways = ["a lower order or fewer cells"]
+            matrices = parts.get("preconditioner", 0.0)
+            if matrices > 0.1 * needed:
+                ways.insert(0, f"preconditioner='jacobi', which saves {matrices / 1e9:.3g} GB")
+            if self._c0.space.dtype.itemsize > 4:
+                ways.append("float32")
+            raise OutOfMemory(
+                f"a Problem of {self._c0.size} unknowns takes about {needed / 1e9:.3g} GB on {device.name}, where"
+                f" {free / 1e9:.3g} GB are free: {said}; take {', or '.join(ways)}",
+                int(needed),
+                int(free),
+            )
 
 
 def _factors(space: Space, kind: str, number: int) -> float:
@@ -119,9 +117,3 @@ def _values(space: Space, given: Coefficient | None, device: Device) -> float:
     if isinstance(given, Field) and given.state == "phys" and all(pair.valid(device) for pair in given.data):
         return 0.0
     return float(space.dtype.itemsize) * sum(block.n_elements * block.n_points for block in space.blocks)
-
-
-def _multigrid(c0: C0Space, factors: float, components: int) -> float:
-    """Bytes of multigrid: factors of float32, tables, vectors."""
-    share = _SINGLE / c0.space.dtype.itemsize
-    return _LEVELS * (share * factors + _TABLES * c0.space.n_dofs + 8 * _SINGLE * components * c0.size)

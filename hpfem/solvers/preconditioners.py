@@ -61,9 +61,6 @@ def checked_preconditioner(name: Any) -> Any:
     """Check a preconditioner: a function or its name."""
     if callable(name):
         return name
-    if isinstance(name, str) and name == "multilevel":
-        warn("preconditioner='multilevel' is now 'multigrid', which is another method; use that name")
-        return "multigrid"
     return name_of(name, NAMES, "preconditioner")
 
 

@@ -45,12 +45,6 @@ def test_auto_takes_jacobi_where_multigrid_cannot_serve(caplog):
         make_preconditioner("multigrid", A)
 
 
-def test_the_old_name_is_accepted_with_a_warning():
-    with pytest.warns(hp.HpfemWarning, match="now 'multigrid'"):
-        M, used = make_preconditioner("multilevel", operator(box("hex", (2, 2, 2)), 3))
-    assert used == "multigrid" and isinstance(M, Multigrid)
-
-
 @pytest.mark.parametrize("definite", [True, False])
 def test_multigrid_falls_back_where_it_is_not_definite(backend, definite, monkeypatch):
     """Once, for all solves of a Problem, and in hp.solve; it serves a problem whose condition is beyond float32."""

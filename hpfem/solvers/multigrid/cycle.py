@@ -105,10 +105,6 @@ class Level:
             return onto
         return found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)
 
-    def _smooth_whole(self, r: Any) -> Any:
-        """As `smooth`, of a vector that all processes have."""
-        return self.smooth(self.A.vectors.owned(r))
-
     def make_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int], numbers: list[Numbers]) -> None:
         """Make the smoothers, of the first degree or, where the largest eigenvalue is large, of the second; groups are
         eliminated unless functions of neighbours differ too much then.
@@ -124,18 +120,16 @@ class Level:
             self.bounds, self.degree = None, 0
             self.refresh(energies, numbers)
 
-    def _start(self, numbers: list[Numbers]) -> Any:
-        """An irregular vector without given values."""
-        together, xp = _together(self.A), self.A.vectors.xp
-        return irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
-
     def refresh(self, energies: list[list[Energies]], numbers: list[Numbers]) -> None:
         """Take means of the same cells; groups are kept unless that raises the largest eigenvalue."""
+        vectors, xp, together = self.A.vectors, self.A.vectors.xp, _together(self.A)
+        start = irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
-            vectors, start = self.A.vectors, self._start(numbers)
-            self.bounds = largest_eigenvalue(self.product, self._smooth_whole, vectors, start, self.bounds)
+            self.bounds = largest_eigenvalue(
+                self.product, lambda r: self.smooth(vectors.owned(r)), vectors, start, self.bounds
+            )
             largest = self.bounds.all
             if not any(own.kept for own in self.smoothers):
                 self.first = largest  # with groups as they are

@@ -185,7 +185,7 @@ def _shared(
     shared = strong & np.isin(group, group[sharing.shared[strong[sharing.shared]]])
     partly = marked(n, [beside.partly] if beside else [])
     sent = np.flatnonzero(shared)
-    numbers, some = c0.places()[sent], [coo_array(M[sent][:, sent]) for M in matrices]
+    numbers, some = c0.places[sent], [coo_array(M[sent][:, sent]) for M in matrices]
     entries = [(numbers[M.row], numbers[M.col], M.data) for M in some]
     return sent, (numbers, diagonal[sent], partly[sent], entries)
 
