@@ -17,7 +17,7 @@ from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted, mul
 from .irregular import spread
 
 # Rows of the smallest matrix at most, which is inverted: products with so many take no longer than a level.
-SMALLEST = 1500
+SMALLEST = 2500
 # Shares of the largest connection of both vertices from which on one is strong; the first with few aggregates counts.
 # On cells that are stretched beyond limits connections across layers are 1, oblique ones 1/4 (hexes) or 1/3 (prisms).
 _STRONG = 0.4, 0.2, 0.1

@@ -96,7 +96,7 @@ class Hierarchy(NamedTuple):
     """Smoothed aggregation: matrices and interpolations, finest first, and the inverse of the smallest matrix."""
 
     levels: list[Coarsening]
-    root: NDArray[np.float64]  # R; R R^T is the inverse of the last matrix, where its eigenvalues are not zero
+    root: Any  # R; R R^T is the inverse of the last matrix, where its eigenvalues are not zero
     least: float  # its smallest eigenvalue that is not zero, with a unit diagonal
 
     @classmethod
@@ -125,7 +125,7 @@ class Hierarchy(NamedTuple):
             levels, last = _by_pyamg(A, near, component, block, most, smooth)
         else:
             levels, last = aggregation.coarsenings(A, near, component, block, where)
-        return cls(levels, *_root_of_inverse(last.toarray(), where))
+        return cls(levels, *_root_of_inverse(last.toarray(), made_on(last.shape[0], vectors)))
 
     def again(self, A: Any, vectors: VectorSpace) -> Hierarchy:
         """Interpolate in the same way for another matrix."""
@@ -135,7 +135,7 @@ class Hierarchy(NamedTuple):
             bounds, smooth = bounds_of(last, where, old.bounds), old.smoothed is not None
             own, last = Coarsening.of(last, old.P, old.near, bounds, where, smooth)
             levels.append(own)
-        return Hierarchy(levels, *_root_of_inverse(last.toarray(), where))
+        return Hierarchy(levels, *_root_of_inverse(last.toarray(), made_on(last.shape[0], vectors)))
 
     @property
     def sizes(self) -> list[int]:
@@ -144,8 +144,9 @@ class Hierarchy(NamedTuple):
 
 
 def made_on(n: int, vectors: VectorSpace) -> VectorSpace:
-    """Where a matrix of n rows is aggregated, in a solve on some vectors."""
-    return vectors if vectors.iteration is not None and n > _SMALL else HOST_VECTORS
+    """Where a matrix of n rows is aggregated, or inverted, in a solve on some vectors."""
+    there = n > _SMALL or _ON_HOSTS < n <= aggregation.SMALLEST
+    return vectors if vectors.iteration is not None and there else HOST_VECTORS
 
 
 def _by_pyamg(
@@ -184,11 +185,12 @@ def _opposed(A: csr_matrix) -> bool:
     return bool(((entries.data > _OPPOSED * sizes) & (i != j)).any())
 
 
-def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[NDArray[np.float64], float]:
+def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[Any, float]:
     """`root` and `least` of a `Hierarchy`; A [n, n] -> [n, n]."""
     xp, n = vectors.xp, len(A)
+    A = xp.asarray(A) if xp is not np else as_numpy(A)
     if not n:
-        return vectors.to_host(A), 1.0
+        return A, 1.0
     diagonal = A.diagonal()
     scale = xp.where(diagonal > 0, 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)), 0)
     scaled = scale[:, None] * A * scale + xp.diag((scale == 0).astype(np.float64))
@@ -198,11 +200,11 @@ def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[NDArray[np.float64],
             vector = root @ (root.T @ (vector / xp.linalg.norm(vector)))
         least = 1 / float(xp.linalg.norm(vector))
         if _SAFE < least:  # NaN without factors on a device
-            return vectors.to_host(xp.ascontiguousarray(scale[:, None] * root)), min(least, 1.0)
+            return scale[:, None] * root, min(least, 1.0)
     values, V = xp.linalg.eigh(scaled)
     kept = values > _ZERO
     root = scale[:, None] * V * xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1)), 0)
-    return vectors.to_host(xp.ascontiguousarray(root)), float(xp.where(kept, values, 1.0).min())
+    return root, float(xp.where(kept, values, 1.0).min())
 
 
 def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -222,8 +224,8 @@ class AlgebraicMultigrid:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
         self._levels = [Level(own, vectors, dtype) for own in made.levels]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
-        pair = made.root, np.ascontiguousarray(made.root.T)
-        self._root, self._transposed = (vectors.from_host(R, dtype) for R in pair)
+        xp = vectors.xp
+        self._root, self._transposed = (xp.ascontiguousarray(xp.asarray(R, dtype)) for R in (made.root, made.root.T))
 
     def __call__(self, r: Any, number: int = 0) -> Any:
         """Apply to a vector of a level, [n]; a new one."""

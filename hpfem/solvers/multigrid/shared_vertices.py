@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from ...assembly import C0Space
 from ...backends import BACKENDS, vectors_on
 from ...backends.vectors import HOST_VECTORS, VectorSpace
+from ...memory import as_numpy
 from ...mesh.sorting import unique
 from .algebraic import AlgebraicMultigrid, Hierarchy, Level, made_on
 from .coarsening import Coarsening
@@ -102,7 +103,7 @@ class SharedVertices:
         if self.made is not None:
             matrices = [M.tocsr().astype(self._dtype) for own in self.made.levels for M in (own.A, own.smoothed)]
             arrays = [on.xp.asarray(part) for M in matrices for part in (M.data, M.indices, M.indptr)]
-            bounds, root = [own.bounds for own in self.made.levels], self.made.root.astype(self._dtype)
+            bounds, root = [own.bounds for own in self.made.levels], as_numpy(self.made.root).astype(self._dtype)
             told = [(own.shape, own.dtype) for own in arrays], [M.shape for M in matrices], bounds, root
         kinds, shapes, bounds, root = vectors.comm.bcast(told)
         own = iter(arrays or [on.xp.zeros(*kind) for kind in kinds])
