@@ -30,7 +30,8 @@ Indices = NDArray[np.int64]
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
-# Parts in which blocks are inverted, by their sizes; on devices by multiples of a size.
+# Parts in which blocks are inverted, by their sizes; on devices by multiples of a size, large
+# ones of a quarter of the next power of two.
 _PARTS, _MULTIPLE = 8, 8
 # Pairs that a host merges in less time than a device launches what does.
 _FEW_PAIRS = 8192
@@ -278,8 +279,10 @@ def _inverses(
     a scale [n] for vectors that are divided by the diagonal, and without what rounding leaves.
     """
     xp = vectors.xp
-    multiple = 1 if xp is np else _MULTIPLE
-    widths = -(-counts // multiple) * multiple
+    widths = counts
+    if xp is not np:
+        step = np.maximum(_MULTIPLE, 2 ** np.ceil(np.log2(counts) - 2)).astype(np.int64)
+        widths = -(-counts // step) * step
     begins, rows = np.cumsum(widths**2) - widths**2, np.cumsum(widths) - widths
     # Places of the diagonal of every row, and the rows of functions.
     each = np.repeat(widths + 1, widths)
@@ -305,11 +308,11 @@ def _inverses(
             blocks[...] = found
 
     in_parts(invert, [parts[k::_PARTS] for k in range(_PARTS)], xp is np)
-    if multiple == 1:
+    if xp is np:
         return Blocks(counts, values)
     whole = Blocks(counts, xp.empty((counts**2).sum()))
     for n, own, places in whole.alike():
-        width = -(-n // multiple) * multiple
+        width = widths[own.start]
         given = values[begins[own.start] : begins[own.stop - 1] + width * width].reshape(-1, width, width)
         whole.values[places].reshape(-1, n, n)[...] = given[:, :n, :n]
     return whole

@@ -87,7 +87,8 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
         tiles = MatrixTiles.of(M)
         wanted = local[rows].reshape(codes.shape).astype(np.float64) @ rounded(M).T
         own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
-        Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).tiled(range(number, number + 1), tiles.elements)
+        tables = IndexedRestriction(Q, HOST_VECTORS, np.float32)
+        Q_arrays = tables.tiled([tiles.elements * (i == number) for i in range(len(Q.blocks))], number)
         pieces, counts = tiles.pieces([Q.blocks[number]])
         for descending, given in ((False, (x / weights, weights)), (True, (x, None))):
             out = np.full(codes.shape, np.nan, np.float32)
@@ -106,7 +107,7 @@ def test_what_is_no_number_stays_so(folder, rng):
     tiles = MatrixTiles.of(rng.standard_normal((codes.shape[1],) * 2))
     out = np.zeros(codes.shape, np.float32)
     own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
-    Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).tiled(range(1), tiles.elements)
+    Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).tiled([tiles.elements] * len(Q.blocks), 0)
     pieces, counts = tiles.pieces(Q.blocks[:1])
     arguments = pieces, *Q_arrays, tiles.words, *tiles.layout(Q.blocks[0], counts), x, None, out
     run(own, "cellwise", len(pieces), 0, *arguments, shared=tiles.shared_bytes)

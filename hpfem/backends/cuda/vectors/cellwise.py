@@ -141,11 +141,13 @@ class MatrixTiles:
 class _Tiled:
     """Products of matrices with blocks of Q from `first` on, in one launch, on numbers entity by entity in tiles."""
 
-    def __init__(self, matrices: Sequence[MatrixTiles], restriction: IndexedRestriction, first: int) -> None:
+    def __init__(
+        self, matrices: Sequence[MatrixTiles], restriction: IndexedRestriction, first: int, every: Sequence[int]
+    ) -> None:
         tiles, blocks = matrices[0], range(first, first + len(matrices))
         self.first, self.elements, self._tiles = first, tiles.elements, tiles
         pieces, counts = tiles.pieces([restriction.codes(number) for number in blocks])
-        self._blocks, self._Q = len(pieces), restriction.tiled(blocks, tiles.elements)
+        self._blocks, self._Q = len(pieces), restriction.tiled(every, first)
         words, tables = np.stack([own.words for own in matrices]), tiles.layout(restriction.codes(first), counts)
         self._arrays = upload(pieces.view(np.uint8)), *self._Q, upload(words), *map(upload, tables)
         source, device = tiles.source(self._Q[0].dtype), current_device().name
@@ -161,12 +163,12 @@ class _Tiled:
 def _in_few_launches(operands: Sequence[Any], restriction: Any) -> list[Any]:
     """Join the tiles of blocks that follow each other and have the same modes."""
     found, blocks = list[Any](), [restriction.codes(number) for number in range(len(operands))]
-    tiled = [isinstance(own, MatrixTiles) for own in operands]
-    kinds = [(*own.modes, *own.sizes) if tiled[i] else i for i, own in enumerate(blocks)]
+    tiles = [own.elements if isinstance(own, MatrixTiles) else 0 for own in operands]
+    kinds = [(*own.modes, *own.sizes) if tiles[i] else i for i, own in enumerate(blocks)]
     for _, numbers in groupby(range(len(operands)), kinds.__getitem__):
         first, *more = numbers
         some = operands[first : first + 1 + len(more)]
-        found += [_Tiled(some, restriction, first)] * len(some) if tiled[first] else some
+        found += [_Tiled(some, restriction, first, tiles)] * len(some) if tiles[first] else some
     return found
 
 

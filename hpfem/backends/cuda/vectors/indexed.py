@@ -236,7 +236,7 @@ class IndexedRestriction(ElementRestriction):
         self._vectors = vectors
         self._sums = vectors.pool()
         self._by_entity: dict[tuple[int, ...], IndexedRestriction] = {}
-        self._in_tiles: dict[tuple[range, int], Any] = {}
+        self._in_tiles: dict[tuple[int, ...], Any] = {}
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
@@ -277,18 +277,17 @@ class IndexedRestriction(ElementRestriction):
     def _rows(self) -> tuple[Any, Any, Any]:
         return self._tables.row_starts, self._tables.columns, self._tables.values
 
-    def tiled(self, blocks: range, tile: int) -> tuple[Any, ...]:
-        """Rows of blocks that follow each other, entity by entity in tiles of elements."""
-        if (blocks, tile) not in self._in_tiles:
-            xp, ends = self._vectors.xp, self._Q.starts[blocks.start : blocks.stop + 1]
-            given, moved = self._tables.codes[ends[0] : ends[-1]], [end - ends[0] for end in ends]
-            own, codes = self._Q.blocks[blocks.start : blocks.stop], xp.empty_like(given)
+    def tiled(self, tiles: Sequence[int], first: int) -> tuple[Any, ...]:
+        """Rows of blocks entity by entity in tiles of elements, from a block on."""
+        if (key := tuple(tiles)) not in self._in_tiles:
+            xp, given = self._vectors.xp, self._tables.codes
+            codes = xp.empty_like(given)
             for part in chunks(len(given), 1, most=AT_ONCE):
                 row = xp.arange(part.start, part.stop, dtype=given.dtype)
-                codes[_in_tiles(row, own, moved, [tile] * len(own), xp)] = given[part]
+                codes[_in_tiles(row, self._Q.blocks, self._Q.starts, tiles, xp)] = given[part]
             _finish(xp)
-            self._in_tiles[blocks, tile] = codes
-        return self._in_tiles[blocks, tile], *self._rows
+            self._in_tiles[key] = codes
+        return self._in_tiles[key][self._Q.starts[first] :], *self._rows
 
     def gather_some(self, columns: Any) -> Callable[..., Any]:
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
