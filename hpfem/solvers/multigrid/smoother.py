@@ -56,6 +56,10 @@ class _Functions:
     pairs: list[tuple[Any, ...]]  # of strongly coupled ones; of others at thin pyramids
     coupling: list[Array]  # their energies in each mean, [dim^2 + 1, pairs]
 
+    def on(self, vectors: VectorSpace, name: str, table: Any, *key: Any) -> Any:
+        """A table on the vectors' device, sent there once."""
+        return self.T.kept((name, vectors.device.name, *key), lambda: vectors.xp.asarray(table))
+
 
 class _Made(NamedTuple):
     """What a smoother with groups was made of."""
@@ -204,7 +208,8 @@ class LowEnergySmoother:
         D: Any = xp.zeros(0)
         if self._T is not None:
             D = self._T.squares([
-                energies[group.block].means[group.cells] @ xp.asarray(group.functions.energies[:, modes])
+                energies[group.block].means[group.cells]
+                @ group.functions.on(vectors, "energies", group.functions.energies[:, modes], modes.tobytes())
                 for group, modes in zip(groups, self._T.modes, strict=True)
             ])  # fmt: skip
             if robin is not None:
@@ -277,10 +282,11 @@ def _energies_of_pairs(
     xp = vectors.xp
     every_code = Q.on(xp)
     for group, own, start, n in zip(groups, Q.blocks, Q.starts, sizes, strict=False):
-        means, coupling = energies[group.block].means, xp.asarray(group.functions.coupling[which])
+        means = energies[group.block].means
         means = (as_numpy(means) if xp is np else means)[group.cells]
         codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)
-        pairs = [xp.asarray(places) for places in group.functions.pairs[which]]
+        coupling = group.functions.on(vectors, "coupling", group.functions.coupling[which], which)
+        pairs = group.functions.on(vectors, "pairs", np.array(group.functions.pairs[which]), which)
         for some in chunks(len(codes), n, most=min(at_once(xp), _AT_ONCE)):
             of_pairs = (codes[some].take(places, axis=1).ravel() for places in pairs)
             held.append(((means[some] @ coupling).ravel(), *of_pairs))
