@@ -91,11 +91,6 @@ class Tabulation:
         basis, projection = projection_of_values(self.basis, self.rule)
         return tuple(gradient.T @ projection for gradient in basis.gradient_eta(self.rule.eta))
 
-    @property
-    def integrates_products(self) -> bool:
-        """Whether the rule integrates products of two polynomials of the basis' order."""
-        return _integrates_products(self.basis, self.rule)
-
     @cached_property
     def dense_differentiation(self) -> Array:
         """`differentiation` as matrices of all points, [dim, Q, Q]."""
@@ -116,7 +111,8 @@ def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _integrates_products(basis: Basis, rule: ShapeRule) -> bool:
+def integrates_products(basis: Basis, rule: ShapeRule) -> bool:
+    """Whether a rule integrates products of two polynomials of a basis' order."""
     functions = orthonormal(basis, rule)
     return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
 

@@ -16,7 +16,7 @@ from hpfem.shapes.arguments import flag, instance, integer, shown
 
 from ..backends.exchange import is_array, placed
 from ..backends.restriction import BlockMatrix, ElementRestriction
-from ..backends.vectors import VectorSpace
+from ..backends.vectors import VectorSpace, sparse_on_host
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
@@ -487,4 +487,4 @@ def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_
         columns.append(xp.tile(place, codes.shape[1]).reshape(-1))
     entries = [parts.pop() if len(parts) == 1 else xp.concatenate(parts) for parts in (values, rows, columns)]
     del values, rows, columns
-    return vectors.summed_matrix(entries[0], entries[1], entries[2], (Q.size, Q.size))
+    return sparse_on_host(vectors.summed_there(entries[0], entries[1], entries[2], (Q.size, Q.size)))

@@ -139,12 +139,8 @@ class VectorSpace(Unshared):
             out[some] = np.maximum(np.maximum.reduceat(values, starts[some]), 0)
         return out
 
-    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
-        """Make a sparse matrix on the host; entries of one place are summed up in their order; each [n]."""
-        return sparse_on_host(self.summed_there(values, rows, columns, shape))
-
     def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
-        """Make the matrix in CSR where its entries are; see `summed_matrix`."""
+        """Make a matrix in CSR where its entries are; those of one place are summed up in their order; each [n]."""
         return csr_array(coo_array((values, (rows, columns)), shape=shape))
 
     def congruent(self, Q: BlockMatrix, values: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Basis
-from hpfem.shapes.tabulation import exact_rule, orthonormal
+from hpfem.shapes.tabulation import exact_rule, integrates_products, orthonormal
 
 from ..errors import NotSuitable
 from .form import BlockProblem
@@ -36,7 +36,7 @@ def check_orthogonal(problem: BlockProblem) -> None:
         raise NotSuitable("the basis is a product of one-dimensional ones, which 'kronecker' is for")
     if problem.n_modes > _MOST_MODES or sum(map(np.count_nonzero, orthogonal_matrices(basis))) > _MOST_ENTRIES:
         raise NotSuitable("the matrices have too many entries to become code")
-    if not problem.tabulation.integrates_products:
+    if not integrates_products(basis, problem.tabulation.rule):
         raise NotSuitable("the quadrature does not integrate products of modes")
 
 

@@ -201,7 +201,7 @@ def vertices_everywhere(comm):
     assert not make_preconditioner("multigrid", A)[0].on_devices
     with host_iterates_as_a_device(), pytest.MonkeyPatch.context() as patch:
         # Devices aggregate: the first process for all, which get the same matrices.
-        patch.setattr("hpfem.solvers.multigrid.algebraic._SMALL", 0)
+        patch.setattr("hpfem.solvers.multigrid.algebraic._ON_HOSTS", 0)
         patch.setattr("hpfem.solvers.multigrid.aggregation.SMALLEST", 4)
         c0 = hp.C0Space(c0.space)
         A = hp.GlobalOperator(A.operator, c0, components=2)

@@ -13,7 +13,7 @@ from hpfem.backends import BACKENDS, vectors_on
 from hpfem.backends.vectors import HOST_VECTORS, VectorSpace
 from hpfem.memory import HOST
 from hpfem.mesh import box
-from hpfem.solvers.multigrid import Multigrid, aggregation, algebraic, coarsening
+from hpfem.solvers.multigrid import Multigrid, aggregation, coarsening
 from hpfem.solvers.multigrid.algebraic import AlgebraicMultigrid, Hierarchy
 from tests.assembly.meshes import ours
 from tests.solvers.test_rigid_motions import beam
@@ -30,7 +30,6 @@ class AsOnDevices(VectorSpace):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Small matrices are not for hosts, and products are made in pieces."""
-    monkeypatch.setattr(algebraic, "_SMALL", 0)
     monkeypatch.setattr(aggregation, "SMALLEST", 500)
     monkeypatch.setattr("hpfem.backends.cuda.vectors.space._AT_ONCE", 1000)
 
@@ -149,11 +148,11 @@ def test_the_near_null_space_is_interpolated(elastic, vectors):
     assert np.abs(P @ np.linalg.lstsq(P, near)[0] - near).max() < 1e-10
 
 
-def test_what_is_small_is_inverted_whole_also_for_devices(monkeypatch):
+def test_what_is_small_is_inverted_whole_also_for_devices(vectors, monkeypatch):
     A, *others = restricted(beam("pyramid", 1, backend="numpy")[0])
     for smallest, count in ((A.shape[0], 0), (A.shape[0] - 1, 1)):
         monkeypatch.setattr(aggregation, "SMALLEST", smallest)
-        assert len(Hierarchy.of(A, *others, smooth=True).levels) == count
+        assert len(Hierarchy.of(A, *others, vectors).levels) == count
 
 
 @pytest.mark.parametrize("elastic", [False, True])

@@ -19,11 +19,9 @@ from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from ...memory import as_numpy
 from . import aggregation
-from .coarsening import Coarsening, bounds_of, multiplied, smoothed, smoother
+from .coarsening import Coarsening, bounds_of, smoother
 
-# Unknowns up to which a host aggregates as fast as a device.
-_SMALL = 10_000
-# Vertices or aggregates of the smallest matrix at most, in solves on hosts.
+# Vertices or aggregates of the smallest matrix at most, in solves on hosts; and unknowns that they solve for devices.
 _ON_HOSTS = 300
 # A positive coupling, relative to the diagonal, as in stretched cells but tris and tets, and in large reactions. There
 # pyamg takes couplings across the strong direction for strong ones, but by a smaller ratio to the best one than its 4.
@@ -106,13 +104,11 @@ class Hierarchy(NamedTuple):
         component: NDArray[np.integer[Any]],
         points: NDArray[np.float64] | None,
         vectors: VectorSpace = HOST_VECTORS,
-        smooth: bool | None = None,
     ) -> Hierarchy:
         """Aggregate where vectors are; A [n, n] with unknowns vertex by vertex, component [n]. With points [n, D]
         rotations are in the near-null space beside constants, and each vertex has all components. Interpolations are
-        smoothed (`Coarsening`) on devices, or as is asked.
+        smoothed (`Coarsening`) on devices.
         """
-        smooth = vectors.iteration is not None if smooth is None else smooth
         count, block = int(component.max(initial=-1)) + 1, 1
         near = (component[:, None] == np.arange(count)).astype(np.float64)
         if points is not None:
@@ -120,9 +116,7 @@ class Hierarchy(NamedTuple):
             near[as_numpy(A.diagonal()) == 0] = 0  # where values are given
         where = made_on(A.shape[0], vectors)
         if where is HOST_VECTORS:
-            wide = block if A.shape[0] <= aggregation.SMALLEST else max(1, near.shape[1])
-            most = aggregation.SMALLEST // wide if smooth else _ON_HOSTS
-            levels, last = _by_pyamg(A, near, component, block, most, smooth)
+            levels, last = _by_pyamg(A, near, component, block)
         else:
             levels, last = aggregation.coarsenings(A, near, component, block, where)
         return cls(levels, *_root_of_inverse(last.toarray(), made_on(last.shape[0], vectors)))
@@ -145,14 +139,13 @@ class Hierarchy(NamedTuple):
 
 def made_on(n: int, vectors: VectorSpace) -> VectorSpace:
     """Where a matrix of n rows is aggregated, or inverted, in a solve on some vectors."""
-    there = n > _SMALL or _ON_HOSTS < n <= aggregation.SMALLEST
-    return vectors if vectors.iteration is not None and there else HOST_VECTORS
+    return vectors if vectors.iteration is not None and n > _ON_HOSTS else HOST_VECTORS
 
 
 def _by_pyamg(
-    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, most: int, smooth: bool
+    A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int
 ) -> tuple[list[Coarsening], csr_array]:
-    """Aggregate on a host, down to so many aggregates; see `coarsenings`."""
+    """Aggregate on a host; see `coarsenings`."""
     from pyamg import smoothed_aggregation_solver
 
     given = csr_matrix(A) if block == 1 else bsr_matrix(csr_matrix(A), blocksize=(block, block))
@@ -163,17 +156,13 @@ def _by_pyamg(
         options: dict[str, Any] = {"strength": "symmetric" if component.any() else "evolution"}
         if not component.any() and _opposed(given):
             options = {"strength": ("evolution", {"epsilon": _RATIO}), "smooth": "energy"}
-        made = smoothed_aggregation_solver(given, near, max_coarse=most, **options).levels
+        made = smoothed_aggregation_solver(given, near, max_coarse=_ON_HOSTS, **options).levels
     finally:
         np.random.set_state(state)  # noqa: NPY002
     found = []
     for own, coarser in pairwise(made):
         matrix, P = csr_array(own.A), bsr_array(own.P) if block > 1 else csr_array(own.P)
-        bounds, better = bounds_of(matrix, HOST_VECTORS), None
-        if smooth:
-            AP = multiplied(matrix, P, HOST_VECTORS)
-            better = smoothed(matrix, P, AP, coarser.B, bounds, HOST_VECTORS)
-        found.append(Coarsening(matrix, P, coarser.B, bounds, better))
+        found.append(Coarsening(matrix, P, coarser.B, bounds_of(matrix, HOST_VECTORS), None))
     return found, made[-1].A
 
 

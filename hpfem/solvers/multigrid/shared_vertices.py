@@ -70,7 +70,7 @@ class SharedVertices:
                     place = np.empty((n, points.shape[1]))
                     for own, (_, some) in zip(self._all, given, strict=True):
                         place[own] = some
-                self.made = Hierarchy.of(whole, self._component, place, where, self.everywhere)
+                self.made = Hierarchy.of(whole, self._component, place, where)
         made = self.made
         self.least = vectors.comm.bcast(1.0 if made is None else made.least)
         self._solver: AlgebraicMultigrid | None = None
