@@ -33,7 +33,6 @@ from typing import Any
 from hpfem.backends import options as text
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.runtime import measured
-from hpfem.backends.cuda.sumfac_top import search
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.options import source_in
 from hpfem.backends.strategy import Search
@@ -124,11 +123,9 @@ def thorough_search(strategy: Any, problem: Any, most: int, kept: int) -> Search
     if strategy.name != "sumfac-top":
         yield from strategy.search(problem)
         return
-    from hpfem.backends.cuda.codegen.tables import Levels
     from hpfem.backends.cuda.runtime.device import limits
 
-    default = strategy.chosen(problem, limits())
-    rounds = search.search(problem, Levels.of(problem), limits(), default, most, kept)
+    rounds = strategy.rounds(problem, limits(), strategy.chosen(problem, limits()), most, kept)
     yield from text.search_in_text(rounds, SumFacTopOptions)
 
 

@@ -19,7 +19,6 @@ from hpfem.backends.cuda.runtime import planned, tree_kernel
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
-from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.errors import ArgumentError, NotSuitable
@@ -56,8 +55,8 @@ def on_host(monkeypatch, tmp_path):
 def kernel_of(problem, options):
     """The kernel "sumfac-top" with options, or "sumfac"."""
     if options == "sumfac":
-        return sumfac.SumFacKernel(sumfac.SumFacPlan(problem))
-    return sumfac_top.SumFacTopKernel(SumFacTopPlan(problem, Levels.of(problem), options))
+        return TreeKernel(sumfac.SumFacPlan(problem), "sumfac")
+    return TreeKernel(SumFacTopPlan(problem, Levels.of(problem), options), "sumfac-top")
 
 
 def check(kernel, reference, components, rng):

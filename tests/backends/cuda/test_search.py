@@ -11,7 +11,7 @@ from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime import planned
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, checked_plan, default_plans
-from hpfem.backends.cuda.sumfac_top.search import MOST, search
+from hpfem.backends.cuda.sumfac_top.search import MOST
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.samples import curved, straight
@@ -25,7 +25,7 @@ def problem_of(mesh, order, kind=hp.Mass, **options):
 def rounds_of(problem, seconds, default=None, **options):
     """Rounds of a search, timed by a function of the options; and the times."""
     timed, rounds = {}, []
-    found = search(problem, Levels.of(problem), Limits(), default, **options)
+    found = CudaSumFacTop().rounds(problem, Limits(), default, **options)
     batch = next(found)
     while True:
         rounds.append(batch)

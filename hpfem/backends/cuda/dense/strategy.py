@@ -24,8 +24,8 @@ class DenseKernel(PlannedKernel):
     plan: DensePlan
     reads_points = False
 
-    def __init__(self, plan: DensePlan) -> None:
-        super().__init__(plan, "dense", plan.stream().astype(plan.problem.dtype))
+    def __init__(self, plan: DensePlan, strategy: str) -> None:
+        super().__init__(plan, strategy, plan.stream().astype(plan.problem.dtype))
 
     def _blocks(self, applications: int) -> int:
         every, options = super()._blocks(applications), self.plan.options

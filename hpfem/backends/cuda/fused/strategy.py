@@ -19,8 +19,8 @@ class FusedKernel(PlannedKernel):
 
     plan: FusedPlan
 
-    def __init__(self, plan: FusedPlan) -> None:
-        super().__init__(plan, "fused", plan.tables())
+    def __init__(self, plan: FusedPlan, strategy: str) -> None:
+        super().__init__(plan, strategy, plan.tables())
 
     def _blocks(self, applications: int) -> int:
         resident = self.device.limits.multiprocessors * self.plan.options.min_blocks

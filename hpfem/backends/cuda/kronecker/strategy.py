@@ -79,18 +79,11 @@ class KroneckerPlan:
         return "\n".join([*parts, header("codegen/linear.h"), fill("kronecker/kronecker.h", own, self, self.options)])
 
 
-class KroneckerKernel(TreeKernel):
-    """Lines of coefficients times sparse matrices, one direction after the other."""
-
-    def __init__(self, plan: KroneckerPlan) -> None:
-        super().__init__(plan, "kronecker")
-
-
 class CudaKronecker(ChoosingStrategy):
     """Sparse one-dimensional matrices of affine hexes and quads; linear forms with constant coefficients."""
 
     name, special, tensor = "kronecker", True, True
-    options, sizes, kernel = KroneckerOptions, KroneckerPlan, KroneckerKernel
+    options, sizes, kernel = KroneckerOptions, KroneckerPlan, TreeKernel
     bandwidth, speed = 2000.0, 12000.0
 
     def checked(self, problem: BlockProblem) -> BlockProblem:

@@ -63,7 +63,7 @@ class CudaStrategy(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
         """Build the kernel; see `Strategy.build`."""
-        found: BlockKernel = type(self).kernel(self.plan(problem, options))
+        found: BlockKernel = type(self).kernel(self.plan(problem, options), self.name)
         return found
 
     def cost(self, problem: BlockProblem) -> float:

@@ -55,18 +55,11 @@ class SumFacPlan:
         return "\n".join([constants(self.problem, self.levels, name, GROUP), *map(header, COMMON_HEADERS), own])
 
 
-class SumFacKernel(TreeKernel):
-    """Sum factorisation with one element per thread, in registers ([Xing] Alg. 3): for small orders."""
-
-    def __init__(self, plan: SumFacPlan) -> None:
-        super().__init__(plan, "sumfac")
-
-
 class CudaSumFac(CudaStrategy):
     """Sum factorisation, one element per thread ([Xing] Alg. 3): small orders only."""
 
     name, special, tensor, sources = "sumfac", True, True, tuple(FactorSource)
-    kernel = SumFacKernel
+    kernel = TreeKernel
 
     def default(self, problem: BlockProblem) -> Options:
         """Where factors from another source were measured to be faster, that; see `Strategy.default`."""

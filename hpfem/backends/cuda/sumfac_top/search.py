@@ -11,7 +11,6 @@ from ....forms.sources import possible_sources
 from ..codegen.layout import numbers_read
 from ..codegen.tables import Levels
 from ..runtime.device import Limits
-from ..runtime.planned import Rounds
 from .plan import SumFacTopOptions, SumFacTopPlan, default_plans, with_nearest_source
 
 # Numbers of elements per block that are tried, and how many of the fastest are tried with one option more.
@@ -48,7 +47,7 @@ def _can_split(levels: Levels) -> bool:
 
 
 def second_options(
-    problem: BlockProblem, levels: Levels, timed: Mapping[SumFacTopOptions, float], kept: int = KEPT
+    problem: BlockProblem, levels: Levels, timed: Mapping[SumFacTopOptions, float], kept: int
 ) -> list[SumFacTopOptions]:
     """One option more at a time for the fastest."""
     found = []
@@ -68,7 +67,7 @@ def second_options(
     return [v for v in dict.fromkeys(found) if v not in timed]
 
 
-def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
+def third_options(timed: Mapping[SumFacTopOptions, float], kept: int) -> list[SumFacTopOptions]:
     """The options that helped, together."""
     found, order = [], sorted(timed, key=lambda options: timed[options])
     names = ("elements", "split", "source")
@@ -82,17 +81,3 @@ def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
             merged = replace(merged, **changes)
             found.append(merged)
     return [v for v in dict.fromkeys(found) if v not in timed]
-
-
-def search(
-    problem: BlockProblem,
-    levels: Levels,
-    limits: Limits,
-    default: SumFacTopOptions | None,
-    most: int = MOST,
-    kept: int = KEPT,
-) -> Rounds:
-    """Search in three rounds."""
-    timed = yield first_options(problem, levels, limits, default, most)
-    timed = yield second_options(problem, levels, timed, kept)
-    yield third_options(timed, kept)

@@ -10,21 +10,14 @@ from ..runtime.device import Limits
 from ..runtime.planned import ChoosingStrategy, Rounds
 from ..runtime.tree_kernel import TreeKernel
 from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_plans, with_nearest_source
-from .search import search
-
-
-class SumFacTopKernel(TreeKernel):
-    """Sum factorisation with the elements of a block's threads side by side, 1-D lines in registers."""
-
-    def __init__(self, plan: SumFacTopPlan) -> None:
-        super().__init__(plan, "sumfac-top")
+from .search import KEPT, MOST, first_options, second_options, third_options
 
 
 class CudaSumFacTop(ChoosingStrategy):
     """Sum factorisation, some elements per block of threads ([Xing] Alg. 4), 1-D lines in registers."""
 
     name, special, tensor = "sumfac-top", False, True
-    options, kernel = SumFacTopOptions, SumFacTopKernel
+    options, kernel = SumFacTopOptions, TreeKernel
 
     def checked(self, problem: BlockProblem) -> BlockProblem:
         """It serves them all."""
@@ -46,6 +39,9 @@ class CudaSumFacTop(ChoosingStrategy):
         plans = default_plans(problem, Levels.of(problem), limits)
         return [with_nearest_source(problem, SumFacTopOptions(plan.elements)) for plan in plans]
 
-    def rounds(self, problem: BlockProblem, limits: Limits, default: Any) -> Rounds:
+    def rounds(self, problem: BlockProblem, limits: Limits, default: Any, most: int = MOST, kept: int = KEPT) -> Rounds:
         """Elements per block, options one by one, then those that helped together."""
-        return search(problem, Levels.of(problem), limits, default)
+        levels = Levels.of(problem)
+        timed = yield first_options(problem, levels, limits, default, most)
+        timed = yield second_options(problem, levels, timed, kept)
+        yield third_options(timed, kept)
