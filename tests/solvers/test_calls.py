@@ -11,7 +11,7 @@ from hpfem.solvers.multigrid import energies
 from tests.assembly.meshes import ours
 
 # Of Python in a set-up, and for each class of cells of a level; of kernels in a cycle.
-SET_UP, CLASS, CYCLE = {"cpu": 17_500, "cuda": 44_000}, 250, {"cpu": 270, "cuda": 220}
+SET_UP, CLASS, CYCLE = {"cpu": 17_500, "cuda": 44_000}, 250, {"cpu": 270, "cuda": 190}
 
 
 def counted(function):
@@ -48,5 +48,6 @@ def test_calls(backend, monkeypatch):
     for _ in range(3):
         M(r)
     run = M._pool.take(lambda: None)
-    launched = run.recorded.calls if backend == "cpu" else len(run.graph.nodes)
+    # cuBLAS also takes memory, and gives it back.
+    launched = run.recorded.calls if backend == "cpu" else sum(not name.startswith("MEM_") for name in run.graph.nodes)
     assert 0 < launched < CYCLE[backend]
