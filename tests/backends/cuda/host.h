@@ -16,6 +16,7 @@
 #define HPFEM_UNROLL
 #define HPFEM_ROLLED
 #define HPFEM_STREAM(pointer) (*(pointer))
+#define HPFEM_READ(pointer) (*(pointer))
 #define HPFEM_STORE(pointer, x) (*(pointer) = (x))
 #define hpfem_reciprocal(x) (1 / (x))
 #define HPFEM_PREFETCH_L2(pointer, bytes) hpfem_host::prefetch(pointer, bytes)

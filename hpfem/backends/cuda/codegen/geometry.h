@@ -27,7 +27,10 @@ struct StoredFactors {
 HPFEM_DEVICE StoredFactors stored_factors(const stored_real *__restrict__ factors, long long group, int i, int line) {
   StoredFactors f;
   const stored_real *p = factors + group * SET + i * (N_READ * LINES_PADDED) + line;
-  HPFEM_UNROLL for (int c = 0; c < N_READ; c++) f.g[SCALED ? N_FACTORS - 1 - c : c] = HPFEM_STREAM(p + c * LINES_PADDED);
+  HPFEM_UNROLL for (int c = 0; c < N_READ; c++) {
+    const stored_real *const from = p + c * LINES_PADDED;
+    f.g[SCALED ? N_FACTORS - 1 - c : c] = TO_MODES || !HAS_FUNCTION ? HPFEM_STREAM(from) : HPFEM_READ(from);
+  }
   return f;
 }
 

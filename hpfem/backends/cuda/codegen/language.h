@@ -8,6 +8,8 @@
 #define HPFEM_UNROLL _Pragma("unroll")
 #define HPFEM_ROLLED _Pragma("unroll 1")
 #define HPFEM_STREAM(pointer) __ldcs(pointer)
+// Of what nobody writes meanwhile: it may be read before what stands before it is written.
+#define HPFEM_READ(pointer) __ldg(pointer)
 #define HPFEM_STORE(pointer, x) __stcs(pointer, x)
 // 1 / x to a rounding or two; of doubles from an approximation, without the steps that a division takes for extreme ones.
 HPFEM_DEVICE float hpfem_reciprocal(float x) { return 1.0f / x; }

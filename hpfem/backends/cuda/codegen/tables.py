@@ -76,10 +76,13 @@ class Levels:
     @classmethod
     def of(cls, problem: BlockProblem) -> Levels:
         """Tables for sumfac_top.h: products of segments have their directions last first, unless those of three read
-        many fields, of which the numbers of a warp are beside each other then; see `Levels.plain`.
+        many fields, or write many numbers at points, which those of a warp have beside each other then; see
+        `Levels.plain`.
         """
         tabulation, made = problem.tabulation, cls.plain(problem.tabulation)
         if not (tabulation.rule.tensor and tabulation.basis.tree.product):
+            return made
+        if made.dim > 2 and not problem.form.to_modes and problem.given >= MANY:
             return made
         many = made.dim > 2 and read_at_points(problem) >= MANY
         return made if many and (problem.form.components == 1 or made.counts[2] <= _SHORT) else made._reversed()

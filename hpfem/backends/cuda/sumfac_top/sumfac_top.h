@@ -143,12 +143,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         HPFEM_UNROLL for (int d = 0; d < RESULTS; d++)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) b[c][d][n] = 0;
     }
+    // Where results at the points are written in between, fields of the next point are asked for.
+    real extra[N_FIELDS + 1], next[N_FIELDS + 1];
+    if constexpr (!TO_MODES) around.values(user_point(0, jk), next);
     HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
       Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
       line.recompute(i, f);
-      real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
+      real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE];
       around.coordinates(i, x);
-      around.values(user_point(i, jk), extra);
+      if constexpr (!TO_MODES) {
+        HPFEM_UNROLL for (int n = 0; n < N_FIELDS; n++) extra[n] = next[n];
+        if (i + 1 < Q1) around.values(user_point(i + 1, jk), next);
+      } else around.values(user_point(i, jk), extra);
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         if constexpr (FROM_MODES || LINES_IN) {
           if constexpr (!AWAY_IN) evaluate(a[c], i, u[c], s[c]);
