@@ -60,6 +60,9 @@ class Foreign:
     def __truediv__(self, other):
         return Foreign(self.values / native(other))
 
+    def __matmul__(self, other):
+        return Foreign(self.values @ native(other))
+
     def __itruediv__(self, other):
         self.values /= native(other)
         return self
