@@ -18,7 +18,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes import Shape, make_basis
-from hpfem.shapes.overlap import apex, cut_off, stacked, thin
+from hpfem.shapes.overlap import stacked, thin
 
 from ...assembly import C0Space
 from ...backends import vectors_on
@@ -36,9 +36,6 @@ Factors = tuple[list[Eliminated], Indices, Blocks]  # as `eliminated` makes them
 
 # An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.
 _WEAK = 0.22, 0.1
-# The same of pyramids that are stretched by less than thin ones beside them, but beyond a ratio of energies: they may
-# be slanted, and join what stands in a layer to what is inside.
-_SLANTED, _WEAK_SLANTED = 20.0, 0.28
 # An entry between functions of different groups that is none: energies that are left beside groups need small ones.
 _BESIDE = 1e-4
 # The same of the mean over the cells around: in unstructured meshes most pairs of one cell are weak in the others.
@@ -57,9 +54,7 @@ def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array, beside:
     size = np.sqrt(np.maximum(energy.diagonal(), 0))
     scale = np.outer(size, size)
     same = (own[:, None] == own) & (own >= 0) & (scale > 0)
-    slanted = beside and apex(shape) >= 0 and thin(shape, S, _SLANTED) and not cut_off(shape, S)
-    weak = _WEAK_SLANTED if slanted else _WEAK[thin(shape, S)]
-    _, part = connected_components(csr_array(same & (np.abs(energy) > weak * scale)))
+    _, part = connected_components(csr_array(same & (np.abs(energy) > _WEAK[thin(shape, S)] * scale)))
     within = (part[:, None] == part) & same
     others = beside & ~within & (np.abs(energy) > _BESIDE * scale)
     return [np.nonzero(np.triu(own, 1)) for own in (within, others)]
