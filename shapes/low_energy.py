@@ -13,7 +13,8 @@ The matrix of these functions is kept as sparse factors: eigenbases by direction
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
+from operator import matmul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +58,8 @@ def kept_modes(shape: Shape, order: int, lower: int) -> Indices:
     """Positions among the interior modes of the modified basis of an order of those of a lower order; -> [n]."""
     if shape.dim == 0:
         return np.zeros(1, dtype=np.int64)
-    full, small = make_basis("modified", shape, order), make_basis("modified", shape, lower)
-    place = {full.modes[m].indices: i for i, m in enumerate(interior_modes(full))}
-    return np.array([place[small.modes[m].indices] for m in interior_modes(small)], dtype=np.int64)
+    place = {indices: i for i, indices in enumerate(_inner(shape, order))}
+    return np.array([place[indices] for indices in _inner(shape, lower)], dtype=np.int64)
 
 
 @cache
@@ -93,10 +93,7 @@ def eigenbasis(shape: Shape, order: int) -> Array:
         return np.eye(1)
     modes = _inner(shape, order)
     if shape.dim > 1 and shape.base is not None and not shape.collapsed:
-        base, line = eigenbasis(shape.base, order), eigenbasis(SEGMENT, order)
-        pairs = [(*b, *a) for b in _inner(shape.base, order) for a in _inner(SEGMENT, order)]
-        own = [pairs.index(indices) for indices in modes]
-        return np.asarray(np.kron(base, line)[np.ix_(own, own)], dtype=np.float64)
+        return np.asarray(reduce(matmul, interior_factors(shape, order, np.eye(shape.dim))).toarray())
     stiffness, mass = reference_energies(shape, order)
     inside, inverse = interior_modes(make_basis("modified", shape, order)), np.linalg.inv(regular_jacobian(shape))
     A = np.einsum("ij,ijmn->mn", inverse @ inverse.T, stiffness)[np.ix_(inside, inside)]
@@ -115,25 +112,6 @@ def _inner(shape: Shape, order: int) -> list[tuple[int, ...]]:
     return [mode.indices for mode in make_basis("modified", shape, order).modes if mode.entity[0] == shape.dim]
 
 
-@cache
-def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
-    """Factors of `eigenbasis`: in a product of entities one per direction; -> [n, n]."""
-    if shape.dim < 2 or shape.base is None or shape.collapsed:
-        return [csr_array(eigenbasis(shape, order))]
-    return _by_direction(shape, order, eigenbasis_factors(shape.base, order))
-
-
-def _by_direction(shape: Shape, order: int, of_base: list[csr_array]) -> list[csr_array]:
-    """Factors for a product of a base and a segment."""
-    assert shape.base is not None
-    pairs = [(*b, *a) for b in _inner(shape.base, order) for a in _inner(SEGMENT, order)]
-    own = [pairs.index(indices) for indices in _inner(shape, order)]
-    n, m = len(_inner(shape.base, order)), len(_inner(SEGMENT, order))
-    factors = [kron(part, eye_array(m)) for part in of_base]
-    factors.append(kron(eye_array(n), csr_array(eigenbasis(SEGMENT, order))))
-    return [csr_array(csr_array(part)[own][:, own]) for part in factors]
-
-
 def shared_energy(shape: Shape, Q: Array) -> Array:
     """Diffusion in the regular cell that its neighbours have too; Q [dim, dim] -> [dim, dim]."""
     # Cells at an edge or face see it at different angles, and stretched cones at very different ones: a cone is taken
@@ -148,13 +126,17 @@ def shared_energy(shape: Shape, Q: Array) -> Array:
 
 
 def interior_factors(shape: Shape, order: int, Q: Array) -> list[csr_array]:
-    """Factors of eigenvectors as `eigenbasis_factors`, for a diffusion Q of the regular cell without its couplings of
-    the directions of a product; Q [dim, dim] -> [n, n].
-    """
-    if shape.dim < 2 or shape.base is None or np.allclose(Q, Q[0, 0] * np.eye(len(Q)), atol=1e-9 * Q[0, 0]):
-        return eigenbasis_factors(shape, order)
-    if not shape.collapsed:
-        return _by_direction(shape, order, interior_factors(shape.base, order, Q[:-1, :-1]))
+    """Factors of an `eigenbasis` of a diffusion Q of the regular cell: one per direction of a product; -> [n, n]."""
+    if shape.dim > 1 and shape.base is not None and not shape.collapsed:  # without couplings of directions
+        base, line = _inner(shape.base, order), _inner(SEGMENT, order)
+        pairs = [(*b, *a) for b in base for a in line]
+        own = [pairs.index(indices) for indices in _inner(shape, order)]
+        of_base = interior_factors(shape.base, order, Q[:-1, :-1])
+        factors = [kron(part, eye_array(len(line))) for part in of_base]
+        factors.append(kron(eye_array(len(base)), csr_array(eigenbasis(SEGMENT, order))))
+        return [csr_array(csr_array(part)[own][:, own]) for part in factors]
+    if shape.dim < 2 or np.allclose(Q, Q[0, 0] * np.eye(len(Q)), atol=1e-9 * Q[0, 0]):
+        return [csr_array(eigenbasis(shape, order))]
     stiffness, mass = reference_energies(shape, order)
     inside, back = interior_modes(make_basis("modified", shape, order)), np.linalg.inv(regular_jacobian(shape))
     A = np.einsum("ij,ijmn->mn", back @ Q @ back.T, stiffness)[np.ix_(inside, inside)]
@@ -276,7 +258,7 @@ def _entities(
     entities = []
     for (dim, number), modes in own.items():
         entity = shape.entities[dim][number]
-        for k, U in enumerate(eigenbasis_factors(entity.shape, orders[dim][number])):
+        for k, U in enumerate(interior_factors(entity.shape, orders[dim][number], np.eye(dim))):
             if k == len(change):
                 change.append(np.eye(n))
             change[k][np.ix_(modes, modes)] = U.toarray() if dim < shape.dim else 0

@@ -7,7 +7,6 @@ from hpfem.backends.cellwise import FactorisedMatrix
 from hpfem.shapes import SHAPES, make_basis
 from hpfem.shapes.low_energy import (
     eigenbasis,
-    eigenbasis_factors,
     interior_factors,
     kept_modes,
     low_energy_factors,
@@ -85,13 +84,6 @@ def test_the_product_is_the_functions_of_least_energy(shape, order, orders, shea
     factors = low_energy_factors(shape, order, S, 0.7, tuple(map(tuple, chosen)))
     wanted = least_energy(shape, order, S, 0.7, chosen)
     assert np.abs(FactorisedMatrix(factors).dense - wanted).max() < 1e-12 * np.abs(wanted).max()
-
-
-@pytest.mark.parametrize("order", range(2, 9))
-@pytest.mark.parametrize("shape", CELLS, ids=lambda s: s.name)
-def test_eigenbases_are_products_by_direction(shape, order):
-    U, wanted = eigenbasis_factors(shape, order), eigenbasis(shape, order)
-    assert np.abs(FactorisedMatrix(U).dense - wanted).max(initial=0) <= 1e-14 * np.abs(wanted).max(initial=1)
 
 
 @pytest.mark.parametrize("order", range(1, 9))
