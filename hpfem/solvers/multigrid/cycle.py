@@ -285,8 +285,7 @@ class Multigrid:
         energies = [refreshed(own, last.operator, c, self.vectors.xp) for c, own in enumerate(self._energies)]
         for level in self.levels[:-1]:
             level.refresh(energies, self._numbers)
-        self._make_vertices(self.vertices)
-        if self._ill():
+        if self._make_vertices(self.vertices):
             self._make(np.dtype(np.float64))
 
     @contextmanager
@@ -298,13 +297,10 @@ class Multigrid:
     def _make(self, dtype: np.dtype[Any]) -> None:
         A, self.dtype = self.A.elliptic_part() if self._of_part else self.A, dtype
         vectors, space = self.vectors, A.c0.space
-        self._free = None
-        if A.bc is not None and A.bc.constrained.any():
-            self._free = vectors.from_host(~A.bc.fixed(A.components).ravel())
+        free = ~_fixed(A).ravel()
+        self._free = None if free.all() else vectors.from_host(free)
         # What a cycle takes: each unknown on one process.
-        self._taken = self._free
-        if vectors.comm.size > 1:
-            self._taken = vectors.owned(vectors.from_host(~_fixed(A).ravel()))
+        self._taken = self._free if vectors.comm.size == 1 else vectors.owned(vectors.from_host(free))
         self._pool = vectors.pool()
         with self._phase("levels"):
             self._change = None
@@ -334,8 +330,8 @@ class Multigrid:
             for level, coarser in pairwise(self.levels):
                 level.keep(coarser)
         with self._phase("vertices"):
-            self._make_vertices()
-        if self._ill():
+            ill = self._make_vertices()
+        if ill:
             self._make(np.dtype(np.float64))
             return
         with self._phase("smoothers"):
@@ -363,11 +359,8 @@ class Multigrid:
         elif self._wide.dtype != np.float64:  # the only level
             self._wide, _ = _at(self._wide, space.at(None, None, space.quadrature, np.float64))
 
-    def _ill(self) -> bool:
-        """Whether float32 is not enough."""
-        return self.dtype != np.float64 and self.vertices is not None and self.vertices.least < _ILL
-
-    def _make_vertices(self, before: Any = None) -> None:
+    def _make_vertices(self, before: Any = None) -> bool:
+        """Solve for the vertices, with the interpolation of before; -> whether float32 is not enough."""
         last, vectors, A = self.levels[-1], self.vectors, self._wide
         n, c0 = _together(A), last.A.c0
         single = A if A.components == n else A.of_parts(A.operator, A.c0, A.bc, A.boundary_terms, n)
@@ -384,7 +377,7 @@ class Multigrid:
         inside, self._inside = component * c0.size + vertices, None
         self.vertices: AlgebraicMultigrid | SharedVertices | None = None
         if not vectors.comm.any(len(inside) > 0):
-            return
+            return False
         keep = diags_array(free.ravel()[inside].astype(np.float64))
         matrix = single.assemble()
         if self._P is not None:
@@ -398,7 +391,9 @@ class Multigrid:
             made = Hierarchy.of(*given) if before is None else before.made.again(matrix, vectors)
             self.vertices = AlgebraicMultigrid(made, vectors, self.dtype)
         else:
-            self.vertices = SharedVertices(matrix, vertices, component, points, c0, vectors, self.dtype, before)
+            self.vertices = before or SharedVertices(vertices, component, points, c0, vectors, self.dtype)
+            self.vertices.take(matrix)
+        return self.dtype != np.float64 and self.vertices.least < _ILL
 
     @property
     def on_devices(self) -> bool:

@@ -25,76 +25,65 @@ class SharedVertices:
 
     Where devices of one kind iterate without their hosts, each smooths and interpolates at its own vertices, and all
     have the coarser levels: that takes one sum over the processes of residuals there and on the vertices, and no host
-    waits, so that cycles can be graphs. Elsewhere the first process solves. A [n, n] is from the cells of this process,
-    component [n] and points [n, D] are as for `Hierarchy.of`, and vertices [n] the rows' vertices in c0, which is of
-    order 1; with `before`, of a similar matrix, interpolation stays.
+    waits, so that cycles can be graphs. Elsewhere the first process solves. Vertices [n] are those of the rows of this
+    process in c0, which is of order 1; component [n] and points [n, D] are as for `Hierarchy.of`.
     """
-
-    _component: Indices
-    _all: list[Indices]  # on the first process, which rows each process has
-    _own: Indices
 
     def __init__(
         self,
-        A: csr_array,
         vertices: Indices,
         component: Indices,
         points: NDArray[np.float64] | None,
         c0: C0Space,
         vectors: VectorSpace,
         dtype: DTypeLike,
-        before: SharedVertices | None = None,
     ) -> None:
-        self._vectors, self._dtype = vectors, np.dtype(dtype)
+        self._vectors, self._dtype, self.everywhere = vectors, np.dtype(dtype), solved_everywhere(vectors)
         self.made: Hierarchy | None = None
-        self.everywhere, on = solved_everywhere(vectors), vectors_on(vectors.device)
-        if before is None:
-            self._number(vertices, component, c0)
-        else:
-            self._component, self._all, self._own = before._component, before._all, before._own
-        given = vectors.comm.gather((A, points))
-        if given is not None:
-            n = len(self._component)
-            where = made_on(n, on if self.everywhere else HOST_VECTORS)
-            parts = list[tuple[Any, Any, Any]]()
-            for own, (matrix, _) in zip(self._all, given, strict=True):
-                entries, here = where.sparse_library.csr_matrix(matrix).tocoo(), where.from_host(own, np.int64)
-                parts.append((entries.data, here[entries.row], here[entries.col]))
-            values, rows, columns = map(where.xp.concatenate, zip(*parts, strict=True))
-            whole, place = where.summed_there(values, rows, columns, (n, n)), None
-            if before is not None:
-                assert before.made is not None
-                self.made = before.made.again(whole, where)
-            else:
-                if points is not None:
-                    place = np.empty((n, points.shape[1]))
-                    for own, (_, some) in zip(self._all, given, strict=True):
-                        place[own] = some
-                self.made = Hierarchy.of(whole, self._component, place, where)
-        made = self.made
-        self.least = vectors.comm.bcast(1.0 if made is None else made.least)
-        self._solver: AlgebraicMultigrid | None = None
-        if self.everywhere:
-            of_all = self._on_all(on)
-            self._n, self._places = of_all.sizes[0], vectors.from_host(self._own)
-            self._finest = Level(of_all.levels[0], on, dtype, self._own) if of_all.levels else None
-            self._solver = AlgebraicMultigrid(of_all._replace(levels=of_all.levels[1:]), on, dtype)
-        elif made is not None:
-            self._solver = AlgebraicMultigrid(made, on, dtype)
-
-    def _number(self, vertices: Indices, component: Indices, c0: C0Space) -> None:
-        """Number the unknowns of all by the ids of their vertices in the whole mesh, the order on one process."""
-        comm, part = self._vectors.comm, c0.space.mesh.part
+        # Unknowns of all are numbered by the ids of their vertices in the whole mesh, the order on one process.
+        comm, part = vectors.comm, c0.space.mesh.part
         assert part is not None
         vertex = np.empty(c0.size, dtype=np.int64)
         vertex[c0.numbering.offsets[0]] = part.vertices
         count = int(comm.max(float(component.max(initial=0)))) + 1
-        given, known = comm.gather(vertex[vertices] * count + component), np.empty(0, np.int64)
-        self._all = list[Indices]()
+        given = comm.gather((vertex[vertices] * count + component, points))
+        self._all = list[Indices]()  # on the first process, which rows each process has
         if given is not None:
-            known = unique(np.concatenate(given))
-            self._all = [np.searchsorted(known, own) for own in given]
-        self._component, self._own = known % count, comm.scatter(self._all or None)
+            known = unique(np.concatenate([numbers for numbers, _ in given]))
+            self._all = [np.searchsorted(known, numbers) for numbers, _ in given]
+            self._component, self._points = known % count, None
+            if points is not None:
+                self._points = np.empty((len(known), points.shape[1]))
+                for own, (_, some) in zip(self._all, given, strict=True):
+                    self._points[own] = some
+        self._own: Indices = comm.scatter(self._all or None)
+
+    def take(self, A: csr_array) -> None:
+        """Take the matrix of the cells of this process, [n, n]; interpolation stays that of the first one."""
+        vectors, on = self._vectors, vectors_on(self._vectors.device)
+        given = vectors.comm.gather(A)
+        if given is not None:
+            n, parts = len(self._component), list[tuple[Any, Any, Any]]()
+            where = made_on(n, on if self.everywhere else HOST_VECTORS)
+            for own, matrix in zip(self._all, given, strict=True):
+                entries, here = where.sparse_library.csr_matrix(matrix).tocoo(), where.from_host(own, np.int64)
+                parts.append((entries.data, here[entries.row], here[entries.col]))
+            values, rows, columns = map(where.xp.concatenate, zip(*parts, strict=True))
+            whole = where.summed_there(values, rows, columns, (n, n))
+            if self.made is None:
+                self.made = Hierarchy.of(whole, self._component, self._points, where)
+            else:
+                self.made = self.made.again(whole, where)
+        made = self.made
+        self.least = vectors.comm.bcast(1.0 if made is None else made.least)
+        self._solver: AlgebraicMultigrid  # of the processes that solve
+        if self.everywhere:
+            of_all = self._on_all(on)
+            self._n, self._places = of_all.sizes[0], vectors.from_host(self._own)
+            self._finest = Level(of_all.levels[0], on, self._dtype, self._own) if of_all.levels else None
+            self._solver = AlgebraicMultigrid(of_all._replace(levels=of_all.levels[1:]), on, self._dtype)
+        elif made is not None:
+            self._solver = AlgebraicMultigrid(made, on, self._dtype)
 
     def _on_all(self, on: VectorSpace) -> Hierarchy:
         """What a cycle takes, in its type, on the devices of all: sums of what the first one has and of zeros."""
@@ -116,7 +105,6 @@ class SharedVertices:
         """Apply to the sum of the processes' vectors, [n]; a new one; collective."""
         vectors = self._vectors
         if self.everywhere:
-            assert self._solver is not None
             finest, n = self._finest, self._n
             whole = vectors.xp.zeros(n + (self._solver.sizes[0] if finest else 0), self._dtype)
             whole[self._places] = r
@@ -130,8 +118,7 @@ class SharedVertices:
 
     def _solved(self, given: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """On the first process: from the right-hand sides of all processes, the solution for each."""
-        assert self._solver is not None
-        whole = np.zeros(1 + max(int(own.max(initial=-1)) for own in self._all), self._dtype)
+        whole = np.zeros(len(self._component), self._dtype)
         for places, own in zip(self._all, given, strict=True):
             whole[places] += own
         x = self._vectors.to_host(self._solver(self._vectors.from_host(whole)))
