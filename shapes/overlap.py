@@ -30,9 +30,7 @@ def thin(shape: Shape, S: Array, ratio: float = _TALL) -> bool:
 
 
 def _seen_along(shape: Shape, S: Array, strong: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Vertices seen along the strong directions of a diffusion, and which stand above each other; if there is no such
-    direction, all do; S [dim, dim] -> [n, k], [n, n].
-    """
+    """Vertices seen along strong directions, and which are above each other: all, without any; -> [n, k], [n, n]."""
     R = regular_jacobian(shape)
     values, V = np.linalg.eigh(R @ S @ R.T)
     weak = values <= strong * values[0]
@@ -92,9 +90,7 @@ def apex(shape: Shape) -> int:
 
 
 def cut_off(shape: Shape, S: Array) -> bool:
-    """Whether a stretched cell has fewer functions that are constant along that direction than the products beside it;
-    S [dim, dim].
-    """
+    """Whether a stretched cell has fewer functions, constant along that direction, than the products beside it."""
     return apex(shape) >= 0 and thin(shape, S, _LACKS)
 
 

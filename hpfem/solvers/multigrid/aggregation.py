@@ -34,10 +34,7 @@ _IN = 1 << 62
 def coarsenings(
     A: Any, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
 ) -> tuple[list[Coarsening], Any]:
-    """Coarsen a matrix until it is small; with the last matrix.
-
-    A [n, n] is SciPy's or the device's, with `block` rows for each vertex; near [n, k] is interpolated, component [n].
-    """
+    """Coarsen a matrix until it is small; with the last one. A [n, n] may be SciPy's, of `block` rows a vertex."""
     xp, A = vectors.xp, vectors.sparse_library.csr_matrix(A)
     # Without blocks an aggregate has one component, and there a constant.
     B = xp.asarray(near if block > 1 else near.sum(axis=1, keepdims=True))
@@ -52,9 +49,7 @@ def coarsenings(
 
 
 def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) -> tuple[Any, Any, Any, Bounds]:
-    """The interpolation to a matrix, the near-null space and the kinds there; by the first vectors of B [n, k], the
-    constants, connections are measured.
-    """
+    """The interpolation, the near-null space and kinds there, and bounds; the first of B [n, k] are constants."""
     xp, sparse, n, k = vectors.xp, vectors.sparse_library, A.shape[0], B.shape[1]
     block = n // len(kind)
     rows, same = A.tocoo().row, A.indices.dtype
@@ -98,9 +93,7 @@ def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) ->
 
 
 def _aggregates(C: Any, kind: Any, vectors: VectorSpace) -> tuple[Any, int]:
-    """Number the aggregates of vertices of one kind, by strong connections if these suffice; C [n, n] -> [n], -1 for a
-    vertex without connections.
-    """
+    """Number aggregates of vertices of one kind, by strong connections if these suffice, -1 for none; C [n, n]."""
     xp, n, rows = vectors.xp, C.shape[0], C.tocoo().row
     weight = xp.where((rows != C.indices) & (kind[rows] == kind[C.indices]), C.data, 0.0)
     largest = vectors.row_max(C.indptr, weight)

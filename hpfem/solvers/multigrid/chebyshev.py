@@ -61,18 +61,13 @@ class Bounds(NamedTuple):
     all: float
 
 
-def largest_eigenvalue(
-    A: Apply, B: Apply, vectors: VectorSpace, start: Any, before: Bounds | None = None, steps: int = _STEPS
-) -> Bounds:
-    """Estimate the largest eigenvalue of B A by Lanczos' method, through conjugate gradients, with a margin; start [n].
-
-    `before` is of similar operators.
-    """
+def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, before: Bounds | None = None) -> Bounds:
+    """Estimate the largest eigenvalue of B A by Lanczos' method, with a margin; `before` is of similar operators."""
     r, few, most = start, 0.0, 0.0
     ratios, curvatures = list[float](), list[float]()
     p = z = B(r)
     rho = vectors.dot(r, z)
-    for step in range(1, steps + 1 if rho > 0 else 0):
+    for step in range(1, _STEPS + 1 if rho > 0 else 0):
         q = A(p)
         curvature = vectors.dot(p, q)
         if not curvature > 0:

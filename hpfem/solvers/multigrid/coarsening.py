@@ -36,16 +36,12 @@ class Coarsening(NamedTuple):
         cls, A: Any, P: Any, near: Any, bounds: Bounds, vectors: VectorSpace, smooth: bool = True
     ) -> tuple[Coarsening, Any]:
         """With the next matrix, P^T A P."""
-        AP = multiplied(A, P, vectors)
-        own = cls(A, P, near, bounds, smoothed(A, P, AP, near, bounds, vectors) if smooth else None)
-        return own, galerkin(P, AP, vectors)
-
-
-def smoothed(A: Any, P: Any, AP: Any, near: Any, bounds: Bounds, vectors: VectorSpace) -> Any:
-    """P~, from the product A P."""
-    few = _thinned(AP.tocsr(), near, vectors, _DROPPED_BEFORE)
-    found = P.tocsr() - in_order(multiplied(smoother(A.tocsr(), bounds, vectors), few, vectors))
-    return _thinned(found, near, vectors, _DROPPED)
+        AP, found = multiplied(A, P, vectors), None
+        if smooth:
+            few = _thinned(AP.tocsr(), near, vectors, _DROPPED_BEFORE)
+            found = P.tocsr() - in_order(multiplied(smoother(A.tocsr(), bounds, vectors), few, vectors))
+            found = _thinned(found, near, vectors, _DROPPED)
+        return cls(A, P, near, bounds, found), galerkin(P, AP, vectors)
 
 
 def inverted(diagonal: Any, xp: Any) -> Any:
@@ -69,7 +65,8 @@ def smoother(A: Any, bounds: Bounds, vectors: VectorSpace, chosen: Any = slice(N
     """Rows of Chebyshev's smoother, a polynomial of D A times D with D diagonal: of degree 1, a matrix like A."""
     xp = vectors.xp
     D = inverted(xp.asarray(A.diagonal()), xp) * first_step(bounds.all, _DEGREE)
-    at_0, at_1 = chebyshev(_residual_of_number, np.copy, _DEGREE, np.ones(2), HOST_VECTORS)
+    of_numbers = (lambda r, x, scale: r - scale * np.arange(2.0) * x), np.copy  # for D A = 0 and 1
+    at_0, at_1 = chebyshev(*of_numbers, _DEGREE, np.ones(2), HOST_VECTORS)
     A = A if isinstance(chosen, slice) else A[chosen]
     row, columns = A.tocoo().row, A.indices
     data = D[chosen][row] * ((at_1 - at_0) * A.data * D[columns] + at_0 * (xp.arange(len(D))[chosen][row] == columns))
@@ -83,11 +80,6 @@ def in_order(A: Any) -> Any:
     A.sort_indices()
     A.has_canonical_format = True  # no entry is there twice
     return A
-
-
-def _residual_of_number(r: Any, x: Any, scale: float = 1.0) -> Any:
-    """R - scale A x of numbers, for A = 0 and 1."""
-    return r - scale * np.arange(2.0) * x
 
 
 def multiplied(A: Any, B: Any, vectors: VectorSpace) -> Any:

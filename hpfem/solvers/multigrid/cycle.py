@@ -95,9 +95,7 @@ class Level:
         return (found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)).reshape(self.n, -1)
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
-        """Apply the smoother's B times `first_step`, component by component, to the sum of the processes' vectors; see
-        `chebyshev`.
-        """
+        """Apply B times `first_step`, component by component, to the sum of the processes' vectors; see `chebyshev`."""
         targets = [None] * self.n if onto is None else onto.reshape(self.n, -1)
         rows = zip(cycle(self.smoothers), r.reshape(self.n, -1), targets)
         found = [smoother(row, out) for smoother, row, out in rows]
@@ -544,10 +542,7 @@ def smoother_steps(A: GlobalOperator, energies: list[list[Energies]]) -> int:
 
 
 def straightened(space: Space, xp: Any) -> Space:
-    """Take nearly affine cells for affine ones, which have few factors; block by block.
-
-    The cycle only approximates the inverse: this costs at most one iteration.
-    """
+    """Take nearly affine cells for affine ones, with few factors: in a cycle this costs at most one iteration."""
     blocks = []
     for own in space.blocks:
         found = () if own.affine else own.geometry.deviation(xp)

@@ -82,7 +82,7 @@ def eliminated(
     pairs = pairs.of(group[pairs.i] == group[pairs.j])
     sides, counts = _side_by_side(group, xp)
     if counts.max(initial=0) > few and (counts**2).sum() > len(diagonal):  # else inverses have few entries anyway
-        members, group, scale, pairs = (*map(as_numpy, (members, group, scale)), pairs.on_host())
+        members, group, scale, pairs = (*map(as_numpy, (members, group, scale)), _Pairs(*map(as_numpy, pairs)))
         group = distinct(group, 2 * len(group))[1]
         level = levels(pairs.matrix(len(group)), group)
         # Functions of a layer side by side: their rows have the same columns.
@@ -141,10 +141,6 @@ class _Pairs(NamedTuple):
         """Number the functions anew; place [n]."""
         return _Pairs(place[self.i], place[self.j], self.values)
 
-    def on_host(self) -> _Pairs:
-        """The same in arrays of NumPy."""
-        return _Pairs(*map(as_numpy, self))
-
     def upper(self, n: int, vectors: VectorSpace, dtype: Any = np.float64) -> Any:
         """The matrix above its diagonal, [n, n]."""
         ends = vectors.xp.searchsorted(self.i, vectors.xp.arange(n + 1, dtype=self.i.dtype)).astype(self.i.dtype)
@@ -160,9 +156,7 @@ class _Pairs(NamedTuple):
 def _scaled(
     coupled: Any, diagonal: Any, vectors: VectorSpace, least: float = 0.0, nearly: float = _NEARLY
 ) -> tuple[Any, Any, _Pairs, Any, Any]:
-    """Functions that are coupled to others, their groups, the pairs of these with ones on the diagonal, the scale [n],
-    and an estimate of the smallest eigenvalue of their group's matrix, if that is wanted; -> [k].
-    """
+    """Coupled functions, their groups, pairs, scale [n], and smallest eigenvalues, if these are wanted; -> [k]."""
     xp, scale, entries = vectors.xp, 1 / vectors.xp.sqrt(diagonal), coupled.tocoo()
     i, j = entries.row, entries.col
     pairs = _Pairs(i, j, entries.data * scale[i] * scale[j] * (i < j))
@@ -192,14 +186,9 @@ def _groups(pairs: _Pairs, strong: Any, n: int, xp: Any) -> tuple[Any, Any, _Pai
 def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
     """Number the parts of a graph by their first vertices; -> [n]."""
     if xp is np:
-        found: Any = connected_components(pairs.upper(n, HOST_VECTORS), directed=False)[1]
-        return found
-    return _joined(pairs.i, pairs.j, n, xp)
-
-
-def _joined(i: Any, j: Any, n: int, xp: Any) -> Any:
-    """The same on devices: parts take the lowest number beside them, all at a time; edges i, j."""
-    label = xp.arange(n, dtype=i.dtype)
+        return np.asarray(connected_components(pairs.upper(n, HOST_VECTORS), directed=False)[1])
+    # Parts take the lowest number beside them, all at a time.
+    i, j, label = pairs.i, pairs.j, xp.arange(n, dtype=pairs.i.dtype)
     if not n:
         return label
     while True:
@@ -256,11 +245,9 @@ def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:
 
 
 def _of_all(M: csr_array, rows: Indices, columns: Indices, scale: Array) -> csr_array:
-    """A matrix for whole vectors that are divided by the diagonal, without what rounding leaves, as between even and
-    odd functions; M [k, m], the functions of its rows [k] and columns [m], scale [n] -> [k, n].
-    """
+    """A matrix of some rows and columns for whole vectors that are divided by the diagonal; M [k, m] -> [k, n]."""
     M = coo_array(M)
-    (large,) = (np.abs(M.data) > _ROUNDING).nonzero()
+    (large,) = (np.abs(M.data) > _ROUNDING).nonzero()  # others are zero, as between even and odd functions
     i, j = M.row[large], columns[M.col[large]]
     return csr_array((M.data[large] * scale[rows[i]] / scale[j], (i, j)), shape=(len(rows), len(scale)))
 
@@ -275,9 +262,7 @@ def _inside(N: csr_array, counts: Indices) -> list[tuple[Any, ...]]:
 def _inverses(
     counts: Indices, entries: Sequence[tuple[Any, ...]], scale: Any = None, vectors: VectorSpace = HOST_VECTORS
 ) -> Blocks:
-    """Invert the matrices of groups that stand side by side, with ones on the diagonal unless `entries` say more; with
-    a scale [n] for vectors that are divided by the diagonal, and without what rounding leaves.
-    """
+    """Invert groups side by side, of a unit diagonal but for `entries`; with a scale [n] for vectors divided by it."""
     xp = vectors.xp
     widths = counts
     if xp is not np:
@@ -334,8 +319,6 @@ def _inverse(blocks: Any, xp: Any) -> Any:
 
 def levels(N: csr_array, group: Indices) -> Indices:
     """Number the layers of every group, from one end of it to the other; N [n, n], group [n] -> [n]."""
-    if not len(group):
-        return group
     found = _distances(N, np.unique(group, return_index=True)[1])
     return _distances(N, np.lexsort((found, group))[np.cumsum(np.bincount(group)) - 1])
 
@@ -357,9 +340,7 @@ def _distances(N: csr_array, starts: Indices) -> Indices:
 def _cut(
     pairs: _Pairs, group: Any, most: Any, width: Any, vectors: VectorSpace = HOST_VECTORS, least: float = 0.0
 ) -> Any:
-    """Number the groups; one that is larger than `most`, with a layer beyond a width, in pieces, joined by pairs
-    above `least`; group, most and width of the groups of functions [n] -> [n].
-    """
+    """Number the groups; those above `most`, with a layer beyond `width`, in pieces of pairs above `least`; [n]."""
     xp, found = vectors.xp, group.astype(np.int64)
     sides, counts = _side_by_side(group, xp)
     size = xp.empty_like(sides)
@@ -371,7 +352,7 @@ def _cut(
         chosen = xp.zeros(len(group), bool)
         chosen[places] = True
         which = np.unique(as_numpy(group[places]), return_inverse=True)[1]
-        here = pairs.of(chosen[pairs.i]).placed(xp.cumsum(chosen) - 1).on_host()
+        here = _Pairs(*map(as_numpy, pairs.of(chosen[pairs.i]).placed(xp.cumsum(chosen) - 1)))
         first, layer = distinct(which * len(group) + levels(here.matrix(len(which)), which), len(group) ** 2)
         widths = np.zeros(int(which.max()) + 1, dtype=np.int64)
         np.maximum.at(widths, which[first], np.bincount(layer))

@@ -113,9 +113,7 @@ class _Part:
 
 
 class SharedLayers:
-    """The same for groups with functions on several processes, which exchange coefficients once: each computes all that
-    its own need. `sent` are the unknowns that were sent to the first process.
-    """
+    """The same for groups on several processes, which exchange coefficients once: each computes what its own need."""
 
     def __init__(self, part: _Part, sent: Indices, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike) -> None:
         on, self._n = vectors_on(vectors.device), part.n
@@ -138,8 +136,7 @@ def lines_of(
     coupled: Any, beside: Beside | None, diagonal: Any, c0: C0Space, vectors: VectorSpace, dtype: DTypeLike
 ) -> tuple[list[Layers | SharedLayers], Any]:
     """Make what multiplies by the inverses of groups, and the diagonal by which vectors are divided; collective;
-    coupled [size, size] above its diagonal, of a host or the vectors' device, diagonal [size]; all processes give
-    `beside`, or none.
+    coupled [size, size] above its diagonal, diagonal [size]; all processes give `beside`, or none.
     """
     made, order, comm = list[Layers | SharedLayers](), max(c0.space.orders.values()), c0.space.comm
     where = HOST_VECTORS if isinstance(coupled.data, np.ndarray) else vectors
@@ -188,9 +185,7 @@ def _shared(
 def _factors(
     coupled: Any, beside: Beside | None, diagonal: Any, order: int, few: int, vectors: VectorSpace = HOST_VECTORS
 ) -> tuple[Factors, Any]:
-    """Factorise the matrices of groups, large ones eliminated from what is beside them; and the diagonal that is left;
-    coupled [n, n], diagonal [n].
-    """
+    """Factorise groups, large ones eliminated from what is beside them; and the diagonal that is left; [n]."""
     if beside is None:
         return eliminated(coupled, diagonal, order, _WEAK_MEAN, few, vectors), diagonal
     first, coupled, diagonal = swept(sparse_on_host(coupled), beside, as_numpy(diagonal), order, _WEAK_MEAN)

@@ -98,9 +98,7 @@ def _functions(shape: Shape, order: int, given: bytes, m: float, near: bool, *ar
 
 
 def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]:
-    """Marks of vertices, edges, faces and cells: of thin cones and pyramids, and short edges, on any process;
-    collective; -> [n_entities].
-    """
+    """Marks of entities at thin cones and pyramids, and of short edges, by dimension; collective; -> [n_entities]."""
     numbering = c0.numbering
     found = [np.zeros(len(sizes), dtype=np.uint8) for sizes in numbering.sizes]
     for number, own in enumerate(energies):
@@ -269,9 +267,7 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
 def _energies_of_pairs(
     groups: Sequence[_Group], which: int, energies: Sequence[Energies], Q: BlockMatrix, vectors: VectorSpace
 ) -> Any:
-    """Mean energies of some of the pairs in the cells of this process, above the diagonal, [size, size], on a host if
-    there are few.
-    """
+    """Mean energies of some pairs in the cells of this process, above the diagonal; of few on a host; [size, size]."""
     groups = [own for own in groups if own.functions.coupling[which].size]
     Q, held, found = _of_groups(groups, Q), list[Any](), list[Any]()
     if not groups:
