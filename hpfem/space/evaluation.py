@@ -164,7 +164,7 @@ def values_by_chunk(
             values = _by_region(function, x, block.elements[chunk], xp)
         else:
             values = _called(function, x, xp) if compiled is None else compiled(x)
-        largest = np.finfo(dtype).max
+        largest = float(np.finfo(dtype).max)
         if not vectors_of(values).max_norm(values) <= largest:
             bad = ~(abs(values) <= largest).all(axis=0)
             e, q = (int(i) for i in xp.argwhere(bad)[0])

@@ -504,7 +504,7 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     monkeypatch.setattr(DryKernel, "world", world)
     monkeypatch.setattr(stdmat, "StdMatKernel", DryKernel)
     for strategy in (sumfac_top.CudaSumFacTop, sumfac.CudaSumFac, dense.CudaDense):
-        monkeypatch.setattr(strategy, "kernel", lambda plan: DryKernel(plan.problem, plan))
+        monkeypatch.setattr(strategy, "kernel", lambda plan, name: DryKernel(plan.problem, plan))
     for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
         for module in (planned, stdmat):
             monkeypatch.setattr(module, name, stub, raising=False)

@@ -42,6 +42,13 @@ def shared(shape, S):
     return back @ shared_energy(shape, regular(shape, S)) @ back.T
 
 
+def in_layers(shape, S):
+    """The same for what lies in the planes of layers of prisms: at most 12 times the energy in these planes."""
+    back, Q = np.linalg.inv(regular_jacobian(shape)), regular(shape, shared(shape, S))
+    Q[2, 2] = min(Q[2, 2], 12 * np.linalg.eigvalsh(Q[:2, :2])[0])
+    return back @ Q @ back.T
+
+
 def least_energy(shape, order, S, m, orders):
     """Entity by entity: its eigenvectors, and the least energy of what is around it: shared, and the cell's inside."""
     own = {
@@ -49,7 +56,10 @@ def least_energy(shape, order, S, m, orders):
         for dim in range(shape.dim + 1)
         for i, (entity, p) in enumerate(zip(shape.entities[dim], orders[dim], strict=True))
     }
-    A, traces = energy(shape, order, S, m), energy(shape, order, shared(shape, S), m)
+    A, upright = energy(shape, order, S, m), energy(shape, order, shared(shape, S), m)
+    flat = energy(shape, order, in_layers(shape, S), m) if shape.name == "prism" else upright
+    heights = {key: np.ptp(shape.vertices[list(shape.entities[key[0]][key[1]].vertices), -1]) for key in own}
+    lying = np.concatenate([modes for key, modes in own.items() if heights[key] == 0])
     T, inner = np.zeros(A.shape), own[shape.dim, 0]
     for (dim, i), modes in own.items():
         corners = set(shape.entities[dim][i].vertices)
@@ -61,8 +71,10 @@ def least_energy(shape, order, S, m, orders):
             for m in others
         ]
         if around and len(modes):
-            given = traces[np.ix_(around, modes)] @ T[np.ix_(modes, modes)]
-            T[np.ix_(around, modes)] = -np.linalg.solve(traces[np.ix_(around, around)], given)
+            for traces, chosen in ((upright, np.full(len(around), True)), (flat, np.isin(around, lying))):
+                given = traces[np.ix_(around, modes)] @ T[np.ix_(modes, modes)]
+                found = -np.linalg.solve(traces[np.ix_(around, around)], given)
+                T[np.ix_(np.array(around)[chosen], modes)] = found[chosen]
     outer = np.setdiff1d(np.concatenate(list(own.values())), inner)
     T[np.ix_(inner, outer)] = -np.linalg.solve(
         A[np.ix_(inner, inner)], A[np.ix_(inner, outer)] @ T[np.ix_(outer, outer)]
