@@ -100,9 +100,7 @@ class CellMap:
         return self._vectors.plus_product(x, -1.0, self._C[number], x, *where)
 
     def squares(self, local: Sequence[Any]) -> Any:
-        """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process; local
-        [E, n_modes] -> [size].
-        """
+        """Sum numbers [E, n_modes], weighted by squares of Q's entries, over the cells of this process; -> [size]."""
         total, rows = self._product.restriction.gather_squares([own[None] for own in local])[0], self._Q.rows
         if rows.nnz:
             codes, values = self._Q.on(self._vectors.xp), np.zeros(rows.shape[0])

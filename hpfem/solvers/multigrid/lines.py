@@ -60,42 +60,30 @@ def strong_pairs(shape: Shape, order: int, S: Array, A: Array, T: Array, beside:
     return [np.nonzero(np.triu(own, 1)) for own in (within, others)]
 
 
-class Stage:
-    """A step of an elimination of groups: what stands in their odd layers, in terms of the even ones."""
-
-    def __init__(self, given: Eliminated, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        self._own, self._others, self._vectors = vectors.from_host(given.own), vectors.from_host(given.others), vectors
-        self._onto = given.onto
-        self._there, self._back = (vectors.sparse(csr_array(M.astype(dtype))) for M in (given.there, given.back))
-
-    def there(self, z: Any) -> None:
-        """Take from the others what the eliminated ones do to them, in place."""
-        self._vectors.plus_product(z, 1.0, self._there, z, z, self._others)
-
-    def back(self, z: Any) -> None:
-        """Find the eliminated ones from all, in place."""
-        if self._onto:
-            self._vectors.plus_product(z, 1.0, self._back, z, z, self._own)
-        else:
-            z[self._own] = self._back @ z
-
-
 class Layers:
     """z -> the inverse of the groups' matrices times z [n], in place; with the number of entries of their factors."""
 
     def __init__(self, factors: Factors, n: int, vectors: VectorSpace, dtype: DTypeLike) -> None:
         steps, members, inverse = factors
-        self._stages = [Stage(step, vectors, dtype) for step in steps]
+        self._vectors, self._stages = vectors, list[Eliminated]()
+        for step in steps:
+            there, back = (vectors.sparse(csr_array(M.astype(dtype))) for M in (step.there, step.back))
+            own, others = vectors.from_host(step.own), vectors.from_host(step.others)
+            self._stages.append(Eliminated(own, others, there, back, step.onto))
         self._rest = vectors.in_groups(inverse, members, n, dtype)
         self.entries = len(inverse.values) + sum(step.there.nnz + step.back.nnz for step in steps)
 
     def __call__(self, z: Any) -> None:
         """Apply to a vector, [size]."""
-        for stage in self._stages:
-            stage.there(z)
+        plus_product = self._vectors.plus_product
+        for step in self._stages:
+            plus_product(z, 1.0, step.there, z, z, step.others)
         self._rest(z)
-        for stage in reversed(self._stages):
-            stage.back(z)
+        for step in reversed(self._stages):
+            if step.onto:
+                plus_product(z, 1.0, step.back, z, z, step.own)
+            else:
+                z[step.own] = step.back @ z
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,20 +61,6 @@ class _Functions:
         return self.T.kept((name, vectors.device.name, *key), lambda: vectors.xp.asarray(table))
 
 
-class _Made(NamedTuple):
-    """What a smoother with groups was made of."""
-
-    D: Any
-    inverse: Any
-    coupled: Any  # on a host or the vectors' device
-
-    def relative(self) -> Any:
-        """The absolute values of the couplings, relative to the diagonal."""
-        entries, D = self.coupled.tocoo(), self.D
-        root = 1 / (as_numpy(D) if isinstance(entries.data, np.ndarray) else D) ** 0.5
-        return abs(entries.data) * root[entries.row] * root[entries.col]
-
-
 class _Group(NamedTuple):
     """Cells of one block and class, whose entities have the same orders."""
 
@@ -174,7 +160,8 @@ class LowEnergySmoother:
     was made with, and `kept` tells whether the matrices of groups are, but for their scale: B stays positive definite.
     """
 
-    _made: _Made | None = None
+    # Of its groups: the diagonal, its inverse beside them, and their couplings, on a host or the vectors' device.
+    _made: tuple[Any, Any, Any] | None = None
     _scale: Any = None
     kept = False
 
@@ -226,13 +213,13 @@ class LowEnergySmoother:
             coupled = _energies_of_pairs(groups, 0, energies, Q, vectors)
             made, change = None if anew else self._made, np.inf
             if made is not None:
-                changed = made._replace(D=D, coupled=coupled).relative() - made.relative()
+                changed = _relative(coupled, D) - _relative(made[2], made[0])
                 change = (HOST_VECTORS if isinstance(changed, np.ndarray) else vectors).max_norm(changed)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
             if made is not None and self.kept:
-                before, now = (xp.where(xp.isinf(own), 1.0, own) for own in (made.D, D))
+                before, now = (xp.where(xp.isinf(own), 1.0, own) for own in (made[0], D))
                 self._scale = xp.sqrt(before / now).astype(dtype)
-                self._inverse = made.inverse * self._scale
+                self._inverse = made[1] * self._scale
                 return
             self._scale = None
             if self.has > 1:
@@ -241,7 +228,7 @@ class LowEnergySmoother:
                 beside = Beside(sparse_on_host(_energies_of_pairs(groups, 1, energies, Q, vectors)), partly)
             self.lines, divided = lines_of(coupled, beside, D, c0, vectors, dtype)
             self._inverse = (1 / divided).astype(dtype)
-            self._made = _Made(D, self._inverse, coupled)
+            self._made = D, self._inverse, coupled
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -262,6 +249,13 @@ class LowEnergySmoother:
 def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
     """The rows of the cells of groups."""
     return BlockMatrix([Q.blocks[own.block].part(own.cells) for own in groups], Q.rows)
+
+
+def _relative(coupled: Any, D: Any) -> Any:
+    """The absolute values of couplings, relative to the diagonal."""
+    entries = coupled.tocoo()
+    root = 1 / (as_numpy(D) if isinstance(entries.data, np.ndarray) else D) ** 0.5
+    return abs(entries.data) * root[entries.row] * root[entries.col]
 
 
 def _energies_of_pairs(
