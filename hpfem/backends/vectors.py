@@ -120,7 +120,7 @@ class VectorSpace(Unshared):
         return multiply
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
-        """Make calls, launches alone, that do not depend on each other: a device may run them at the same time."""
+        """Make calls that do not depend on each other, maybe at the same time; all but the first are launches."""
         for call in calls:
             call()
 

@@ -34,7 +34,6 @@ from .lines import Layers, SharedLayers, lines_of, strong_pairs
 from .sweep import Beside
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000

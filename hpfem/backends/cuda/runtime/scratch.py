@@ -97,9 +97,9 @@ def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPoo
 
 
 def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
-    """Make calls one after the other or, while a graph is captured, in branches of it; they take no scratch.
+    """Make calls one after the other or, while a graph is captured, in branches of it.
 
-    The first may have branches again, while some of those of the capture are left.
+    The first stays on the stream: it alone may take scratch, and have branches again while some are left.
     """
     import cupy
 
