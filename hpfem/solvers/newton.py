@@ -185,7 +185,7 @@ def newton(
     tol, max_iterations = checked_limits(tol, max_iterations, "newton")
     max_steps, forcing = integer(max_steps, 1, "max_steps"), real(forcing, "forcing", above=0, below=1)
     name, bar = instance(name, str, "name"), flag(bar, "bar")
-    preconditioner = checked_preconditioner("none" if preconditioner is None else preconditioner)
+    preconditioner = checked_preconditioner(preconditioner, none=True)
     check_known(symmetric, definite)
     solver = partial(solve, max_iterations=max_iterations, restart=restart, bar=False)
     equation = Equation(residual, c0, bc, f)

@@ -57,10 +57,12 @@ def without_zeros(diagonal: Any, xp: Any = np) -> Any:
     return xp.where(diagonal == 0, xp.ones_like(diagonal), abs(diagonal))
 
 
-def checked_preconditioner(name: Any) -> Any:
-    """Check a preconditioner: a function or its name."""
+def checked_preconditioner(name: Any, none: bool = False) -> Any:
+    """Check a preconditioner: a function, its name or, if `none`, None for "none"."""
     if callable(name):
         return name
+    if none and name is None:
+        return "none"
     return name_of(name, NAMES, "preconditioner")
 
 

@@ -121,7 +121,7 @@ class SolutionMap:
             preconditioner = problem._asked if preconditioner == "auto" else preconditioner
             values, problem, c0, bc = problem._values, problem._local, problem.c0, problem.conditions
         tol, max_iterations = checked_limits(tol, max_iterations, "SolutionMap")
-        preconditioner = checked_preconditioner("none" if preconditioner is None else preconditioner)
+        preconditioner = checked_preconditioner(preconditioner, none=True)
         check_known(symmetric, definite)
         self._own = own = Equation(problem, c0, bc, f)
         own.values = own.values if values is None else values.astype(own.dtype).reshape(-1)

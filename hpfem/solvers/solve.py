@@ -159,7 +159,7 @@ def solve(
     if callable(preconditioner):
         precondition, used = preconditioner, name_of_preconditioner(preconditioner)
     else:
-        asked = checked_preconditioner("none" if preconditioner is None else preconditioner)
+        asked = checked_preconditioner(preconditioner, none=True)
         maker = make_preconditioner if side.whole else partial(_of_matrix, vectors, rhs.dtype)
         precondition, used = maker(asked, A, definite=definite)
 
