@@ -8,7 +8,7 @@ matrix, equal ones once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ def cut(weak: Weak, active: str, store: str) -> tuple[Weak, list[Expression]]:
         return _matrix(weak, active)
     found = _least(weak, active, _COSTLY if store == "cheap" else ())
     stored = [node for node in found if node.op != "input" or node.payload[0] == "fn"]
-    return _replaced(weak, {node.index: k for k, node in enumerate(stored)}), stored
+    place = {node.index: ("field", STORED, k) for k, node in enumerate(stored)}
+    return weak.changed(lambda own, n, _: own.node("input", (), place[n.index]) if n.index in place else None), stored
 
 
 def _varies(key: tuple[Any, ...], active: str) -> bool:
@@ -68,20 +69,6 @@ def _least(weak: Weak, active: str, costly: Sequence[str]) -> list[Expression]:
     return [node for i, node in passive.items() if 2 * i not in below and 2 * i + 1 in below]
 
 
-def _replaced(weak: Weak, stored: Mapping[int, int]) -> Weak:
-    """A form in a new graph, in which some nodes are stored."""
-    graph, new = Commuting(), dict[int, Expression]()
-    for node in weak.nodes:
-        if node.index in stored:
-            new[node.index] = graph.node("input", (), ("field", STORED, stored[node.index]))
-        elif not node.args:
-            new[node.index] = graph.node(node.op, (), node.payload)
-        elif all(a.index in new for a in node.args):
-            new[node.index] = graph.apply(node.op, *[new[a.index] for a in node.args])
-    rows = {key: new[e.index] for key, e in weak.rows.items()}
-    return Weak(graph, weak.dim, rows, weak.test)
-
-
 def _matrix(weak: Weak, active: str) -> tuple[Weak, list[Expression]]:
     """The pointwise matrix times the active function: entries that differ from point to point are stored."""
     entries: dict[tuple[Row, Row], Expression] = {}
@@ -97,8 +84,7 @@ def _matrix(weak: Weak, active: str) -> tuple[Weak, list[Expression]]:
             number = place.setdefault(entry.index, len(place))
             factor = graph.node("input", (), ("field", STORED, number))
         else:
-            nodes = live(weak.graph, [entry])
-            factor = copied(nodes, graph, lambda n, args: graph.apply(n.op, *args) if args else None)[entry.index]
+            factor = copied(live(weak.graph, [entry]), graph)[entry.index]
         term = graph.apply("mul", factor, graph.node("input", (), ("fn", active, *column)))
         rows[row] = graph.apply("add", rows[row], term) if row in rows else term
     return Weak(graph, weak.dim, rows, weak.test), [weak.graph.nodes[i] for i in place]

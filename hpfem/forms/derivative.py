@@ -11,11 +11,12 @@ may be infinite. So products are formed inside of selections, not with a factor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
-from .graph import FLOAT, OPERATIONS, Expression, Graph, depending, is_zero, live
+from .graph import FLOAT, OPERATIONS, Expression, Graph, copied, depending, is_zero, live
 from .trace import Trace
 
 # A test component; 0 for its value, 1 + i for its derivative by x_i.
@@ -49,16 +50,15 @@ class Weak:
     @classmethod
     def of(cls, trace: Trace) -> Weak:
         """The weak form of a traced function of "u"."""
-        graph, new = Commuting(), dict[int, Expression]()
-        for node in trace.live:
-            key = node.payload
-            if node.op != "input":
-                args = [new[a.index] for a in node.args]
-                new[node.index] = graph.apply(node.op, *args) if args else graph.constant(key)
-                continue
-            if key[0] in ("u", "du"):
-                key = ("fn", "u", key[1], key[2] + 1 if key[0] == "du" else 0)
-            new[node.index] = graph.node("input", (), key)
+        graph = Commuting()
+
+        def function(node: Expression, args: tuple[Expression, ...]) -> Expression | None:
+            if node.op != "input" or node.payload[0] not in ("u", "du"):
+                return None
+            kind, c, *axis = node.payload
+            return graph.node("input", (), ("fn", "u", c, axis[0] + 1 if axis else 0))
+
+        new = copied(trace.live, graph, function)
         rows: dict[Row, Expression] = {(c, 0): new[e.index] for c, e in enumerate(trace.value or ())}
         for c, vector in enumerate(trace.flux or ()):
             rows |= {(c, 1 + i): new[e.index] for i, e in enumerate(vector)}
@@ -98,14 +98,19 @@ class Weak:
         """The form with a^b as a a^(b - 1) where that power, of the derivative, is there; where it is infinite, so is
         the derivative.
         """
-        graph, new = Commuting(), dict[int, Expression]()
         powers = {(node.args[0].index, node.args[1].index) for node in self.nodes if node.op == "pow"}
-        for node in self.nodes:
-            args = [new[a.index] for a in node.args]
-            new[node.index] = graph.apply(node.op, *args) if args else graph.node(node.op, (), node.payload)
-            if node.op == "pow" and (node.args[0].index, self.graph.apply("sub", node.args[1], 1.0).index) in powers:
-                lower = graph.apply("pow", args[0], graph.apply("sub", args[1], 1.0))
-                new[node.index] = graph.apply("mul", lower, args[0])
+
+        def lowered(graph: Graph, node: Expression, args: tuple[Expression, ...]) -> Expression | None:
+            if node.op != "pow" or (node.args[0].index, self.graph.apply("sub", node.args[1], 1.0).index) not in powers:
+                return None
+            return graph.apply("mul", graph.apply("pow", args[0], graph.apply("sub", args[1], 1.0)), args[0])
+
+        return self.changed(lowered)
+
+    def changed(self, replaced: Callable[[Graph, Expression, tuple[Expression, ...]], Expression | None]) -> Weak:
+        """The form in a new graph, which `replaced` gets before the arguments that it has in `copied`."""
+        graph = Commuting()
+        new = copied(self.nodes, graph, partial(replaced, graph))
         return Weak(graph, self.dim, {row: new[e.index] for row, e in self.rows.items()}, self.test)
 
     def on_reference(self, geometry: str, rotated: bool) -> Weak:
@@ -115,19 +120,19 @@ class Weak:
         graph, axes = Commuting(), range(1, 1 + self.dim)
         places = [(a, i) for a in axes for i in axes if i <= a or not rotated]
         inverse = {place: graph.node("input", (), ("field", geometry, k)) for k, place in enumerate(places)}
-        volume, new = graph.node("input", (), ("field", geometry, len(places))), dict[int, Expression]()
+        volume = graph.node("input", (), ("field", geometry, len(places)))
         if rotated:
             diagonal: Any = prod(inverse[a, a] for a in axes)
             volume = 1.0 / diagonal
-        for node in self.nodes:
+
+        def derivative(node: Expression, args: tuple[Expression, ...]) -> Expression | None:
             key = node.payload
-            if node.op == "input" and key[0] == "fn" and key[3] > 0:
-                given = [(inverse[a, i], a) for a, i in places if i == key[3]]
-                parts = [own * graph.node("input", (), (*key[:3], a)) for own, a in given]
-                new[node.index] = sum(parts[1:], parts[0])
-            else:
-                args = [new[a.index] for a in node.args]
-                new[node.index] = graph.apply(node.op, *args) if args else graph.node(node.op, (), key)
+            if node.op != "input" or key[0] != "fn" or key[3] == 0:
+                return None
+            parts = [own * graph.node("input", (), (*key[:3], a)) for (a, i), own in inverse.items() if i == key[3]]
+            return sum(parts[1:], parts[0])
+
+        new = copied(self.nodes, graph, derivative)
         rows = {row: new[e.index] * volume for row, e in self.rows.items() if row[1] == 0}
         for c, a in {(row[0], a) for row in self.rows if row[1] > 0 for a in axes}:
             parts = [inverse[a, i] * new[self.rows[c, i].index] for b, i in places if a == b and (c, i) in self.rows]

@@ -182,13 +182,17 @@ def is_zero(node: Expression) -> bool:
     return node.op == "const" and bool(node.payload == 0)
 
 
-def copied(nodes: Iterable[Expression], graph: Graph, replaced: Replaced) -> dict[int, Expression]:
+def copied(
+    nodes: Iterable[Expression], graph: Graph, replaced: Replaced = lambda node, args: None
+) -> dict[int, Expression]:
     """Copies in another graph of nodes and their arguments, by index; `replaced` makes those that it does not leave."""
     new: dict[int, Expression] = {}
     for node in nodes:
         args = tuple(new[a.index] for a in node.args)
         found = replaced(node, args)
-        new[node.index] = graph.node(node.op, args, node.payload) if found is None else found
+        if found is None:
+            found = graph.apply(node.op, *args) if args else graph.node(node.op, (), node.payload)
+        new[node.index] = found
     return new
 
 

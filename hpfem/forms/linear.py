@@ -155,9 +155,7 @@ def _unit(graph: Graph, dim: int, column: int) -> Replaced:
         if node.op == "input" and node.payload[0] in ("u", "du"):
             place = node.payload[1] * (1 + dim) + (1 + node.payload[2] if node.payload[0] == "du" else 0)
             return graph.constant(float(place == column))
-        if not args:
-            return None
-        return args[0] if node.op == "div" and is_zero(args[0]) else graph.apply(node.op, *args)
+        return args[0] if node.op == "div" and is_zero(args[0]) else None
 
     return replaced
 

@@ -100,7 +100,7 @@ def _merged(problem: BlockProblem) -> BlockProblem:
     if tensor and kept:
         raise NotSuitable(f"{refused}: its diffusion is a tensor that may change")
     own = Graph()
-    copies = copied(graph.nodes, own, lambda node, args: None)
+    copies = copied(graph.nodes, own)
     u = own.node("input", (), ("u", 0))
     left = copies[m.index] if m.index in changing else own.constant(1.0)
     value = None if trace.value is None else (own.apply("mul", left, u),)
