@@ -12,7 +12,6 @@ may be infinite. So products are formed inside of selections, not with a factor 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -55,7 +54,7 @@ class Weak:
         def function(node: Expression, args: tuple[Expression, ...]) -> Expression | None:
             if node.op != "input" or node.payload[0] not in ("u", "du"):
                 return None
-            kind, c, *axis = node.payload
+            _, c, *axis = node.payload
             return graph.node("input", (), ("fn", "u", c, axis[0] + 1 if axis else 0))
 
         new = copied(trace.live, graph, function)
@@ -110,7 +109,7 @@ class Weak:
     def changed(self, replaced: Callable[[Graph, Expression, tuple[Expression, ...]], Expression | None]) -> Weak:
         """The form in a new graph, which `replaced` gets before the arguments that it has in `copied`."""
         graph = Commuting()
-        new = copied(self.nodes, graph, partial(replaced, graph))
+        new = copied(self.nodes, graph, lambda node, args: replaced(graph, node, args))
         return Weak(graph, self.dim, {row: new[e.index] for row, e in self.rows.items()}, self.test)
 
     def on_reference(self, geometry: str, rotated: bool) -> Weak:

@@ -47,13 +47,7 @@ from ..tuning.select import (
 )
 from ..tuning.tuner import tune_blocks
 from .arrays import check_current
-from .linearised import (
-    Linearisation,
-    linearised,
-    operator_instead,
-    pulled_back,
-    pushed_forward,
-)
+from .linearised import Linearisation, linearised, made_operator, operator_instead, pulled_back, pushed_forward
 from .parameters import Parameters, in_range
 from .sums import Summable
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
@@ -382,11 +376,8 @@ class Operator(Summable):
         """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""
         if self.form.trace is None or not self.form.test:
             raise NotSuitable("only weak forms have an elliptic part")
-        found, n = elliptic_part(self.form.trace), self.form.components
-        given: dict[str, Coefficient] = {**self.parameters, **self.fields}
-        used = {key[1]: given[key[1]] for key in found.inputs if key[0] in ("param", "field")}
-        form = Form.weak(f"elliptic part of {self.name}", found, n)
-        return self.alike(self.space, form, form.name, used)
+        found = Form.weak(f"elliptic part of {self.name}", elliptic_part(self.form.trace), self.form.components)
+        return made_operator(self, found)
 
     @property
     def numbers(self) -> tuple[float, ...]:
