@@ -13,6 +13,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError, StateError
 from ..forms.form import Form
+from ..forms.lowered import lowered
 from ..forms.sums import added
 from ..space import Field
 from ..tuning import Tuning
@@ -153,7 +154,8 @@ class OperatorSum(Summable):
             names.append(named | {k: fields.setdefault(id(f), (named[k], f))[0] for k, f in own.fields.items()})
         n, first = max(own.form.components for _, own in parts), parts[0][1]
         name = _joined([own.name for _, own in parts], " + ")
-        form = Form.weak(name, added([(str(number), own.form.trace) for number, own in parts], names, n), n)
+        weak = added([(str(number), own.form.trace) for number, own in parts], names, n)
+        form = lowered(weak, (("u", n),), name)
         how = {key: getattr(parts[0][1], key) for key in ("strategy", "algorithm", "precision")}
         how = {key: given for key, given in how.items() if all(getattr(own, key) == given for _, own in parts)}
         made = first.alike(
