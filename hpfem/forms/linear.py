@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..errors import NotSuitable
+from .derivative import Row, Weak
 from .evaluate import SAMPLES, evaluate, random_data
 from .form import BlockProblem
 from .graph import Expression, Graph, Replaced, copied, is_zero
@@ -167,7 +168,7 @@ def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int
     return one if one is other else graph.apply("mul", graph.apply("add", one, other), 0.5)
 
 
-def elliptic_part(trace: Trace) -> Trace:
+def elliptic_part(trace: Trace) -> Weak:
     """Diffusion and reaction of a linear form: |K_00| u, and the symmetric part of K on the gradient.
 
     For each component by itself. Diffusion that is a number times the gradient takes its absolute value, too. Terms of
@@ -175,35 +176,16 @@ def elliptic_part(trace: Trace) -> Trace:
     symmetric, and positive if the diffusion is.
     """
     graph, K = coefficients(trace)
-    d, numbers = trace.dim, range(trace.components)
-    value, S = [], []
-    for c in numbers:
-        first = c * (1 + d)
-        reaction = graph.apply("abs", symmetric_entry(K, graph, first, first))
-        value.append(graph.apply("mul", reaction, graph.node("input", (), ("u", c))))
-        own = [[symmetric_entry(K, graph, first + 1 + i, first + 1 + j) for j in range(d)] for i in range(d)]
-        if _is_isotropic(own):
-            scale = graph.apply("abs", own[0][0])
-            own = [[scale if i == j else own[i][j] for j in range(d)] for i in range(d)]
-        S.append(own)
-    values = None if all(map(is_zero, value)) else tuple(value)
-    if all(is_zero(entry) for own in S for row in own for entry in row):
-        if values is None:
-            raise NotSuitable("the form has neither diffusion nor reaction")
-        return Trace(graph, d, trace.components, values, None, None)
-    if all(map(_is_isotropic, S)):
-        return Trace(graph, d, trace.components, values, tuple({c: S[c][0][0]} for c in numbers), None)
-
-    def flux(c: int, i: int) -> Expression:
-        total = graph.constant(0.0)
-        for j in range(d):
-            total = graph.apply("add", total, graph.apply("mul", S[c][i][j], graph.node("input", (), ("du", c, j))))
-        return total
-
-    fluxes = tuple(tuple(flux(c, i) for i in range(d)) for c in numbers)
-    return Trace(graph, d, trace.components, values, None, fluxes)
-
-
-def _is_isotropic(S: list[list[Expression]]) -> bool:
-    """Whether a matrix of expressions is an expression times the identity."""
-    return all(entry is S[0][0] if i == j else is_zero(entry) for i, row in enumerate(S) for j, entry in enumerate(row))
+    n, rows = 1 + trace.dim, dict[Row, Expression]()
+    for c in range(trace.components):
+        S = {(i, j): symmetric_entry(K, graph, c * n + i, c * n + j) for i in range(n) for j in range(n) if i and j}
+        if all(entry is S[1, 1] if i == j else is_zero(entry) for (i, j), entry in S.items()):
+            S |= {(i, i): graph.apply("abs", S[1, 1]) for i in range(1, n)}
+        S[0, 0] = graph.apply("abs", symmetric_entry(K, graph, c * n, c * n))
+        for (i, j), entry in S.items():
+            term = graph.apply("mul", entry, graph.node("input", (), ("fn", "u", c, j)))
+            rows[c, i] = graph.apply("add", rows[c, i], term) if (c, i) in rows else term
+    found = Weak(graph, trace.dim, rows, trace.components)
+    if not found.rows:
+        raise NotSuitable("the form has neither diffusion nor reaction")
+    return found

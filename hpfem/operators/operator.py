@@ -21,6 +21,7 @@ from ..forms import Pointwise
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
 from ..forms.linear import elliptic_part
+from ..forms.lowered import lowered
 from ..forms.trace import trace
 from ..geometry import FactorSource
 from ..geometry.element_map import CHUNK
@@ -376,8 +377,8 @@ class Operator(Summable):
         """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""
         if self.form.trace is None or not self.form.test:
             raise NotSuitable("only weak forms have an elliptic part")
-        found = Form.weak(f"elliptic part of {self.name}", elliptic_part(self.form.trace), self.form.components)
-        return made_operator(self, found)
+        trial = (("u", self.form.components),)
+        return made_operator(self, lowered(elliptic_part(self.form.trace), trial, f"elliptic part of {self.name}"))
 
     @property
     def numbers(self) -> tuple[float, ...]:
