@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..errors import NotSuitable
-from .derivative import Row, Weak
+from .derivative import Row, Weak, reverse
 from .evaluate import SAMPLES, evaluate, random_data
 from .form import BlockProblem
-from .graph import Expression, Graph, Replaced, copied, is_zero
+from .graph import Expression, Graph, depending, is_zero
 from .trace import Trace
 
 
@@ -102,34 +102,20 @@ def check_noncollocated(problem: BlockProblem) -> None:
         raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
 
 
-def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]]:
-    """The matrix K of a linear form: the results of its function for values and derivatives."""
-    scales = [scale for terms in trace.scaled or () for scale in terms.values()]
-    linear = all(is_linear(node, "u", "du") or is_zero(node) for node in _rows(trace).values())
-    if not linear or any(is_linear(scale, "u", "du") is not None for scale in scales):
+def coefficients(trace: Trace, affine: bool = False) -> tuple[Graph, dict[tuple[int, int], Expression]]:
+    """The matrix K of a linear form, or of one that may be `affine`: the derivatives of its results by values and
+    gradients, those that are not 0.
+    """
+    weak, n, K = Weak.of(trace), 1 + trace.dim, dict[tuple[int, int], Expression]()
+    for (c, i), e in weak.rows.items():
+        entries = reverse(weak.graph, [(e, 1.0)], ("fn", "u"))
+        K |= {(c * n + i, key[2] * n + key[3]): entry for key, entry in entries.items()}
+    moving = depending(weak.graph.nodes, lambda key: key[0] == "fn")
+    if any(e.index in moving for e in K.values()) or not (
+        affine or all(is_linear(e, "fn") for e in weak.rows.values())
+    ):
         raise NotSuitable("the form is not linear")
-    return _matrix(trace, range(trace.components * (1 + trace.dim)))
-
-
-def _rows(trace: Trace) -> dict[int, Expression]:
-    n = 1 + trace.dim
-    rows = {} if trace.value is None else {c * n: node for c, node in enumerate(trace.value)}
-    for c, flux in enumerate(trace.flux or ()):
-        rows |= {c * n + 1 + i: node for i, node in enumerate(flux)}
-    return rows
-
-
-def _matrix(trace: Trace, columns: range) -> tuple[Graph, dict[tuple[int, int], Expression]]:
-    """Columns of K, each the function of a unit vector: with 1 for one value or derivative and 0 for the others."""
-    graph, n, rows = Graph(), 1 + trace.dim, _rows(trace)
-    found: dict[tuple[int, int], Expression] = {}
-    for column in columns:
-        new = copied(trace.live, graph, _unit(graph, trace.dim, column))
-        found |= {(row, column): new[node.index] for row, node in rows.items()}
-    for c, terms in enumerate(trace.scaled or ()):
-        for other, scale in terms.items():
-            found |= {(c * n + i, other * n + i): new[scale.index] for i in range(1, n)}
-    return graph, {place: node for place, node in found.items() if not is_zero(node)}
+    return weak.graph, K
 
 
 # What `component_matrix` made, for as long as a trace lives.
@@ -141,24 +127,12 @@ def component_matrix(trace: Trace, component: int) -> tuple[Trace, dict[tuple[in
     made, n = _MADE.setdefault(trace, {}), 1 + trace.dim
     if component not in made:
         first = component * n
-        graph, K = _matrix(trace, range(first, first + n))
+        graph, K = coefficients(trace, affine=True)
         own = {(i, j): (first + i, first + j) for i in range(n) for j in range(i, n)}
         S = {place: symmetric_entry(K, graph, *there) for place, there in own.items()}
         S = {place: node for place, node in S.items() if not is_zero(node)}
         made[component] = Trace(graph, trace.dim, max(1, len(S)), tuple(S.values())), S
     return made[component]
-
-
-def _unit(graph: Graph, dim: int, column: int) -> Replaced:
-    """What takes the place of nodes for a unit vector of values and derivatives."""
-
-    def replaced(node: Expression, args: tuple[Expression, ...]) -> Expression | None:
-        if node.op == "input" and node.payload[0] in ("u", "du"):
-            place = node.payload[1] * (1 + dim) + (1 + node.payload[2] if node.payload[0] == "du" else 0)
-            return graph.constant(float(place == column))
-        return args[0] if node.op == "div" and is_zero(args[0]) else None
-
-    return replaced
 
 
 def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int, column: int) -> Expression:
