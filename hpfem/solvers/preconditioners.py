@@ -13,7 +13,7 @@ from hpfem.shapes.arguments import flag, instance, name_of
 from ..assembly import C0Space, GlobalOperator
 from ..backends import choose_backend
 from ..backends.vectors import VectorSpace
-from ..errors import NotSuitable, SolverError
+from ..errors import NotFinite, NotSuitable, SolverError
 from ..support.communicator import Communicator
 from ..support.log import report_once, warn
 from .breakdown import BadPreconditioner
@@ -40,6 +40,8 @@ class Jacobi:
 def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     """Division by the diagonal, which is made without assembling."""
     diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
+    if not A.vectors.comm.all(bool(A.vectors.xp.isfinite(diagonal).all())):
+        raise NotFinite("the diagonal of the operator is not finite; look at the coefficients")
     if not A.vectors.comm.all(bool((diagonal > 0).all())):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
     return Jacobi((1.0 / diagonal).astype(A.dtype, copy=False), A.vectors)
