@@ -201,13 +201,7 @@ def diagonal(
 
 
 def _add_turned(
-    operator: Operator,
-    number: int,
-    Q: BlockMatrix,
-    turned: Indices,
-    total: Array,
-    vectors: VectorSpace,
-    elliptic: bool,
+    operator: Operator, number: int, Q: BlockMatrix, turned: Indices, total: Array, vectors: VectorSpace, elliptic: bool
 ) -> None:
     """The part of rows of Q with several entries: (Q_m Q_n) A_mn for all pairs of modes of an element in one column."""
     n_modes = Q.blocks[number].shape[1]

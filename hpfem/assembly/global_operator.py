@@ -72,11 +72,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        operator: Summable,
-        c0: C0Space,
-        bc: BoundaryConditions | None = None,
-        components: int | None = None,
+        self, operator: Summable, c0: C0Space, bc: BoundaryConditions | None = None, components: int | None = None
     ) -> None:
         given = operator.volume if isinstance(operator, OperatorSum) else operator
         if isinstance(operator, BoundaryForm) or (isinstance(operator, OperatorSum) and given is None):

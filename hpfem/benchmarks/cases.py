@@ -22,16 +22,7 @@ from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
 from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, global_bytes, global_sizes
 from .global_phases import MATRIX_ENTRIES
-from .problems import (
-    BENCHMARKS,
-    BOTH,
-    GEOMETRIES,
-    MeshBlock,
-    ProblemSize,
-    problem_bytes,
-    problem_sizes,
-    problem_space,
-)
+from .problems import BENCHMARKS, BOTH, GEOMETRIES, MeshBlock, ProblemSize, problem_bytes, problem_sizes, problem_space
 from .tiled import TiledBlock
 
 GIB = 1 << 30

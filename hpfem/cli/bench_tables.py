@@ -85,11 +85,7 @@ def _limits(roofline: Record) -> str:
 
 
 def _print_by_order(
-    title: str,
-    names: tuple[str, ...],
-    records: list[Record],
-    most: tuple[str, ...],
-    cell: Callable[[Record], str],
+    title: str, names: tuple[str, ...], records: list[Record], most: tuple[str, ...], cell: Callable[[Record], str]
 ) -> None:
     """Print the record with the most of something for each order and each combination of the values of `names`."""
     best: dict[tuple[str, ...], dict[int, Record]] = {}

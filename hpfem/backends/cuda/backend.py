@@ -40,10 +40,7 @@ class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
 
     name, device_type = "cuda", CudaDevice
-    strategies = (
-        *(CudaSumFacTop(), CudaSumFac(), CudaStdMat()),
-        *(CudaDense(), CudaKronecker(), CudaFused()),
-    )
+    strategies = (*(CudaSumFacTop(), CudaSumFac(), CudaStdMat()), *(CudaDense(), CudaKronecker(), CudaFused()))
     # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size
     # a thousand of them take less than a second.
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)

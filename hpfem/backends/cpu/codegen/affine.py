@@ -39,12 +39,7 @@ def factors_of_terms(
 
 
 def write_affine(
-    problem: BlockProblem,
-    lanes: int,
-    prefetch: int,
-    indexed: Indexed,
-    scratch: int,
-    body: Callable[[Group], None],
+    problem: BlockProblem, lanes: int, prefetch: int, indexed: Indexed, scratch: int, body: Callable[[Group], None]
 ) -> Program:
     """Write the kernel of a form with constant element matrices, one element per lane."""
     trace = problem.form.trace

@@ -70,11 +70,7 @@ class KroneckerPlan:
     def source(self, name: str = "kronecker") -> str:
         """Source of the kernel, `language.h` apart."""
         tabulation, gradient = self.problem.tabulation, self.problem.form.test_gradient
-        own = {
-            "E": self.elements,
-            "N": self.functions,
-            "rows": rows(matrices_of_directions(tabulation, gradient)),
-        }
+        own = {"E": self.elements, "N": self.functions, "rows": rows(matrices_of_directions(tabulation, gradient))}
         parts = [constants(self.problem, self.levels, name), *map(header, COMMON_HEADERS)]
         return "\n".join([*parts, header("codegen/linear.h"), fill("kronecker/kronecker.h", own, self, self.options)])
 
