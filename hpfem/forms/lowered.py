@@ -14,9 +14,11 @@ from .trace import MAX_OPERATIONS, Trace
 _Terms = dict[tuple[str, int], Expression]
 
 
-def lowered(weak: Weak, trial: Sequence[tuple[str, int]], name: str, results: Sequence[Expression] = ()) -> Form:
+def lowered(
+    weak: Weak, trial: Sequence[tuple[str, int]], name: str, results: Sequence[Expression] = (), derived: bool = True
+) -> Form:
     """The form on a field with the components of some functions; or with results, these at the points. The fields that
-    it reads are those of the user, and the components of `STORED`.
+    it reads are those of the user, and the components of `STORED`. Operations that are `derived` have a limit.
     """
     first, total = dict[str, int](), 0
     for function, n in trial:
@@ -53,7 +55,7 @@ def lowered(weak: Weak, trial: Sequence[tuple[str, int]], name: str, results: Se
         elif fluxes:
             flux = tuple(tuple(row(c, 1 + i) for i in range(weak.dim)) for c in tested)
         made = Trace(graph, weak.dim, total, value, scaled, flux)
-    if made.flops > MAX_OPERATIONS:
+    if derived and made.flops > MAX_OPERATIONS:
         raise ArgumentError(
             f"{name}: {made.flops} operations at each point, the limit is {MAX_OPERATIONS}; the function itself should"
             " have a third of these at most: give parts that do not depend on u as a field"

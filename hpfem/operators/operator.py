@@ -377,8 +377,10 @@ class Operator(Summable):
         """Make the operator of the weak form's diffusion and reaction; see `hpfem.forms.linear.elliptic_part`."""
         if self.form.trace is None or not self.form.test:
             raise NotSuitable("only weak forms have an elliptic part")
-        trial = (("u", self.form.components),)
-        return made_operator(self, lowered(elliptic_part(self.form.trace), trial, f"elliptic part of {self.name}"))
+        trial, name = (("u", self.form.components),), f"elliptic part of {self.name}"
+        made = made_operator(self, lowered(elliptic_part(self.form.trace), trial, name, derived=False))
+        made.guarded = False
+        return made
 
     @property
     def numbers(self) -> tuple[float, ...]:

@@ -155,7 +155,7 @@ class OperatorSum(Summable):
         n, first = max(own.form.components for _, own in parts), parts[0][1]
         name = _joined([own.name for _, own in parts], " + ")
         weak = added([(str(number), own.form.trace) for number, own in parts], names, n)
-        form = lowered(weak, (("u", n),), name)
+        form = lowered(weak, (("u", n),), name, derived=False)
         how = {key: getattr(parts[0][1], key) for key in ("strategy", "algorithm", "precision")}
         how = {key: given for key, given in how.items() if all(getattr(own, key) == given for _, own in parts)}
         made = first.alike(

@@ -108,3 +108,4 @@ def test_what_has_none(form, reason):
 def test_it_is_its_own_elliptic_part():
     once = hp.Helmholtz(hp.Space(box("quad", (1, 1)), 1), 2.0).elliptic_part()
     assert once.elliptic_part().form.trace.outputs[1].payload == once.form.trace.outputs[1].payload == 1
+    assert not once.guarded  # a device would wait after every product

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.forms.trace import MAX_OPERATIONS
 from hpfem.mesh import box
 from hpfem.operators import operator as operators
 from tests.operators.reference import random_field
@@ -191,3 +192,22 @@ def test_what_cannot_be_added():
         whole(u)
     with pytest.raises(hp.StateError, match="own argument"):
         M.__neg__()(u, out=space.field("dual", list(u.arrays)))
+
+
+def test_each_summand_may_have_as_many_operations_as_a_form():
+    space = hp.Space(hp.box("quad", 1), 1, backend="numpy")
+
+    def long(first):
+        def function(u):
+            total = first * u
+            for _ in range(MAX_OPERATIONS // 2 - 1):
+                total = total * u + first
+            return total
+
+        return hp.WeakForm(space, function, test="value")
+
+    one, other = long(0.5), long(0.25)
+    u = hp.FwdTrans(space)(space.evaluate(lambda x, y: 0.1 + 0 * x))
+    found = (one + other)(u).arrays[0]
+    assert (one + other).volume.form.trace.flops > MAX_OPERATIONS
+    assert np.allclose(found, one(u).arrays[0] + other(u).arrays[0], rtol=1e-13)
