@@ -99,7 +99,7 @@ def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPoo
 def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
     """Make calls one after the other or, while a graph is captured, in branches of it.
 
-    The first stays on the stream: it alone may take scratch, and have branches again while some are left.
+    The first stays on the stream: it alone may take scratch. Each may have branches again while some are left.
     """
     import cupy
 
@@ -109,8 +109,10 @@ def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
     before = stream.record() if branches else None
     for branch, call in branches:
         branch.wait_event(before)
+        _BESIDE[branch.ptr] = free[len(branches) :]
         with branch:
             call()
+        del _BESIDE[branch.ptr]
     if branches:
         _BESIDE[stream.ptr] = free[len(branches) :]
     for call in [*calls[:1], *calls[1 + len(branches) :]]:
