@@ -218,10 +218,13 @@ class AlgebraicMultigrid:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
         self._levels = [Level(own, vectors, dtype) for own in made.levels]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
-        # It is triangular by Cholesky's factors, and products with rows take a third of cuBLAS's time.
-        where = HOST_VECTORS if isinstance(made.root, np.ndarray) else vectors
-        root = where.sparse_library.csr_matrix(made.root.astype(dtype))
-        self._root, self._transposed = vectors.sparse(root), vectors.sparse(root.T.tocsr())
+        xp, root = vectors.xp, made.root.astype(dtype)
+        pair: tuple[Any, Any] = root, root.T
+        if vectors.iteration is None:
+            self._root, self._transposed = (xp.ascontiguousarray(xp.asarray(R)) for R in pair)
+        else:  # triangular by Cholesky's factors, and cuBLAS takes longer for one vector
+            where = HOST_VECTORS if isinstance(root, np.ndarray) else vectors
+            self._root, self._transposed = (vectors.sparse(where.sparse_library.csr_matrix(R)) for R in pair)
 
     def __call__(self, r: Any, number: int = 0) -> Any:
         """Apply to a vector of a level, [n]; a new one."""

@@ -93,7 +93,9 @@ def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPoo
     try:
         yield used
     finally:
-        del _CAPTURED[stream.ptr], _BESIDE[stream.ptr]
+        del _CAPTURED[stream.ptr]
+        for own in (stream, *beside):
+            _BESIDE.pop(own.ptr, None)
 
 
 def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
@@ -112,7 +114,6 @@ def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
         _BESIDE[branch.ptr] = free[len(branches) :]
         with branch:
             call()
-        del _BESIDE[branch.ptr]
     if branches:
         _BESIDE[stream.ptr] = free[len(branches) :]
     for call in [*calls[:1], *calls[1 + len(branches) :]]:
