@@ -34,7 +34,7 @@ _SMALLEST = 1e-5
 # ones of a quarter of the next power of two.
 _PARTS, _MULTIPLE = 8, 8
 # Pairs that a host merges in less time than a device launches what does.
-_FEW_PAIRS = 8192
+_FEW_PAIRS = 2**18
 # By how much a product with an inverse may differ from one: what is no factor on a device is not told otherwise.
 _WRONG = 0.1
 # An entry that is zero up to rounding, where diagonals are one.
@@ -368,16 +368,15 @@ def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
     """Merge the functions that are coupled most, up to a size; most [n] -> [n]."""
     strongest = xp.argsort(-abs(pairs.values), kind="stable")
     given, n, first, second = xp, len(most), pairs.i[strongest], pairs.j[strongest]
+    if len(first) < _FEW_PAIRS:
+        xp, (first, second, most) = np, map(as_numpy, (first, second, most))
     label, size, best = xp.arange(n), xp.ones(n, dtype=np.int64), xp.empty(n, dtype=np.int32)
-    for some in chunks(len(first), 1, most=at_once(xp)):  # as one pair after the other would be
+    for some in chunks(len(first), 4, most=at_once(xp)):  # as one pair after the other would be
         i, j = label[first[some]], label[second[some]]
         while True:
             (possible,) = ((i != j) & (size[i] + size[j] <= most[i])).nonzero()
             if not len(possible):
                 break
-            if len(possible) < _FEW_PAIRS and some.stop == len(first):
-                xp, parts = np, map(as_numpy, (i, j, possible, label, size, best, most))
-                i, j, possible, label, size, best, most = parts
             i, j, rank = i[possible], j[possible], xp.arange(len(possible), dtype=np.int32)
             best[i] = best[j] = len(possible)
             for ends in (i, j):
