@@ -110,7 +110,7 @@ class SharedVertices:
             whole[self._places] = r
             if finest is None:
                 return self._solver(vectors.total(whole))[self._places]
-            vectors.plus_product(None, 1.0, finest.R, r, whole[n:], finest.reached)
+            vectors.plus_product(None, 1.0, finest.R, r, whole[n:])
             whole = vectors.total(whole)
             return finest.beside(whole[:n], whole[n:], self._solver)
         given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
