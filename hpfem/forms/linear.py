@@ -125,13 +125,13 @@ _MADE: WeakKeyDictionary[Trace, dict[int, tuple[Trace, dict[tuple[int, int], Exp
 def component_matrix(trace: Trace, component: int) -> tuple[Trace, dict[tuple[int, int], Expression]]:
     """The symmetric part of K of a component by itself, as the results of a trace: those at i <= j that are not 0."""
     made, n = _MADE.setdefault(trace, {}), 1 + trace.dim
-    if component not in made:
-        first = component * n
+    if not made:
         graph, K = coefficients(trace, affine=True)
-        own = {(i, j): (first + i, first + j) for i in range(n) for j in range(i, n)}
-        S = {place: symmetric_entry(K, graph, *there) for place, there in own.items()}
-        S = {place: node for place, node in S.items() if not is_zero(node)}
-        made[component] = Trace(graph, trace.dim, max(1, len(S)), tuple(S.values())), S
+        for c in range(trace.components):
+            own = {(i, j): (c * n + i, c * n + j) for i in range(n) for j in range(i, n)}
+            S = {place: symmetric_entry(K, graph, *there) for place, there in own.items()}
+            S = {place: node for place, node in S.items() if not is_zero(node)}
+            made[c] = Trace(graph, trace.dim, max(1, len(S)), tuple(S.values())), S
     return made[component]
 
 
