@@ -40,9 +40,10 @@ class Jacobi:
 def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     """Division by the diagonal, which is made without assembling."""
     diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
-    if not A.vectors.comm.all(bool(A.vectors.xp.isfinite(diagonal).all())):
-        raise NotFinite("the diagonal of the operator is not finite; look at the coefficients")
-    if not A.vectors.comm.all(bool((diagonal > 0).all())):
+    finite, every = A.vectors.xp.isfinite(diagonal), A.vectors.comm.all
+    if not every(bool((finite & (diagonal > 0)).all())):
+        if not every(bool(finite.all())):
+            raise NotFinite("the diagonal of the operator is not finite; look at the coefficients")
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
     return Jacobi((1.0 / diagonal).astype(A.dtype, copy=False), A.vectors)
 
