@@ -22,11 +22,14 @@ from numpy.typing import DTypeLike
 
 from .errors import ArgumentError, DeviceError, StateError
 from .support.machine import available_memory
+from .support.threads import in_parts
 
 T = TypeVar("T")
 
 # Numbers that the host takes no longer for than a device for its launches.
 FEW = 1 << 20
+# Bytes of a page, and pieces of an array whose pages threads touch.
+_PAGE, _PIECES = 4096, 8
 
 # Device types of DLPack whose memory is the host's: plain and pinned.
 _DLPACK_HOST = (1, 3)
@@ -197,7 +200,24 @@ class PerDevice(Generic[T]):
 
 def as_numpy(array: Any) -> Any:
     """Small results on the host, wherever they were computed; not counted as transfers."""
-    return array.get() if hasattr(array, "get") else np.asarray(array)
+    if not hasattr(array, "get"):
+        return np.asarray(array)
+    if array.nbytes < 4 * FEW:
+        return array.get()
+    # Pages that nobody has touched are made by several threads, else by the copy, one after the other.
+    out = np.empty(array.shape, array.dtype)
+    pages = out.reshape(-1).view(np.uint8)[::_PAGE]
+    in_parts(lambda k: pages[k * len(pages) // _PIECES : (k + 1) * len(pages) // _PIECES].fill(0), range(_PIECES))
+    return array.get(out=out)
+
+
+def moved(array: Any, xp: Any) -> Any:
+    """An array of a module; CuPy's `asarray` takes pinned memory of that size first, which costs more than the copy."""
+    if xp is np or not isinstance(array, np.ndarray) or array.nbytes < 4 * FEW:
+        return xp.asarray(array)
+    out = xp.empty(array.shape, array.dtype)
+    out.set(np.ascontiguousarray(array))
+    return out
 
 
 def xp_for(count: int, xp: Any) -> Any:

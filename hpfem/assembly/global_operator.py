@@ -221,13 +221,12 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self._products.get(device, lambda: self._new_product(self.c0.vectors_on(device)))
 
     def _new_product(self, vectors: VectorSpace) -> Product:
-        bc, masked, free = self.bc, None, np.ones(self.c0.size, dtype=bool)
+        bc, masked, constrained = self.bc, None, np.empty(0, dtype=np.int64)
         if bc is not None and bc.differ:
             masked = bc.constrained_on(vectors)
         elif bc is not None:
-            free = bc.free
+            constrained = np.flatnonzero(bc.constrained)
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
-        constrained = np.flatnonzero(~free)
         backend, Q = self.operator.backend, self.c0.block_matrix
 
         def whole(kernels: Sequence[BlockKernel]) -> Callable[[Any], Any] | None:
@@ -240,7 +239,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             own = self.matrix
             assert own is not None
             if made[0] is not own:
-                keep = diags_array(np.tile(free, self.coupled).astype(self.dtype))
+                free = np.ones(self.c0.size, self.dtype)
+                free[constrained] = 0
+                keep = diags_array(np.tile(free, self.coupled))
                 made[:] = own, vectors.sparse(csr_array(keep @ own.astype(self.dtype) @ keep))
             return made[1]
 

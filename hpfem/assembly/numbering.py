@@ -18,7 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis
@@ -29,7 +29,7 @@ from ..backends.restriction import BlockMatrix, Codes
 from ..backends.sharing import Sharing
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
-from ..memory import PerDevice, device_of
+from ..memory import PerDevice, device_of, moved
 from ..mesh import Mesh
 from ..mesh.aligned import AlignedTopology
 from ..mesh.sorting import sorted_rows
@@ -53,9 +53,9 @@ class Seen:
         return self._copies.get(device_of(xp), lambda: self._copied(xp))
 
     def _copied(self, xp: Any) -> tuple[Any, Any]:
-        ids = xp.asarray(self.ids)
+        ids = moved(self.ids, xp)
         kind = np.int32 if not ids.size or int(ids.max()) < 2**31 else np.int64
-        return ids.astype(kind, copy=False), xp.asarray(self.codes)
+        return ids.astype(kind, copy=False), moved(self.codes, xp)
 
     @cached_property
     def _copies(self) -> PerDevice[tuple[Any, Any]]:
@@ -236,15 +236,16 @@ class Numbering:
         """Number of global degrees of freedom."""
         return sum(self.counts)
 
-    def of_unknowns(self, values: Sequence[NDArray[Any]], xp: Any = np) -> Any:
+    def of_unknowns(self, values: Sequence[NDArray[Any]], xp: Any = np, dtype: DTypeLike | None = None) -> Any:
         """Give every global degree of freedom the value of its entity; values [n_entities] -> [size]."""
-        found = []
-        for own, sizes, order in zip(values, self.sizes, self._orders, strict=False):
-            if len(sizes) > 0 and (sizes == sizes[0]).all():
-                found.append(xp.repeat(xp.asarray(own[order]), int(sizes[0])))
-            else:
-                found.append(xp.asarray(np.repeat(own[order], sizes[order])))
-        return xp.concatenate(found)
+        ends = np.cumsum([0, *self.counts[: len(values)]]).tolist()
+        found = xp.empty(ends[-1], np.result_type(*values) if dtype is None else dtype)
+        for own, sizes, order, a, b in zip(values, self.sizes, self._orders, ends, ends[1:], strict=False):
+            if b > a and (sizes.strides == (0,) or (sizes == sizes[0]).all()):
+                found[a:b].reshape(len(sizes), -1)[...] = moved(own[order], xp)[:, None]
+            elif b > a:
+                found[a:b] = xp.asarray(np.repeat(own[order], sizes[order]))
+        return found
 
     def truncation(self, lower: Numbering, xp: Any = np) -> Any:
         """Numbers of the modes of lower orders, in two hierarchical numberings of one mesh; -> [lower.size]."""
@@ -338,7 +339,7 @@ class Numbering:
         n, n_modes = len(seen[0].ids), basis.n_modes
         kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
         codes = xp.empty((n, n_modes), dtype=kind)
-        firsts = [xp.asarray((2 * self.offsets[dim]).astype(kind)) for dim in range(len(seen))]
+        firsts = [(2 * moved(self.offsets[dim], xp)).astype(kind) for dim in range(len(seen))]
         for part in chunks(n, n_modes, most=CACHED) if xp is np else [slice(0, n)]:
             here = codes[part]
             here[...] = -1
@@ -402,12 +403,16 @@ class Numbering:
 
 def _starts(start: int, sizes: Indices, among: Indices | slice) -> Indices:
     """Where things of some sizes start, one after the other in some order, the first one at `start`."""
-    own = np.empty(len(sizes), dtype=np.int64)
     if sizes.strides == (0,) and len(sizes):  # of one size
-        own[among] = np.arange(start, start + len(sizes) * int(sizes[0]), sizes[0]) if sizes[0] else start
+        size = int(sizes[0])
+        starts = np.arange(start, start + len(sizes) * size, size) if size else np.full(len(sizes), start)
     else:
         ordered = sizes[among]
-        own[among] = start + np.cumsum(ordered) - ordered
+        starts = start + np.cumsum(ordered) - ordered
+    if isinstance(among, slice):
+        return starts
+    own = np.empty_like(starts)
+    own[among] = starts
     return own
 
 

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import CACHED, chunks
+from ..memory import moved
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
@@ -33,7 +34,7 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
 
 
 def _copied(codes: Indices, xp: Any) -> Any:
-    return xp.asarray(codes)
+    return moved(codes, xp)
 
 
 def _taken(whole: Codes, rows: Any, modes: Any, xp: Any) -> Any:

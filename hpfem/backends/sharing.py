@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy
+from ..mesh.sorting import unique
 from ..support.communicator import ALONE, Communicator
 
 Indices = NDArray[np.int64]
@@ -35,9 +36,9 @@ class Sharing:
     def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
         self.comm, self.size = comm, size
         self._neighbours = {rank: neighbours[rank] for rank in sorted(neighbours) if len(neighbours[rank])}
-        self.shared = np.unique(np.concatenate([_NONE, *self._neighbours.values()]))
+        self.shared = unique(np.concatenate([_NONE, *self._neighbours.values()]))
         lower = [own for rank, own in self._neighbours.items() if rank < comm.rank]
-        self.ghosts = np.unique(np.concatenate([_NONE, *lower]))
+        self.ghosts = unique(np.concatenate([_NONE, *lower]))
         # Positions of each neighbour's things among the shared ones.
         self.places = {rank: np.searchsorted(self.shared, own) for rank, own in self._neighbours.items()}
         self.sent = np.concatenate([_NONE, *self._neighbours.values()])

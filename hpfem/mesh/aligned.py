@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
+from hpfem.shapes.cached import cached_property
 
 from .cells import CellArray
 from .curve import along_curve, is_scattered
@@ -131,6 +132,11 @@ class AlignedTopology(Topology):
             vertices.append(moved)
         super().__init__(arrays, vertices, topology.n_vertices)
         self.scattered = any(not isinstance(order, slice) for order in self._orders)
+
+    @cached_property
+    def locations(self) -> tuple[Indices, Indices]:
+        """See `Topology.locations`."""
+        return super().locations if self.scattered else self._plain.locations
 
     def find_on(self, xp: Any) -> None:
         """Find what edges, faces and facets are made of where arrays of a module are; see `Topology.find_on`."""

@@ -13,7 +13,9 @@ from itertools import combinations
 
 import numpy as np
 
+from ..geometry.element_map import CACHED, chunks
 from ..support.communicator import ALONE, Communicator
+from ..support.threads import in_parts
 from .cells import Array, CellArray
 from .hanging import near, open_sides
 from .named_sets import looked_up
@@ -92,8 +94,10 @@ def facing_sides(points: Array, topology: Topology, comm: Communicator = ALONE) 
 def _rounding(points: Array) -> float:
     """How far rounding, in the type of number that the points were in, moves them."""
     with np.errstate(over="ignore"):
-        single = bool((points == points.astype(np.float32)).all())
-    return float(_UNITS * np.finfo(np.float32 if single else np.float64).eps * np.abs(points).max(initial=0))
+        parts = (points[part] for part in chunks(len(points), points.shape[1], most=CACHED))
+        single = all((own == own.astype(np.float32)).all() for own in parts)
+    largest = max(points.max(initial=0), -points.min(initial=0))
+    return float(_UNITS * np.finfo(np.float32 if single else np.float64).eps * largest)
 
 
 def _tolerances(size: Array, rounding: float) -> Array:
@@ -103,11 +107,15 @@ def _tolerances(size: Array, rounding: float) -> Array:
 
 def _shortest(points: Array, rows: Indices) -> Array:
     """Shortest distance of corners of each element."""
-    x = points[rows]
-    squares = np.full(len(rows), np.inf)
-    for a, b in combinations(range(rows.shape[1]), 2):
-        np.minimum(squares, ((x[:, a] - x[:, b]) ** 2).sum(axis=1), out=squares)
-    return np.sqrt(squares)
+    found = np.full(len(rows), np.inf)
+
+    def write(part: slice) -> None:
+        x = np.ascontiguousarray(points[rows[part]].transpose(1, 2, 0))
+        for a, b in combinations(range(rows.shape[1]), 2):
+            np.minimum(found[part], ((x[a] - x[b]) ** 2).sum(axis=0), out=found[part])
+
+    in_parts(write, chunks(len(rows), rows.shape[1] * points.shape[1], most=CACHED))
+    return np.sqrt(found)
 
 
 def _sizes(points: Array, topology: Topology, sides: Sequence[CellArray] | None) -> Array:

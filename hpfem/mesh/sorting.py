@@ -45,8 +45,12 @@ def marked(count: int, numbers: Iterable[Indices]) -> NDArray[np.bool_]:
 def with_marked(rows: Indices, marks: NDArray[np.bool_]) -> Indices:
     """Find the rows with a marked number; rows [n, width] -> [m]."""
     found = np.zeros(len(rows), dtype=bool)
-    for column in rows.T:
-        found |= marks[column]
+
+    def write(part: slice) -> None:
+        for column in rows[part].T:
+            found[part] |= marks[column]
+
+    in_parts(write, _pieces(len(rows)))
     return np.flatnonzero(found)
 
 

@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from hpfem.shapes import Entity, Shape
 from hpfem.shapes.cached import cached_property
 
-from ..memory import as_numpy
+from ..memory import as_numpy, moved
 from ..support.immutable import frozen
 from ..support.threads import in_parts
 from .cells import CellArray
@@ -47,23 +47,23 @@ class Facets:
     """The sides of the cells, by edge id in 2-D and face id in 3-D, each with the one or two cells it belongs to."""
 
     cells: Indices  # [F, 2], cell numbers; second column: -1 without a neighbour, -2 on another process
-    local: Indices  # [F, 2], the number of the facet in each of the cells, -1 without one here
+    local: NDArray[np.int8]  # [F, 2], the number of the facet in each of the cells, -1 without one here
     non_manifold: Indices  # facets of more than two cells (none in a checked mesh)
 
     def __len__(self) -> int:
         return len(self.cells)
 
-    @property
+    @cached_property
     def on_boundary(self) -> NDArray[np.bool_]:
         """Whether each facet has a cell on one side only, [F]."""
         return self.cells[:, 1] == -1
 
-    @property
+    @cached_property
     def boundary(self) -> Indices:
         """Facets with a cell on one side only."""
         return np.flatnonzero(self.on_boundary)
 
-    @property
+    @cached_property
     def interior(self) -> Indices:
         """Facets between two cells."""
         return np.flatnonzero(~self.on_boundary)
@@ -171,18 +171,18 @@ class Topology:
         # A cell and the number of the side in it are one label.
         bits = max(ids.shape[1] for ids in sides.ids).bit_length()
         labels = [
-            (xp.asarray(own.indices)[:, None] << bits | xp.arange(ids.shape[1])).ravel()
+            (moved(own.indices, xp)[:, None] << bits | xp.arange(ids.shape[1])).ravel()
             for own, ids in zip(self.cells, sides.ids, strict=True)
         ]
         most = self.n_cells << bits
-        facet = xp.concatenate([xp.asarray(ids).ravel() for ids in sides.ids])
+        facet = xp.concatenate([moved(ids, xp).ravel() for ids in sides.ids])
         owners, facet = in_order(facet, sides.count, xp.concatenate(labels), most, xp)
         starts = xp.flatnonzero(run_starts(facet, xp))
         claims = xp.diff(starts, append=len(facet))
         alone = claims == 1
         local = owners.take(xp.stack([starts, starts + ~alone], axis=1))
         cells = local >> bits
-        local &= (1 << bits) - 1
+        local = (local & (1 << bits) - 1).astype(np.int8)
         for second in (cells[:, 1], local[:, 1]):
             second[alone] = -1
         cells, local, non_manifold = (as_numpy(own) for own in (cells, local, xp.flatnonzero(claims > 2)))
@@ -220,7 +220,7 @@ class Topology:
         starts = [0, *map(int, ends)]
         of_array = [rows[:, a:b].reshape(width, -1, n) for a, b, n in zip(starts, ends, counts, strict=False)]
         codes = [xp.empty((len(cells), n), dtype=np.int8) for cells, n in zip(self.cells, counts, strict=True)]
-        columns = [xp.ascontiguousarray(xp.asarray(own).T, dtype=rows.dtype) for own in self.vertices]
+        columns = [xp.ascontiguousarray(moved(own, xp).T, dtype=rows.dtype) for own in self.vertices]
 
         def write(place: tuple[int, int, Entity]) -> None:
             position, number, entity = place

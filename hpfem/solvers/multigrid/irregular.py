@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...assembly import GlobalOperator
 from ...assembly.numbering import Numbering
-from ...memory import as_numpy, xp_for
+from ...memory import as_numpy, moved, xp_for
 
 Numbers = NDArray[np.uint32]
 
@@ -39,7 +39,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
     for between in range(1, dim):
         own = xp.zeros(counts[between], dtype=np.uint32)
         for group, array in enumerate(numbering.cells):
-            corners = mixed[xp.asarray(array.vertices)].T
+            corners = mixed[moved(array.vertices, xp)].T
             ids, _ = numbering.of_group(group, between).on(xp)
             for number, entity in enumerate(array.shape.entities[between]):
                 own[ids[:, number]] = sum(corners[vertex] for vertex in entity.vertices)
@@ -51,7 +51,7 @@ def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:
     """Make an irregular vector, the same for every partition of a mesh; -> [components * size]."""
     numbering, space, xp = A.c0.numbering, A.c0.space, xp_for(A.shape[0], A.vectors.xp)
     within = xp.arange(A.c0.size, dtype=np.uint32)
-    within -= numbering.of_unknowns([own.astype(np.uint32) for own in numbering.offsets], xp)
+    within -= numbering.of_unknowns(numbering.offsets, xp, np.uint32)
     entity = numbering.of_unknowns(numbers, xp)
     entity *= np.uint32(A.components * max(space.orders.values()) ** space.mesh.dim)
     entity += within * np.uint32(A.components)

@@ -22,7 +22,7 @@ from hpfem.backends.cuda.vectors import iteration as cuda_iteration
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, as_bits, rows_per_thread
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, bits_at, rows_per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.iteration import Graph
 from hpfem.backends.cuda.vectors.messages import source as messages_source
@@ -104,7 +104,7 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng, monk
     assert np.array_equal(scaled, out * factors)
     onto = vector.copy()  # added in place
     spared = rng.random(c0.size) < 0.3
-    bits = as_bits(spared)
+    bits = bits_at(np.flatnonzero(spared), len(spared))
     run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, onto, -2 * one, bits, onto, none, none)
     assert np.abs(onto - (vector - 2 * out * ~spared)).max() < tolerance * scale
     # Some columns alone, to the last bit.

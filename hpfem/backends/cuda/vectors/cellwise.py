@@ -19,7 +19,7 @@ from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import begin, functions
-from .indexed import IndexedRestriction, as_bits, entity_places
+from .indexed import IndexedRestriction, bits_at, entity_places
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -220,9 +220,8 @@ class CudaCellwise(CellwiseProduct):
     @cached_property
     def _spared(self) -> Any:
         """Their bits; None without such."""
-        mask = np.zeros(self._Q.size, dtype=bool)
-        mask[self._vectors.shared] = True
-        return upload(as_bits(mask)) if mask.any() else None
+        shared = self._vectors.shared
+        return upload(bits_at(shared, self._Q.size)) if len(shared) else None
 
     def _in_cells(
         self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]

@@ -17,7 +17,7 @@ from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
 from ..runtime.nccl import Nccl
-from .indexed import MOST_SUMS, THREADS, as_bits, sum_blocks, sum_bytes
+from .indexed import MOST_SUMS, THREADS, bits_at, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
 RING = 64
@@ -59,7 +59,8 @@ def owned_bits(sharing: Sharing, n: int) -> Any:
     """A bit for each entry of a vector [n] on the current device: whether this process owns it."""
     made = _OWNED.setdefault(sharing, {})
     if n not in made:
-        made[n] = upload(as_bits(np.resize(sharing.owned, n)))
+        ghosts = np.arange(0, n, max(1, sharing.size))[:, None] + sharing.ghosts
+        made[n] = upload(~bits_at(ghosts.ravel(), n))
     return made[n]
 
 

@@ -60,12 +60,11 @@ def rows_per_thread(components: int) -> int:
     return ROWS if components == 1 else ROWS // 2
 
 
-def as_bits(mask: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """A bit for each entry of a mask; [n] -> [n / 32]."""
-    words = np.zeros(-(-len(mask) // 32) * 4, np.uint8)
-    bits = np.packbits(mask, bitorder="little")
-    words[: len(bits)] = bits
-    return words.view(np.uint32)
+def bits_at(places: Indices, size: int) -> NDArray[np.uint32]:
+    """A bit for each of so many entries, set at some different places; -> [size / 32]."""
+    words = np.zeros(-(-size // 32), np.uint32)
+    np.add.at(words, places >> 5, np.uint32(1) << (places & 31).astype(np.uint32))
+    return words
 
 
 def _stable(keys: Any) -> Any:
@@ -317,13 +316,9 @@ class IndexedRestriction(ElementRestriction):
         """Bits of the columns with entries that are exchanged, and of those without that another process counts; None
         without such.
         """
-        mask, there = (
-            np.zeros(self.size, dtype=bool),
-            np.ones(self.size, dtype=bool) if self._keep is None else self._keep,
-        )
-        mask[self._vectors.shared] = there[self._vectors.shared]
-        mask[self._vectors.ghosts] |= ~there[self._vectors.ghosts]
-        return upload(as_bits(mask)) if mask.any() else None
+        shared, ghosts, keep = self._vectors.shared, self._vectors.ghosts, self._keep
+        places = shared if keep is None else np.concatenate([shared[keep[shared]], ghosts[~keep[ghosts]]])
+        return upload(bits_at(places, self.size)) if len(places) else None
 
     def _components(self, local: Any) -> int:
         """Components of local numbers; 1 if there are no numbers."""
