@@ -52,7 +52,8 @@ class CellMap:
         self._Q = self._back = BlockMatrix([own.by_entity() for own in Q.blocks], Q.rows)
         if back is not Q:
             same = back.blocks is Q.blocks
-            self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
+            blocks = None if same else [own.by_entity() for own in back.blocks]
+            self._back = self._Q.with_rows(back.rows) if blocks is None else BlockMatrix(blocks, back.rows)
         given = CellMatrices(self._matrices, self._Q, self._back, vectors, dtype, rough)
         self._c0, self._product = c0, backend.cellwise(given)
         self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)

@@ -172,7 +172,7 @@ class LowEnergySmoother:
         if c0.size:
             self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own, marks)]
             Q = _of_groups(self._groups, c0.low_energy_matrix)
-            back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
+            back = Q if c0.signed else Q.with_rows(c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
             T = [own.functions.T for own in self._groups]
             self._T = CellMap(Q, back, T, c0, backend, c0.space.dtype, rough=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -80,16 +80,27 @@ def _finish(xp: Any) -> None:
 
 def entity_places(codes: Codes) -> NDArray[np.int64]:
     """Find the places of an element's modes where they stand entity by entity; -> [3, n_modes]."""
-    sizes = codes.sizes
+    return _entity_places(codes.sizes.astype(np.int64).tobytes(), codes.modes.astype(np.int64).tobytes())
+
+
+@lru_cache(maxsize=256)
+def _entity_places(sizes_of: bytes, modes: bytes) -> NDArray[np.int64]:
+    sizes = np.frombuffer(sizes_of, np.int64)
     offset = np.repeat(np.cumsum(sizes) - sizes, sizes)
     found = np.stack([offset, np.repeat(sizes, sizes), np.arange(len(offset)) - offset])
-    return found[:, np.argsort(codes.modes)]
+    return found[:, np.argsort(np.frombuffer(modes, np.int64))]
 
 
-def _in_tiles(row: Any, blocks: Sequence[Codes], starts: Sequence[int], tiles: Sequence[int], xp: Any) -> Any:
+def _in_tiles(row: Any, Q: BlockMatrix, tiles: Sequence[int], vectors: VectorSpace, known: bool = True) -> Any:
     """Move blocks' local numbers to where they stand entity by entity in tiles of elements, unless a block's tile is 0;
-    starts [blocks + 1].
+    by what is known of all of them, if they are few.
     """
+    xp, blocks, starts = vectors.xp, Q.blocks, Q.starts
+    if known and starts[-1] <= AT_ONCE:
+        key = *tiles, vectors.device.name
+        if key not in Q.places:
+            Q.places[key] = _in_tiles(xp.arange(starts[-1], dtype=row.dtype), Q, tiles, vectors, False)
+        return Q.places[key][row]
     as_they_are = [np.outer([0, 0, 1], np.arange(own.shape[1])) for own in blocks]
     tables = [entity_places(own) if tile else same for own, tile, same in zip(blocks, tiles, as_they_are, strict=True)]
     n = np.array([own.shape[1] for own in blocks])
@@ -199,7 +210,7 @@ class IndexTables:
         for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
             for part in chunks(len(codes), 1, most=AT_ONCE):
                 here = codes[part]
-                place = _in_tiles(xp.maximum(here, 0) >> bits, Q.blocks, Q.starts, tiles, xp)
+                place = _in_tiles(xp.maximum(here, 0) >> bits, Q, tiles, vectors)
                 codes[part] = xp.where(here >= 0, (place << bits) + (here & bits), here)
         _finish(xp)
         return found
@@ -283,7 +294,7 @@ class IndexedRestriction(ElementRestriction):
             codes = xp.empty_like(given)
             for part in chunks(len(given), 1, most=AT_ONCE):
                 row = xp.arange(part.start, part.stop, dtype=given.dtype)
-                codes[_in_tiles(row, self._Q.blocks, self._Q.starts, tiles, xp)] = given[part]
+                codes[_in_tiles(row, self._Q, tiles, self._vectors)] = given[part]
             _finish(xp)
             self._in_tiles[key] = codes
         return self._in_tiles[key][self._Q.starts[first] :], *self._rows
