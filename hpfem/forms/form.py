@@ -13,6 +13,7 @@ Coefficients are evaluated with the basis. Values at the points are given: their
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -242,6 +243,11 @@ class BlockProblem:
         """
         rounded = self.factors_dtype != self.dtype  # depends on the elements' volumes, which are left out
         return replace(self, geometry=self.geometry.without_elements(), fields={}, parameters={}, mixed=rounded)
+
+    @property
+    def code_key(self) -> bytes:
+        """What tells apart the code of problems: `without_data`, pickled."""
+        return pickle.dumps(self.without_data())
 
     @property
     def read_factors(self) -> str | None:

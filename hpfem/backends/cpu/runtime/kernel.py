@@ -249,8 +249,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         self.problem, self.strategy, self._asked = problem, strategy, fetches
         target = target or host()
         fetches = fetches_of(problem, strategy, target)[0] if fetches is None else fetches
-        key = pickle.dumps(problem.without_data())
-        program, code = _specialised(key, strategy, target, fetches, runs)
+        program, code = _specialised(problem.code_key, strategy, target, fetches, runs)
         super().__init__(program, code, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
         # Rows of memory are read in long pieces then.

@@ -30,6 +30,8 @@ from .planned import Plan
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 # Kernels that are loaded and alive, by the geometry that they work on, and id.
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
+# Kernels that this process has begun to compile, by source and architecture.
+_BEGUN: dict[tuple[str, str], Future[Path]] = {}
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
 HOST_BYTES = 2 << 20
 # Entries of Jacobians that the host makes at a time: few beside all factors.
@@ -94,13 +96,23 @@ def loaded(cubin: Path, name: str, shared_bytes: int) -> Any:
 @cache
 def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> tuple[Any, ...]:
     """Compile kernels that belong to no form and load them onto the current device, once for each."""
-    cubin = _waited(start(program(source), architecture()))
+    cubin = _compiled(source)
     return tuple(loaded(cubin, name, shared_bytes) for name in names)
 
 
-def begin(source: str) -> None:
-    """Begin to compile kernels for `functions`."""
-    start(program(source), architecture())
+def begin(source: str) -> Future[Path]:
+    """Begin to compile kernels, once in a process."""
+    key = source, architecture()
+    found = _BEGUN.get(key)
+    if found is None or (found.done() and found.exception()):
+        _BEGUN[key] = found = start(program(source), architecture())
+    return found
+
+
+def _compiled(source: str) -> Path:
+    """Compiled kernels, which are still in the cache."""
+    _waited(begin(source))
+    return _waited(start(program(source), architecture()))
 
 
 def _waited(cubin: Future[Path]) -> Path:
@@ -118,7 +130,7 @@ class CudaKernel(BlockKernel):
         self.problem, self.strategy, self.levels = problem, strategy, levels
         self.flops = operator_flops(problem, strategy)
         self._fields, self._parameters, _ = arguments(problem)
-        self._compiling: tuple[Future[Path], str, int] | None = None
+        self._begun: tuple[str, str, int] | None = None  # source, name, shared memory of a block
         self.device = current_device()
 
     def arrays(self) -> list[tuple[str, Any]]:
@@ -127,17 +139,17 @@ class CudaKernel(BlockKernel):
 
     def _compile(self, source: str, name: str, shared_bytes: int) -> None:
         """Begin to compile a kernel, or find it in the cache; `language.h` is not in its source."""
-        self._source = source
-        self._compiling = start(program(source), architecture()), name, shared_bytes
+        self._begun = source, name, shared_bytes
+        begin(source)
 
     @cached_property
     def function(self) -> Any:
         """The compiled kernel on the device; None where there is none."""
         self._count()
-        if self._compiling is None:
+        if self._begun is None:
             return None
-        cubin, name, shared_bytes = self._compiling
-        return loaded(_waited(cubin), name, shared_bytes)
+        source, name, shared_bytes = self._begun
+        return loaded(_compiled(source), name, shared_bytes)
 
     def _count(self) -> None:
         """From here on all its memory exists and can be counted."""
@@ -218,14 +230,13 @@ class PlannedKernel(CudaKernel):
 
     def _variant(self, *macros: str) -> Callable[[], Any]:
         """Begin to compile the kernel with macros; returns what waits for the function."""
-        assert self._compiling is not None
-        _, name, shared_bytes = self._compiling
-        source = "".join(f"#define {macro}\n" for macro in macros) + self._source
-        cubin = start(program(source), architecture())
+        assert self._begun is not None
+        own, name, shared_bytes = self._begun
+        source = "".join(f"#define {macro}\n" for macro in macros) + own
+        begin(source)
 
         def finish() -> Any:
             self._count()
-            _waited(cubin)
             return functions(source, self.device.name, name, shared_bytes=shared_bytes)[0]
 
         return finish

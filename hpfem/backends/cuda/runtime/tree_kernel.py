@@ -81,7 +81,7 @@ class TreeKernel(PlannedKernel):
                 self._launch(on_global, vector, out, np.int64(restriction.size), codes, *rows)
 
             apart = ProductKernel(partial(self._launch, local), False)
-            key = self._source, self.device.name, self.problem.n_elements.bit_length()
+            key = self.plan.source(), self.device.name, self.problem.n_elements.bit_length()
             if key not in _FASTER:
                 try:
                     _FASTER[key] = self._is_faster(scattered, apart.apply, restriction, number)

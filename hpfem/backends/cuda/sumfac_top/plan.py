@@ -71,6 +71,7 @@ class SumFacTopPlan:
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
         self.problem = problem = of_source(problem, options.source)
         self.levels, self.elements, self.group = levels, options.elements, options.elements
+        self._written = dict[str, str]()  # by name, for all copies
         form = problem.form
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
@@ -122,6 +123,11 @@ class SumFacTopPlan:
 
     def source(self, name: str = "sumfac_top") -> str:
         """Source of the kernel, `language.h` apart."""
+        if name not in self._written:
+            self._written[name] = self._write(name)
+        return self._written[name]
+
+    def _write(self, name: str) -> str:
         options, levels = self.options, self.levels
         own = {
             "E": self.elements,
