@@ -218,11 +218,7 @@ class C0Space(Immutable):
         """Local coefficients in functions of low energy from global ones; its codes are those of `block_matrix`."""
         if self.signed:
             return self.block_matrix
-        parts = [
-            self.numbering.local_to_global(block.basis, self.seen(number), low_energy=True).own
-            for number, block in enumerate(self.space.blocks)
-        ]
-        return self._joined(parts)
+        return self._joined(part.low_energy() for part in self._parts)
 
     @cached_property
     def inverse_matrix(self) -> BlockMatrix:

@@ -74,6 +74,7 @@ class LocalToGlobal:
     own: csr_array  # [r, global]: from the global modes of an entity to its local ones; row 0, for modes that are zero
     rotated: csr_array  # [r, global]: from the global modes of edges to the local ones inside rotated faces
     back: csr_array  # [r, global]: inverse of `own` entity by entity, transposed
+    low_energy: Callable[[], csr_array]  # `own` of functions of low energy
 
     @property
     def matrix(self) -> csr_array:
@@ -91,13 +92,11 @@ def _outer(rows: Indices, columns: Indices, matrix: Array) -> _Entries:
     return rows[:, i].ravel(), columns[:, j].ravel(), values.ravel()
 
 
-def _sparse(entries: list[_Entries], rows: Indices, size: int) -> csr_array:
-    """Matrix of entries in ascending rows; row 0 is empty."""
-    shape = (len(rows) + 1, size)
+def _sparse(entries: list[_Entries], shape: tuple[int, int]) -> csr_array:
     if not entries:
         return csr_array(shape)
-    given, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    return csr_array((values, (np.searchsorted(rows, given) + 1, columns)), shape=shape)
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    return csr_array((values, (rows, columns)), shape=shape)
 
 
 @cache
@@ -127,13 +126,10 @@ def _kept(name: str, shape: Shape, order: int, lower: int) -> Indices:
 
 
 @cache
-def _as_seen(name: str, shape: Shape, order: int, code: int, changed: bool) -> Array:
-    """`inner_block` of the modes or, if changed, of the functions of `eigenbasis`."""
-    block = inner_block(name, shape, order, code)
-    if not changed:
-        return block
+def _of_low_energy(name: str, shape: Shape, order: int, code: int) -> Array:
+    """`inner_block` of the functions of `eigenbasis`."""
     U = eigenbasis(shape, order)
-    return np.asarray(np.linalg.solve(U, block @ U))
+    return np.asarray(np.linalg.solve(U, inner_block(name, shape, order, code) @ U))
 
 
 class Numbering:
@@ -305,12 +301,11 @@ class Numbering:
             codes.append(self.topology.codes(entity.shape, corners))
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
-    def local_to_global(self, basis: Basis, seen: Sequence[Seen], low_energy: bool = False) -> LocalToGlobal:
+    def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:
         """The matrix between the coefficients of cells or facets of one shape and order and global ones."""
-        own: list[_Entries] = []
-        rotated: list[_Entries] = []
-        back: list[_Entries] = []
-        turned, complete = [np.empty(0, dtype=np.int64)], len(seen) == self.mesh.dim + 1
+        # What is seen in other ways than with another sign: of an entity of these cells, and its modes there.
+        turned = list[tuple[int, Shape, Indices, int, int, Indices, Indices]]()
+        complete = len(seen) == self.mesh.dim + 1
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
@@ -320,19 +315,23 @@ class Numbering:
                     whole, seen_as = self._signed(entity.shape, order, dim)[2], those.codes[chosen, number]
                     for code in () if whole.all() else np.unique(seen_as[~whole[seen_as]]):
                         cells = np.arange(len(ids))[chosen][seen_as == code]
-                        rows = cells[:, None] * basis.n_modes + local
                         columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
-                        as_seen = _as_seen(self.name, entity.shape, order, int(code), low_energy)
-                        own.append(_outer(rows, columns, as_seen))
-                        back.append(_outer(rows, columns, _inverse(self.name, entity.shape, order, int(code)).T))
-                        if not low_energy:
-                            rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
-                        turned.append(rows.ravel())
-        rows = np.sort(np.concatenate(turned))
-        shape = len(seen[0].ids), basis.n_modes
+                        rows = cells[:, None] * basis.n_modes + local
+                        turned.append((number, entity.shape, cells, order, int(code), rows, columns))
+        rows = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *(own[5].ravel() for own in turned)]))
+        turned = [(*own[:5], np.searchsorted(rows, own[5]) + 1, own[6]) for own in turned]  # row 0 is empty
+        shape = len(rows) + 1, self.size
+
+        def of_each(block: Callable[[str, Shape, int, int], Array]) -> csr_array:
+            entries = [_outer(at, to, block(self.name, face, p, code)) for _, face, _, p, code, at, to in turned]
+            return _sparse(entries, shape)
+
+        edges = [self._from_edges(basis, seen[1], n, cells, code, p, at) for n, _, cells, p, code, at, _ in turned]
         make = partial(self._codes, basis, seen, rows)
-        codes = Codes(shape, make, complete and not len(rows), modes_by_entity(basis), sizes_by_entity(basis))
-        return LocalToGlobal(codes, *(_sparse(entries, rows, self.size) for entries in (own, rotated, back)))
+        by_entity = modes_by_entity(basis), sizes_by_entity(basis)
+        codes = Codes((len(seen[0].ids), basis.n_modes), make, complete and not len(rows), *by_entity)
+        matrices = of_each(inner_block), _sparse([own for some in edges for own in some], shape), of_each(_inverse)
+        return LocalToGlobal(codes, *matrices, partial(of_each, _of_low_energy))
 
     def _codes(self, basis: Basis, seen: Sequence[Seen], rows: Indices, xp: Any) -> Any:
         """Codes of `local_to_global`, with the modes that are rows of matrices."""
@@ -432,6 +431,6 @@ def _places(rows: Any, columns: Any) -> tuple[Any, Any]:
 
 @cache
 def _inverse(name: str, shape: Shape, order: int, code: int) -> Array:
-    """Inverse of `inner_block`, its rounding errors removed."""
-    inverse = np.linalg.inv(inner_block(name, shape, order, code))
+    """Inverse of `inner_block`, transposed, its rounding errors removed."""
+    inverse = np.linalg.inv(inner_block(name, shape, order, code)).T
     return np.where(np.abs(inverse) < 1e-13, 0.0, inverse)
