@@ -83,6 +83,9 @@ class LocalToGlobal:
 
 
 _Entries = tuple[Indices, Indices, Array]
+# An entity seen turned, where its modes differ by more than signs: its number in some cells, shape, the cells, order,
+# orientation code, and the local and global numbers of its modes, [cells, n].
+_Turned = tuple[int, Shape, Indices, int, int, Indices, Indices]
 
 
 def _outer(rows: Indices, columns: Indices, matrix: Array) -> _Entries:
@@ -303,8 +306,7 @@ class Numbering:
 
     def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:
         """The matrix between the coefficients of cells or facets of one shape and order and global ones."""
-        # What is seen in other ways than with another sign: of an entity of these cells, and its modes there.
-        turned = list[tuple[int, Shape, Indices, int, int, Indices, Indices]]()
+        turned = list[_Turned]()
         complete = len(seen) == self.mesh.dim + 1
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
@@ -320,18 +322,20 @@ class Numbering:
                         turned.append((number, entity.shape, cells, order, int(code), rows, columns))
         rows = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *(own[5].ravel() for own in turned)]))
         turned = [(*own[:5], np.searchsorted(rows, own[5]) + 1, own[6]) for own in turned]  # row 0 is empty
-        shape = len(rows) + 1, self.size
-
-        def of_each(block: Callable[[str, Shape, int, int], Array]) -> csr_array:
-            entries = [_outer(at, to, block(self.name, face, p, code)) for _, face, _, p, code, at, to in turned]
-            return _sparse(entries, shape)
-
-        edges = [self._from_edges(basis, seen[1], n, cells, code, p, at) for n, _, cells, p, code, at, _ in turned]
-        make = partial(self._codes, basis, seen, rows)
+        make, shape = partial(self._codes, basis, seen, rows), (len(rows) + 1, self.size)
         by_entity = modes_by_entity(basis), sizes_by_entity(basis)
         codes = Codes((len(seen[0].ids), basis.n_modes), make, complete and not len(rows), *by_entity)
-        matrices = of_each(inner_block), _sparse([own for some in edges for own in some], shape), of_each(_inverse)
-        return LocalToGlobal(codes, *matrices, partial(of_each, _of_low_energy))
+        rotated = [self._from_edges(basis, seen[1], n, cells, code, p, at) for n, _, cells, p, code, at, _ in turned]
+        of_each = partial(self._of_each, turned, shape)
+        edges = _sparse([own for some in rotated for own in some], shape)
+        return LocalToGlobal(codes, of_each(inner_block), edges, of_each(_inverse), partial(of_each, _of_low_energy))
+
+    def _of_each(self, turned: Sequence[_Turned], shape: tuple[int, int], block: Callable[..., Array]) -> csr_array:
+        """A matrix of blocks for what is turned."""
+        return _sparse(
+            [_outer(rows, columns, block(self.name, face, p, code)) for _, face, _, p, code, rows, columns in turned],
+            shape,
+        )
 
     def _codes(self, basis: Basis, seen: Sequence[Seen], rows: Indices, xp: Any) -> Any:
         """Codes of `local_to_global`, with the modes that are rows of matrices."""

@@ -120,13 +120,18 @@ class Level:
 
     def refresh(self, energies: list[list[Energies]], numbers: list[Numbers]) -> None:
         """Take means of the same cells; groups are kept unless that raises the largest eigenvalue."""
-        vectors, xp, together = self.A.vectors, self.A.vectors.xp, _together(self.A)
-        start = irregular(self.A, numbers) * xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
+        vectors, xp, start = self.A.vectors, self.A.vectors.xp, irregular(self.A, numbers)
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
+            # Functions of equal energy, whatever the coefficients: so that few steps find what is largest.
+            sizes = [self.smoothers[c % len(self.smoothers)].residuals for c in range(self.n)]
             self.bounds = largest_eigenvalue(
-                self.product, lambda r: self.smooth(vectors.owned(r)), vectors, start, self.bounds
+                self.product,
+                lambda r: self.smooth(vectors.owned(r)),
+                vectors,
+                start * (sizes[0] if self.n == 1 else xp.concatenate(sizes)),
+                self.bounds,
             )
             largest = self.bounds.all
             if not any(own.kept for own in self.smoothers):

@@ -240,6 +240,12 @@ class LowEnergySmoother:
             z *= self._scale
         return self._T(z, onto)
 
+    @property
+    def residuals(self) -> Any:
+        """Sizes of residuals of functions of equal energy, [size]; 0 where B is."""
+        xp = self._vectors.xp
+        return 1 / xp.sqrt(xp.where(self._inverse > 0, self._inverse, xp.inf))
+
     def scale(self, factor: float) -> None:
         """Multiply B by a number, until other means come."""
         self._inverse = self._inverse * self._inverse.dtype.type(factor)
