@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, vstack
+from scipy.sparse import csr_array, vstack
 
 from hpfem.shapes.arguments import as_array, flag, shown
 from hpfem.shapes.cached import cached_property
@@ -233,7 +233,10 @@ class C0Space(Immutable):
 
         If processes share the mesh, the part of the cells of this process.
         """
-        return csr_array(diags_array(1 / self.multiplicity) @ self._turned) if self._reaches else None
+        if not self._reaches:
+            return None
+        M = self._turned
+        return csr_array((M.data / np.repeat(self.multiplicity, np.diff(M.indptr)), M.indices, M.indptr), M.shape)
 
     @cached_property
     def _turned(self) -> csr_array:

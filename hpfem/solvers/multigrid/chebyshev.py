@@ -23,9 +23,9 @@ WEIGHTS = {
 # Steps of Lanczos' method, and the factor on its estimate, a lower bound: at least 0.93 of the value in 870 cases. The
 # cycle is positive definite up to 1.25, 1.17, 1.11 times the result, for a smoother of degree 1, 2, 3. For other
 # coefficients a few steps are enough if their estimate is that of before, but for this share.
-_STEPS, _SAFETY, _FEW, _SAME = 15, 1.07, 4, 0.03
+_STEPS, _SAFETY, _FEW, _SAME = 15, 1.06, 4, 0.03
 # A step that raises it by less ends them, after some: the last ones would raise it by 0.02, mostly.
-_ENOUGH, _DONE = 6, 0.015
+_ENOUGH, _DONE = 5, 0.015
 
 
 def first_step(largest: float, degree: int) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,9 +194,8 @@ class LowEnergySmoother:
         D: Any = xp.zeros(0)
         if self._T is not None:
             D = self._T.squares([
-                energies[group.block].means[group.cells]
-                @ group.functions.on(vectors, "energies", group.functions.energies[:, modes], modes.tobytes())
-                for group, modes in zip(groups, self._T.modes, strict=True)
+                means @ own.functions.on(vectors, "energies", own.functions.energies[:, modes], modes.tobytes())
+                for means, own, modes in zip(_means(groups, energies, xp), groups, self._T.modes, strict=True)
             ])  # fmt: skip
             if robin is not None:
                 rows, chosen = self._T.congruent(robin)
@@ -256,6 +257,21 @@ def _of_groups(groups: Sequence[_Group], Q: BlockMatrix) -> BlockMatrix:
     return BlockMatrix([Q.blocks[own.block].part(own.cells) for own in groups], Q.rows)
 
 
+def _means(groups: Sequence[_Group], energies: Sequence[Energies], xp: Any) -> list[Any]:
+    """Means of the cells of each group, [E, dim^2 + 1]; those of a block are taken at once."""
+    found = list[Any]()
+    for block, same in groupby(groups, attrgetter("block")):
+        cells, given = [own.cells for own in same], energies[block].means
+        means = as_numpy(given) if xp is np else given
+        if not isinstance(cells[0], slice):
+            ends = np.cumsum([0, *map(len, cells)]).tolist()
+            means = means[xp.asarray(np.concatenate(cells))]
+            found += [means[a:b] for a, b in pairwise(ends)]
+        else:
+            found.append(means)
+    return found
+
+
 def _relative(coupled: Any, D: Any) -> Any:
     """The absolute values of couplings, relative to the diagonal."""
     entries = coupled.tocoo()
@@ -276,9 +292,8 @@ def _energies_of_pairs(
         vectors = vectors_on(HOST)
     xp = vectors.xp
     every_code = Q.on(xp)
-    for group, own, start, n in zip(groups, Q.blocks, Q.starts, sizes, strict=False):
-        means = energies[group.block].means
-        means = (as_numpy(means) if xp is np else means)[group.cells]
+    taken = _means(groups, energies, xp)
+    for group, means, own, start, n in zip(groups, taken, Q.blocks, Q.starts, sizes, strict=False):
         codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)
         coupling = group.functions.on(vectors, "coupling", group.functions.coupling[which], which)
         pairs = group.functions.on(vectors, "pairs", np.array(group.functions.pairs[which]), which)
