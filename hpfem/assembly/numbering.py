@@ -11,7 +11,7 @@ Processes that share an entity agree on its order (`Numbering.common`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -62,6 +62,8 @@ class Seen:
         return PerDevice()
 
 
+# Orientations of an entity at most, and cells whose codes a device writes at a time, times modes.
+_MOST_CODES, _AT_ONCE = 8, 1 << 24
 # Ids and codes by topology: one copy on a device serves the numberings of all orders.
 _SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKeyDictionary()
 
@@ -151,7 +153,8 @@ class Numbering:
                 " basis='modified', or one order for all shapes"
             )
         # The order of all entities; 0 if there are several orders.
-        self._same = 0 if len(set(orders.values())) > 1 else next(iter(orders.values()))
+        self._values = sorted(set(orders.values()))
+        self._same = 0 if len(self._values) > 1 else self._values[0]
         found_orders, found_sizes, offsets = [], [], []
         self._orders: list[Indices | slice] = []
         start = 0
@@ -343,25 +346,42 @@ class Numbering:
         kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
         codes = xp.empty((n, n_modes), dtype=kind)
         firsts = [(2 * moved(self.offsets[dim], xp)).astype(kind) for dim in range(len(seen))]
-        for part in chunks(n, n_modes, most=CACHED) if xp is np else [slice(0, n)]:
-            here = codes[part]
-            here[...] = -1
-            for dim, those in enumerate(seen):
-                all_ids, all_codes = (array[part] for array in those.on(xp))
-                for numbers, entity in self._alike_entities(basis.shape, dim):
-                    ids, orientations = (array.take(xp.asarray(numbers), axis=1) for array in (all_ids, all_codes))
-                    modes = np.array([entity_modes(basis, dim, number) for number in numbers])
-                    for chosen, order in self._alike(dim, those.ids[part, numbers[0]]):
-                        local = modes[:, _kept(self.name, entity, basis.order, order)]
-                        if not local.size:
-                            continue
-                        place, negative, _ = self._signed(entity, order, dim)
-                        table = xp.asarray((2 * place + negative).astype(kind))
-                        some = chosen if isinstance(chosen, slice) else xp.asarray(chosen)
-                        found = firsts[dim][ids[some]][:, :, None] + table[orientations[some]]
-                        here[_places(some, xp.asarray(local.ravel()))] = found.reshape(len(found), local.size)
+        entity_of, table = self._code_table(basis, len(seen))
+        entity_of, partial_table = xp.asarray(entity_of), table.min() < 0
+        table, own = xp.asarray(table.ravel().astype(kind)), xp.arange(n_modes, dtype=kind)
+        orders = [] if self._same else [moved(np.searchsorted(self._values, p), xp) for p in self.orders[: len(seen)]]
+        for part in chunks(n, n_modes, most=CACHED if xp is np else _AT_ONCE):
+            given = [tuple(array[part] for array in those.on(xp)) for those in seen]
+            first = xp.concatenate([starts[ids] for starts, (ids, _) in zip(firsts, given, strict=True)], axis=1)
+            row = xp.concatenate([turned for _, turned in given], axis=1).astype(kind)
+            if orders:
+                several = [p[ids] for p, (ids, _) in zip(orders, given, strict=True)]
+                row += _MOST_CODES * xp.concatenate(several, axis=1).astype(kind)
+            found = table.take((n_modes * row).take(entity_of, axis=1) + own)
+            codes[part] = first.take(entity_of, axis=1) + found
+            if partial_table:
+                codes[part][found < 0] = -1
         codes.reshape(-1)[xp.asarray(rows)] = -2 - xp.arange(len(rows), dtype=kind)
         return codes
+
+    def _code_table(self, basis: Basis, dims: int) -> tuple[Indices, Indices]:
+        """The entity of each mode among those of all dimensions, [n_modes]; and by an entity's order and orientation
+        the code of each mode less that of the entity's first one, or -1, [orders, _MOST_CODES, n_modes].
+        """
+        entity_of = np.zeros(basis.n_modes, dtype=np.int64)
+        table = np.full((len(self._values), _MOST_CODES, basis.n_modes), -1, dtype=np.int64)
+        before = 0
+        for dim in range(dims):
+            for number, entity in enumerate(basis.shape.entities[dim]):
+                modes = entity_modes(basis, dim, number)
+                entity_of[modes] = before + number
+                for own, order in zip(table, self._values, strict=True):
+                    if order <= basis.order:
+                        local = modes[_kept(self.name, entity.shape, basis.order, order)]
+                        place, negative, _ = self._signed(entity.shape, order, dim)
+                        own[: len(place), local] = 2 * place + negative
+            before += len(basis.shape.entities[dim])
+        return entity_of, table
 
     def _signed(self, shape: Shape, order: int, dim: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
         """`_signed` of the existing codes: cells themselves have one orientation."""
@@ -370,13 +390,6 @@ class Numbering:
     def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
         """Positions of entities of equal orders, all where they are all equal; with the order."""
         return [(slice(None), self._same)] if self._same else _alike(self.orders[dim][ids])
-
-    def _alike_entities(self, shape: Shape, dim: int) -> Iterator[tuple[list[int], Shape]]:
-        """Numbers of a cell's entities of one shape, and this; one by one where the mesh has several orders."""
-        shapes = [entity.shape for entity in shape.entities[dim]]
-        for first, own in enumerate(shapes):
-            if not self._same or own not in shapes[:first]:
-                yield [k for k, other in enumerate(shapes) if other is own] if self._same else [first], own
 
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices
@@ -426,11 +439,6 @@ def _alike(orders: Indices) -> list[tuple[slice | Indices, int]]:
     if (first := int(orders[0])) == orders.max() == orders.min():
         return [(slice(None), first)]
     return [(np.flatnonzero(orders == order), int(order)) for order in np.unique(orders)]
-
-
-def _places(rows: Any, columns: Any) -> tuple[Any, Any]:
-    """Index of some rows and columns of a table."""
-    return (rows if isinstance(rows, slice) else rows[:, None]), columns
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import cycle, pairwise
@@ -103,13 +103,20 @@ class Level:
             return onto
         return found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)
 
-    def make_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int], numbers: list[Numbers]) -> None:
+    def make_smoothers(
+        self,
+        energies: list[list[Energies]],
+        degrees: tuple[int, int],
+        numbers: list[Numbers],
+        finer: Sequence[LowEnergySmoother],
+    ) -> None:
         """Make the smoothers, of the first degree or, where the largest eigenvalue is large, of the second; groups are
-        eliminated unless functions of neighbours differ too much then.
+        eliminated unless functions of neighbours differ too much then. Cells are those of a `finer` level's.
         """
-        backend, components, self._degrees = self.A.operator.backend, range(_together(self.A)), degrees
+        c0, backend, self._degrees = self.A.c0, self.A.operator.backend, degrees
         self.smoothers = [
-            LowEnergySmoother(self.A.c0, energies[c % len(energies)], self.free[c], backend) for c in components
+            LowEnergySmoother(c0, energies[c % len(energies)], free, backend, finer[c] if finer else None)
+            for c, free in enumerate(self.free[: _together(self.A)])
         ]
         self.refresh(energies, numbers)
         if self.bounds.all > _LARGEST and any(own.has > 1 for own in self.smoothers):
@@ -340,8 +347,10 @@ class Multigrid:
         with self._phase("smoothers"):
             self._numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             degrees = self.degree, min(self.degree + self._by_table, max(WEIGHTS))
+            finer = list[LowEnergySmoother]()
             for level in self.levels[:-1]:
-                level.make_smoothers(self._energies, degrees, self._numbers)
+                level.make_smoothers(self._energies, degrees, self._numbers, finer)
+                finer = level.smoothers
 
     def _continue(self) -> None:
         """Continue the vertices' functions, and take the operator in float64 for their matrix."""

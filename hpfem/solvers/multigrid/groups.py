@@ -32,8 +32,8 @@ _LAYERS, _FEW = 4, 24
 _SMALLEST = 1e-5
 # Parts in which blocks are inverted, by their sizes; on devices by multiples of a size, large
 # ones of a quarter of the next power of two.
-_PARTS, _MULTIPLE = 8, 8
-# Pairs that a host merges in less time than a device launches what does.
+_PARTS, _MULTIPLE = 8, 16
+# Pairs that a host merges, or joins, in less time than a device launches what does.
 _FEW_PAIRS = 2**18
 # By how much a product with an inverse may differ from one: what is no factor on a device is not told otherwise.
 _WRONG = 0.1
@@ -185,8 +185,9 @@ def _groups(pairs: _Pairs, strong: Any, n: int, xp: Any) -> tuple[Any, Any, _Pai
 
 def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
     """Number the parts of a graph by their first vertices; -> [n]."""
-    if xp is np:
-        return np.asarray(connected_components(pairs.upper(n, HOST_VECTORS), directed=False)[1])
+    if xp is np or len(pairs.i) < _FEW_PAIRS:
+        graph = _Pairs(*map(as_numpy, pairs)).upper(n, HOST_VECTORS)
+        return xp.asarray(connected_components(graph, directed=False)[1])
     # Parts take the lowest number beside them, all at a time.
     i, j, label = pairs.i, pairs.j, xp.arange(n, dtype=pairs.i.dtype)
     if not n:

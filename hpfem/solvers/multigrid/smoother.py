@@ -67,6 +67,7 @@ class _Group(NamedTuple):
 
     block: int
     cells: Any  # an index
+    traits: tuple[Any, ...]  # S, m, and what is around, whatever the order
     functions: _Functions
 
 
@@ -135,22 +136,34 @@ def _groups(c0: C0Space, number: int, energies: Energies, around: list[Any]) -> 
     return np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1)
 
 
-def _alike(c0: C0Space, number: int, energies: Energies, marks: Sequence[NDArray[np.uint8]]) -> list[_Group]:
-    """Cells of a block by class, with their functions and the energies of these in each mean."""
-    block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
-    seen, orders = c0.seen(number), c0.numbering.orders
-    groups, beside = [], _beside(c0, number, energies, marks)
-    standing = walls(shape, marks[1][seen[1].ids] & _SHORT > 0)
-    near = np.asarray((marks[0][seen[0].ids] & _PYRAMID > 0).any(axis=1))
-    for cells in _groups(c0, number, energies, [*beside, *(own for own in (standing, near[:, None]) if own.any())]):
-        first = 0 if isinstance(cells, slice) else int(cells[0])
-        around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
-        regular = tuple(tuple(bool(own) for own in of_dim[first]) for of_dim in beside)
-        S, m = energies.classes[int(energies.class_of[first])]
-        along = tuple(standing[first].tolist())
-        found = _functions(shape, block.order, S.tobytes(), m, bool(near[first]), around, regular, along)
-        groups.append(_Group(number, cells, found))
-    return groups
+def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[tuple[int, Any, tuple[Any, ...]]]:
+    """Blocks' cells by class, with what their functions depend on beside orders; collective."""
+    found, marks = list[tuple[int, Any, tuple[Any, ...]]](), _marks(c0, energies)
+    for number, own in enumerate(energies if c0.size else ()):
+        seen, beside = c0.seen(number), _beside(c0, number, own, marks)
+        standing = walls(c0.space.blocks[number].shape, marks[1][seen[1].ids] & _SHORT > 0)
+        near = np.asarray((marks[0][seen[0].ids] & _PYRAMID > 0).any(axis=1))
+        more = [some for some in (standing, near[:, None]) if some.any()]
+        for cells in _groups(c0, number, own, [*beside, *more]):
+            first = 0 if isinstance(cells, slice) else int(cells[0])
+            regular = tuple(tuple(bool(entity) for entity in of_dim[first]) for of_dim in beside)
+            S, m = own.classes[int(own.class_of[first])]
+            traits = S.tobytes(), m, bool(near[first]), regular, tuple(standing[first].tolist())
+            found.append((number, cells, traits))
+    return found
+
+
+def _with_functions(c0: C0Space, given: Sequence[tuple[int, Any, tuple[Any, ...]]]) -> list[_Group]:
+    """The same with functions of the orders of this space."""
+    found, orders, seen = list[_Group](), c0.numbering.orders, dict[int, Any]()
+    for number, cells, traits in given:
+        first, block = 0 if isinstance(cells, slice) else int(cells[0]), c0.space.blocks[number]
+        if number not in seen:
+            seen[number] = c0.seen(number)
+        around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen[number]))
+        S, m, near, *rest = traits
+        found.append(_Group(number, cells, traits, _functions(block.shape, block.order, S, m, near, around, *rest)))
+    return found
 
 
 class LowEnergySmoother:
@@ -166,13 +179,20 @@ class LowEnergySmoother:
     _scale: Any = None
     kept = False
 
-    def __init__(self, c0: C0Space, energies: Sequence[Energies], free: NDArray[np.bool_], backend: Backend) -> None:
-        self._c0, self._free, self._groups = c0, free, list[_Group]()
+    def __init__(
+        self,
+        c0: C0Space,
+        energies: Sequence[Energies],
+        free: NDArray[np.bool_],
+        backend: Backend,
+        finer: LowEnergySmoother | None = None,
+    ) -> None:
+        self._c0, self._free = c0, free
         self._vectors, self._T = c0.vectors_on(backend.device()), None
         self.lines = list[Layers | SharedLayers]()
-        marks = _marks(c0, energies)
+        alike = _alike(c0, energies) if finer is None else [own[:3] for own in finer._groups]
+        self._groups: list[_Group] = _with_functions(c0, alike)
         if c0.size:
-            self._groups = [group for number, own in enumerate(energies) for group in _alike(c0, number, own, marks)]
             Q = _of_groups(self._groups, c0.low_energy_matrix)
             back = Q if c0.signed else Q.with_rows(c0.inverse_matrix.rows)
             # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
