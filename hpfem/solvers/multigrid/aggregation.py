@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...backends.vectors import VectorSpace
 from ...memory import every
 from .chebyshev import Bounds
-from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted, multiplied
+from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted, multiplied, taken
 from .irregular import spread
 
 # Rows of the smallest matrix at most, which is inverted: products with so many take no longer than a level.
@@ -34,13 +34,12 @@ _IN = 1 << 62
 def coarsenings(
     A: Any, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
 ) -> tuple[list[Coarsening], Any]:
-    """Coarsen a matrix until it is small; with the last one. A [n, n] may be SciPy's, of `block` rows a vertex."""
-    xp, A = vectors.xp, vectors.sparse_library.csr_matrix(A)
+    """Coarsen a matrix until it is small; with the last one. A [n, n], of any library, has `block` rows a vertex."""
+    xp, A = vectors.xp, taken(A, vectors)
     # Without blocks an aggregate has one component, and there a constant.
     B = xp.asarray(near if block > 1 else near.sum(axis=1, keepdims=True))
     kind = xp.asarray(component if block == 1 else 0 * component[::block])
     found = []
-    A.sum_duplicates()
     while A.shape[0] > SMALLEST:
         P, B, kind, bounds = _coarser(A, B, kind, block, vectors)
         own, A = Coarsening.of(A, P, B, bounds, vectors)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 
-from ...backends.vectors import HOST_VECTORS, VectorSpace
+from ...backends.vectors import HOST_VECTORS, VectorSpace, dense
 from ...memory import as_numpy
 from . import aggregation
-from .coarsening import Coarsening, bounds_of, smoother
+from .coarsening import Coarsening, bounds_of, smoother, taken
 
 # Vertices or aggregates of the smallest matrix at most, in solves on hosts; and unknowns that they solve for devices.
 _ON_HOSTS = 300
@@ -119,17 +119,17 @@ class Hierarchy(NamedTuple):
             levels, last = _by_pyamg(A, near, component, block)
         else:
             levels, last = aggregation.coarsenings(A, near, component, block, where)
-        return cls(levels, *_root_of_inverse(last.toarray(), made_on(last.shape[0], vectors)))
+        return cls(levels, *_root_of_inverse(dense(last, where.xp), made_on(last.shape[0], vectors)))
 
     def again(self, A: Any, vectors: VectorSpace) -> Hierarchy:
         """Interpolate in the same way for another matrix."""
         where, levels = made_on(A.shape[0], vectors), list[Coarsening]()
-        last = where.sparse_library.csr_matrix(A)
+        last = taken(A, where)
         for old in self.levels:
             bounds, smooth = bounds_of(last, where, old.bounds), old.smoothed is not None
             own, last = Coarsening.of(last, old.P, old.near, bounds, where, smooth)
             levels.append(own)
-        return Hierarchy(levels, *_root_of_inverse(last.toarray(), made_on(last.shape[0], vectors)))
+        return Hierarchy(levels, *_root_of_inverse(dense(last, where.xp), made_on(last.shape[0], vectors)))
 
     @property
     def sizes(self) -> list[int]:

@@ -76,9 +76,18 @@ def smoother(A: Any, bounds: Bounds, vectors: VectorSpace, chosen: Any = slice(N
 def in_order(A: Any) -> Any:
     """A new product in CSR, with its columns in ascending order."""
     A = A.tocsr()
-    A = type(A)((A.data, A.indices, A.indptr), shape=A.shape)  # a product may be out of order
+    A = type(A)((A.data, A.indices, A.indptr), shape=A.shape)
+    if not isinstance(A.data, np.ndarray):
+        A.has_sorted_indices = False  # CuPy would ask, by kernels slow to compile
     A.sort_indices()
     A.has_canonical_format = True  # no entry is there twice
+    return A
+
+
+def taken(A: Any, vectors: VectorSpace) -> Any:
+    """A matrix of any library, no entry of which is there twice, where vectors are, in order."""
+    A = vectors.sparse_library.csr_matrix(in_order(A))
+    A.has_canonical_format = True
     return A
 
 

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 from ...passes import Pass
 from ...restriction import BlockMatrix
 from ...sharing import Sharing
-from ...vectors import Blocks, VectorSpace
+from ...vectors import Blocks, VectorSpace, dense
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, in_branches
 from .conjugate import launch_dots, owned_bits
@@ -143,20 +143,26 @@ class CudaVectors(VectorSpace):
     def matrix_product(self, A: Any, B: Any) -> Any:
         """See `VectorSpace.matrix_product`: some rows at a time, or as full matrices if nearly full."""
         xp, make, (n, k), m = self.xp, self.sparse_library.csr_matrix, A.shape, B.shape[1]
+
+        def known(data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> Any:
+            """A matrix, no entry of which is there twice; CuPy would ask that, by kernels slow to compile."""
+            found = make((data, columns, starts), shape=shape)
+            found.has_canonical_format = True
+            return found
+
+        B = known(B.data, B.indices, B.indptr, B.shape)
         before = xp.cumsum(xp.append(xp.zeros(1, np.int64), xp.diff(B.indptr)[A.indices]))[A.indptr]
         count = int(before[-1])
         if _FULL * count > n * k * m and max(n * k, k * m, n * m) < _AT_ONCE:
-            return make(A.toarray() @ B.toarray())
+            return make(dense(A, xp) @ dense(B, xp))
         firsts = xp.searchsorted(before, xp.arange(0, count, _AT_ONCE)).tolist()
         if len(firsts) < 2:
-            return A @ B
+            return known(A.data, A.indices, A.indptr, A.shape) @ B
         parts = []
         for first, last in pairwise(sorted({*firsts, n})):
             a, b = A.indptr[first], A.indptr[last]
-            rows = A.data[int(a) : int(b)], A.indices[int(a) : int(b)], A.indptr[first : last + 1] - a
-            some = make(rows, shape=(last - first, k))
-            some.has_canonical_format = True  # no entry is there twice
-            parts.append(some @ B)
+            some = slice(int(a), int(b))
+            parts.append(known(A.data[some], A.indices[some], A.indptr[first : last + 1] - a, (last - first, k)) @ B)
         values, columns = (xp.concatenate([getattr(own, name) for own in parts]) for name in ("data", "indices"))
         counts = xp.concatenate([xp.zeros(1, A.indptr.dtype), *(xp.diff(own.indptr) for own in parts)])
         return make((values, columns, xp.cumsum(counts).astype(A.indptr.dtype)), shape=(n, m))
