@@ -275,13 +275,6 @@ def sparse_on_host(matrix: Any) -> csr_array:
     return csr_array(tuple(map(as_numpy, (matrix.data, matrix.indices, matrix.indptr))), shape=matrix.shape)
 
 
-def dense(matrix: Any, xp: Any) -> Any:
-    """A sparse matrix in full, no entry of which is there twice; CuPy would ask that, by kernels slow to compile."""
-    entries, out = matrix.tocoo(), xp.zeros(matrix.shape, matrix.dtype)
-    out.reshape(-1)[entries.row.astype(np.int64) * matrix.shape[1] + entries.col] = entries.data
-    return out
-
-
 def scaled(vector: Any, k: int) -> Any:
     """Multiply by 2^k, which is exact, in two steps where 2^k itself may be out of range."""
     if abs(k) <= _EXPONENT:

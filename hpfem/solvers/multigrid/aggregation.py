@@ -35,6 +35,8 @@ def coarsenings(
     A: Any, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int, vectors: VectorSpace
 ) -> tuple[list[Coarsening], Any]:
     """Coarsen a matrix until it is small; with the last one. A [n, n], of any library, has `block` rows a vertex."""
+    if A.shape[0] <= SMALLEST:
+        return [], A
     xp, A = vectors.xp, taken(A, vectors)
     # Without blocks an aggregate has one component, and there a constant.
     B = xp.asarray(near if block > 1 else near.sum(axis=1, keepdims=True))

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
+from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix, diags_array
 
-from ...backends.vectors import HOST_VECTORS, VectorSpace, dense
-from ...memory import as_numpy
+from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
+from ...memory import as_numpy, moved
 from . import aggregation
 from .coarsening import Coarsening, bounds_of, smoother, taken
 
@@ -119,17 +119,17 @@ class Hierarchy(NamedTuple):
             levels, last = _by_pyamg(A, near, component, block)
         else:
             levels, last = aggregation.coarsenings(A, near, component, block, where)
-        return cls(levels, *_root_of_inverse(dense(last, where.xp), made_on(last.shape[0], vectors)))
+        return cls(levels, *_root_of_inverse(last, made_on(last.shape[0], vectors)))
 
     def again(self, A: Any, vectors: VectorSpace) -> Hierarchy:
         """Interpolate in the same way for another matrix."""
         where, levels = made_on(A.shape[0], vectors), list[Coarsening]()
-        last = taken(A, where)
+        last = taken(A, where) if self.levels else A
         for old in self.levels:
             bounds, smooth = bounds_of(last, where, old.bounds), old.smoothed is not None
             own, last = Coarsening.of(last, old.P, old.near, bounds, where, smooth)
             levels.append(own)
-        return Hierarchy(levels, *_root_of_inverse(dense(last, where.xp), made_on(last.shape[0], vectors)))
+        return Hierarchy(levels, *_root_of_inverse(last, made_on(last.shape[0], vectors)))
 
     @property
     def sizes(self) -> list[int]:
@@ -175,19 +175,20 @@ def _opposed(A: csr_matrix) -> bool:
 
 
 def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[Any, float]:
-    """`root` and `least` of a `Hierarchy`; A [n, n] -> [n, n]."""
-    xp, n = vectors.xp, len(A)
-    A = xp.asarray(A) if xp is not np else as_numpy(A)
-    if not n:
-        return A, 1.0
+    """`root` and `least` of a `Hierarchy`; A [n, n] is sparse -> [n, n]."""
+    xp, A = vectors.xp, sparse_on_host(A.tocsr())
+    if not A.shape[0]:
+        return xp.zeros(A.shape), 1.0
     diagonal = A.diagonal()
-    scale = xp.where(diagonal > 0, 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)), 0)
-    scaled = scale[:, None] * A * scale + xp.diag((scale == 0).astype(np.float64))
+    D = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
+    # On the host: a device's library compiles each operation first.
+    scaled = moved((diags_array(D) @ A @ diags_array(D) + diags_array((D == 0).astype(np.float64))).toarray(), xp)
+    scale, vector = xp.asarray(D), xp.asarray(np.cos(np.arange(len(D))))
     with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
-        root, vector = vectors.inverse_of_lower(xp.linalg.cholesky(scaled)).T, xp.cos(xp.arange(n))
+        root = vectors.inverse_of_lower(xp.linalg.cholesky(scaled)).T
         for _ in range(_POWER):
-            vector = root @ (root.T @ (vector / xp.linalg.norm(vector)))
-        least = 1 / float(xp.linalg.norm(vector))
+            vector = root @ (root.T @ (vector / float(vector @ vector) ** 0.5))
+        least = 1 / float(vector @ vector) ** 0.5
         if _SAFE < least:  # NaN without factors on a device
             return scale[:, None] * root, min(least, 1.0)
     values, V = xp.linalg.eigh(scaled)

@@ -91,27 +91,27 @@ def _entity_places(sizes_of: bytes, modes: bytes) -> NDArray[np.int64]:
     return found[:, np.argsort(np.frombuffer(modes, np.int64))]
 
 
-def _in_tiles(row: Any, Q: BlockMatrix, tiles: Sequence[int], vectors: VectorSpace, known: bool = True) -> Any:
-    """Move blocks' local numbers to where they stand entity by entity in tiles of elements, unless a block's tile is 0;
-    by what is known of all of them, if they are few.
+def _in_tiles(Q: BlockMatrix, tiles: Sequence[int], kind: Any, vectors: VectorSpace) -> Any:
+    """Where blocks' local numbers are if they stand entity by entity in tiles of elements, unless a block's tile is 0;
+    kept if they are few; -> [local], of a type of integers.
     """
-    xp, blocks, starts = vectors.xp, Q.blocks, Q.starts
-    if known and starts[-1] <= AT_ONCE:
-        key = *tiles, vectors.device.name
-        if key not in Q.places:
-            Q.places[key] = _in_tiles(xp.arange(starts[-1], dtype=row.dtype), Q, tiles, vectors, False)
-        return Q.places[key][row]
-    as_they_are = [np.outer([0, 0, 1], np.arange(own.shape[1])) for own in blocks]
-    tables = [entity_places(own) if tile else same for own, tile, same in zip(blocks, tiles, as_they_are, strict=True)]
-    n = np.array([own.shape[1] for own in blocks])
-    numbers = np.stack([starts[:-1], n, np.diff(starts) // n, np.maximum(tiles, 1), np.cumsum(n) - n])
-    numbers = xp.asarray(numbers.astype(row.dtype))
-    first, n, elements, tile, at = numbers[:, xp.searchsorted(numbers[0], row, "right") - 1]
-    offset, size, within = xp.asarray(np.hstack(tables).astype(row.dtype))
-    element, mode = (row - first) // n, (row - first) % n + at
-    begin = element // tile * tile
-    count = xp.minimum(elements - begin, tile)
-    return first + begin * n + offset[mode] * count + (element - begin) * size[mode] + within[mode]
+    xp, key = vectors.xp, (*tiles, vectors.device.name)
+    if key in Q.places:
+        return Q.places[key]
+    found = xp.empty(Q.starts[-1], kind)
+    for own, start, given in zip(Q.blocks, Q.starts, tiles, strict=False):
+        (elements, n), tile = own.shape, max(given, 1)
+        offset, size, within = entity_places(own) if given else np.outer([0, 0, 1], np.arange(n))
+        whole = elements // tile * tile
+        for count, first, last in ((tile, 0, whole), (elements - whole, whole, elements)):
+            if first < last:
+                table = offset * count + np.arange(count)[:, None] * size + within
+                begins = xp.arange(start + first * n, start + last * n, count * n, dtype=kind)
+                here = found[start + first * n : start + last * n].reshape(len(begins), -1)
+                xp.add(begins[:, None], xp.asarray(table.ravel().astype(kind)), out=here)
+    if len(found) <= AT_ONCE:
+        Q.places[key] = found
+    return found
 
 
 class IndexTables:
@@ -139,7 +139,7 @@ class IndexTables:
             kept = keep[rows.indices]
             ends = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
             rows = csr_array((rows.data[kept], rows.indices[kept], ends), shape=rows.shape)
-            self.codes[(self.codes >= 0) & ~on(keep)[self.codes >> 1]] = -1
+            self.codes = xp.where((self.codes >= 0) & on(~keep)[self.codes >> 1], -1, self.codes)
         self.row_starts, self.columns = (on(part.astype(kind)) for part in (rows.indptr, rows.indices))
         self.values = on(rows.data)
 
@@ -148,10 +148,10 @@ class IndexTables:
         self.entry_rows = on(np.repeat(several, counts).astype(kind))
         self.entry_values = on(rows.data[entries])
         # Entries of columns, in a fixed order: first those that are +-1, by rows.
-        place = (self.codes >= 0).nonzero()[0]
+        place = (self.codes >= 0).nonzero()[0].astype(kind)
         single = self.codes[place]
         keys = xp.concatenate([single >> 1, on(columns.astype(kind))])
-        codes = xp.concatenate([(2 * place + (single & 1)).astype(kind), on(-2 - np.arange(len(columns), dtype=kind))])
+        codes = xp.concatenate([place << 1 | single & 1, on(-2 - np.arange(len(columns), dtype=kind))])
         entries = _stable(keys)
         columns = keys[entries]
         starts = xp.searchsorted(columns, xp.arange(Q.size + 1, dtype=kind))
@@ -159,7 +159,7 @@ class IndexTables:
         not_one = (counts != 1).nonzero()[0]
         self.single = int(not_one[-1]) + 1 if len(not_one) else 0
         # Columns by parts of their first rows, those with as many entries together, and with most first.
-        first = xp.append(xp.concatenate([place.astype(kind), self.entry_rows])[entries], 0)[starts[:-1]]
+        first = xp.append(xp.concatenate([place, self.entry_rows])[entries], 0)[starts[:-1]]
         parts = xp.where(counts > 0, first, 0)[: self.single] // ORDERED
         self.order = _stable(parts.astype(np.int64) * (len(columns) + 1) - counts[: self.single]).astype(kind)
         rank = xp.arange(Q.size)
@@ -207,11 +207,11 @@ class IndexTables:
         """Tables for gather of local numbers that stand entity by entity in tiles of elements."""
         found, xp = copy(self), vectors.xp
         found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
+        places = _in_tiles(Q, tiles, self.codes.dtype, vectors)
         for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
             for part in chunks(len(codes), 1, most=AT_ONCE):
                 here = codes[part]
-                place = _in_tiles(xp.maximum(here, 0) >> bits, Q, tiles, vectors)
-                codes[part] = xp.where(here >= 0, (place << bits) + (here & bits), here)
+                codes[part] = xp.where(here >= 0, (places[xp.maximum(here, 0) >> bits] << bits) | (here & bits), here)
         _finish(xp)
         return found
 
@@ -292,9 +292,7 @@ class IndexedRestriction(ElementRestriction):
         if (key := tuple(tiles)) not in self._in_tiles:
             xp, given = self._vectors.xp, self._tables.codes
             codes = xp.empty_like(given)
-            for part in chunks(len(given), 1, most=AT_ONCE):
-                row = xp.arange(part.start, part.stop, dtype=given.dtype)
-                codes[_in_tiles(row, self._Q, tiles, self._vectors)] = given[part]
+            codes[_in_tiles(self._Q, tiles, given.dtype, self._vectors)] = given
             _finish(xp)
             self._in_tiles[key] = codes
         return self._in_tiles[key][self._Q.starts[first] :], *self._rows
@@ -303,7 +301,7 @@ class IndexedRestriction(ElementRestriction):
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
         a, none, n = self._tables, np.uint64(0), len(columns)
         here = columns if self._vectors.has(columns) else self._vectors.from_host(columns)
-        slice_starts, codes = a.part(here, self._vectors.xp)
+        slice_starts, codes = a.part(here, self._vectors.xp) if n else (none, none)
 
         def gather(local: Any, onto: Any = None, factor: float = 1.0) -> Any:
             out = self._device.empty((self._components(local), n), self._dtype)

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 from ...passes import Pass
 from ...restriction import BlockMatrix
 from ...sharing import Sharing
-from ...vectors import Blocks, VectorSpace, dense
+from ...vectors import Blocks, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, in_branches
 from .conjugate import launch_dots, owned_bits
@@ -150,11 +150,17 @@ class CudaVectors(VectorSpace):
             found.has_canonical_format = True
             return found
 
+        def dense(matrix: Any) -> Any:
+            """A matrix in full; CuPy's `toarray` sums up entries that are there twice, likewise."""
+            entries, out = matrix.tocoo(), xp.zeros(matrix.shape, matrix.dtype)
+            out.reshape(-1)[entries.row.astype(np.int64) * matrix.shape[1] + entries.col] = entries.data
+            return out
+
         B = known(B.data, B.indices, B.indptr, B.shape)
         before = xp.cumsum(xp.append(xp.zeros(1, np.int64), xp.diff(B.indptr)[A.indices]))[A.indptr]
         count = int(before[-1])
         if _FULL * count > n * k * m and max(n * k, k * m, n * m) < _AT_ONCE:
-            return make(dense(A, xp) @ dense(B, xp))
+            return make(dense(A) @ dense(B))
         firsts = xp.searchsorted(before, xp.arange(0, count, _AT_ONCE)).tolist()
         if len(firsts) < 2:
             return known(A.data, A.indices, A.indptr, A.shape) @ B
