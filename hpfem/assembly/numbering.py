@@ -361,7 +361,7 @@ class Numbering:
             codes[part] = first.take(entity_of, axis=1) + found
             if partial_table:
                 codes[part][found < 0] = -1
-        codes.reshape(-1)[xp.asarray(rows)] = -2 - xp.arange(len(rows), dtype=kind)
+        codes.reshape(-1)[xp.asarray(rows)] = xp.asarray(-2 - np.arange(len(rows), dtype=kind))
         return codes
 
     def _code_table(self, basis: Basis, dims: int) -> tuple[Indices, Indices]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
 from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
-from .irregular import noise
+from .irregular import noise_of
 
 # Steps of the smoother.
 _DEGREE = 2
@@ -57,7 +57,7 @@ def galerkin(P: Any, AP: Any, vectors: VectorSpace) -> Any:
 def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bounds:
     """Bounds on the largest eigenvalue of a matrix with its diagonal's inverse; `before` is of a similar one."""
     xp, product = vectors.xp, vectors.sparse(A)
-    inverse, start = inverted(xp.asarray(A.diagonal()), xp), noise(xp.arange(A.shape[0], dtype=np.uint32))
+    inverse, start = inverted(xp.asarray(A.diagonal()), xp), noise_of(A.shape[0], xp)
     return largest_eigenvalue(lambda x: product @ x, lambda r: r * inverse, vectors, start.astype(np.float64), before)
 
 

@@ -21,7 +21,7 @@ from ...geometry.element_map import at_once, chunks
 from ...memory import as_numpy, every
 from ...mesh.sorting import distinct, marked, run_starts
 from ...support.threads import in_parts
-from .irregular import noise
+from .irregular import noise_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -213,7 +213,7 @@ def _lowest(label: Any) -> Any:
 def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
     """Estimate the smallest eigenvalue of every group's matrix, from above; group [n] -> [groups]."""
     xp, sparse, n = vectors.xp, vectors.sparse_library, len(group)
-    x, order = noise(xp.arange(n, dtype=np.uint32)), xp.argsort(group, kind="stable")
+    x, order = noise_of(n, xp), xp.argsort(group, kind="stable")
     starts = xp.searchsorted(group[order], xp.arange(int(group.max()) + 2, dtype=group.dtype)).astype(pairs.i.dtype)
     parts = xp.ones(n), order.astype(pairs.i.dtype), starts
     sums = vectors.sparse(sparse.csr_matrix(parts, shape=(len(starts) - 1, n)))

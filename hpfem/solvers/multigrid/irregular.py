@@ -20,6 +20,11 @@ def noise(numbers: Any) -> Any:
     return (numbers >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
 
 
+def noise_of(count: int, xp: Any) -> Any:
+    """Make so many irregular numbers, on the host if they are few; -> [count]."""
+    return xp.asarray(noise(xp_for(count, xp).arange(count, dtype=np.uint32)))
+
+
 def spread(numbers: Any) -> Any:
     """Spread numbers over all 32 bits, in place."""
     for factor, shift in ((2654435761, 15), (2246822519, 13)):
