@@ -19,11 +19,14 @@ from hpfem.shapes import SHAPES, make_basis
 
 from ..backends.timer import Timing
 from ..errors import ArgumentError
+from ..geometry.element_map import CACHED, chunks
 from ..mesh import Mesh, box
+from ..mesh.sorting import MANY
 from ..operators import Helmholtz, Mass, Operator
 from ..space.field import Field
 from ..space.space import Space
 from ..support.registry import Registry
+from ..support.threads import in_parts
 from ..tuning.select import Choice
 from .repeated import RepeatedSpace
 
@@ -80,8 +83,14 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
 
 def deformed(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Deform the unit box smoothly, so that every cell is curved; points [n, D] -> [n, D]."""
-    angle = 2 * np.pi * points
-    return points + WAVE * np.sin(np.roll(angle, 1, axis=1) + 0.4) * np.cos(angle - 0.3)
+    found = np.empty_like(points)
+
+    def write(part: slice) -> None:
+        angle = 2 * np.pi * points[part]
+        found[part] = points[part] + WAVE * np.sin(np.roll(angle, 1, axis=1) + 0.4) * np.cos(angle - 0.3)
+
+    in_parts(write, chunks(len(points), points.shape[1], most=CACHED), len(points) >= MANY)
+    return found
 
 
 def new_mesh(shape: str | tuple[str, ...], counts: tuple[int, ...], geometry: str, **options: Any) -> Mesh:
