@@ -3,12 +3,14 @@
 import pickle
 import threading
 from importlib import import_module
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, StateError
-from hpfem.memory import HOST, PairArray, count_transfers, every
+from hpfem.memory import FEW, HOST, PairArray, as_numpy, count_transfers, every, moved
+from tests.fake_cupy import FakeArray
 from tests.standin import StandIn
 
 
@@ -203,3 +205,14 @@ def test_every_is_all(library):
     some = xp.arange(12).reshape(3, 4)
     assert every(some >= 0) and every(some[:, ::2] < 11) and every(some[:0] > 0)
     assert not every(some > 0) and not every(some.T < 11)
+
+
+@pytest.mark.parametrize("size", [10, 4 * FEW + 2])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_arrays_go_to_a_device_and_back(size, dtype):
+    xp = SimpleNamespace(asarray=FakeArray, empty=lambda shape, dtype: FakeArray(np.full(shape, 7, dtype)))
+    for array in (np.arange(size).astype(dtype), np.arange(2 * size).astype(dtype).reshape(2, -1).T):
+        there = moved(array, xp)
+        assert isinstance(there, FakeArray) and moved(there.inside, np) is there.inside
+        back = as_numpy(there)
+        assert np.array_equal(back, array) and back.dtype == dtype
