@@ -155,7 +155,7 @@ class Numbering:
         # The order of all entities; 0 if there are several orders.
         self._values = sorted(set(orders.values()))
         self._same = 0 if len(self._values) > 1 else self._values[0]
-        found_orders, found_sizes, offsets = [], [], []
+        found_orders, found_sizes, offsets, counts = [], [], [], []
         self._orders: list[Indices | slice] = []
         start = 0
         for dim in range(mesh.dim + 1):
@@ -167,11 +167,12 @@ class Numbering:
             among = self._order(dim, count)
             self._orders.append(among)
             offsets.append(_starts(start, sizes, among))
-            start += int(sizes.sum())
+            counts.append(len(sizes) * int(sizes[0]) if _of_one_size(sizes) else int(sizes.sum()))
+            start += counts[-1]
         self.orders: tuple[Indices, ...] = tuple(found_orders)
         self.offsets: tuple[Indices, ...] = tuple(offsets)
         self.sizes: tuple[Indices, ...] = tuple(found_sizes)
-        self.counts = tuple(int(sizes.sum()) for sizes in self.sizes)
+        self.counts = tuple(counts)
 
     def _lowest(self, dim: int, count: int, orders: dict[str, int]) -> Indices:
         """The lowest order of the cells around every entity."""
@@ -243,7 +244,7 @@ class Numbering:
         ends = np.cumsum([0, *self.counts[: len(values)]]).tolist()
         found = xp.empty(ends[-1], np.result_type(*values) if dtype is None else dtype)
         for own, sizes, order, a, b in zip(values, self.sizes, self._orders, ends, ends[1:], strict=False):
-            if b > a and (sizes.strides == (0,) or (sizes == sizes[0]).all()):
+            if b > a and (_of_one_size(sizes) or (sizes == sizes[0]).all()):
                 found[a:b].reshape(len(sizes), -1)[...] = moved(own[order], xp)[:, None]
             elif b > a:
                 found[a:b] = xp.asarray(np.repeat(own[order], sizes[order]))
@@ -417,9 +418,14 @@ class Numbering:
         return found
 
 
+def _of_one_size(sizes: Indices) -> bool:
+    """Whether sizes are known to be the same, without a look at them."""
+    return len(sizes) > 0 and sizes.strides == (0,)
+
+
 def _starts(start: int, sizes: Indices, among: Indices | slice) -> Indices:
     """Where things of some sizes start, one after the other in some order, the first one at `start`."""
-    if sizes.strides == (0,) and len(sizes):  # of one size
+    if _of_one_size(sizes):
         size = int(sizes[0])
         starts = np.arange(start, start + len(sizes) * size, size) if size else np.full(len(sizes), start)
     else:
