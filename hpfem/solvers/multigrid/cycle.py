@@ -550,8 +550,9 @@ def smoother_steps(A: GlobalOperator, energies: list[list[Energies]]) -> int:
     for number, block in enumerate(space.blocks):
         by_order = A.operator.backend.smoother_steps.get(block.shape.name, ((2, 2, 2),))
         steps = by_order[min(block.order, len(by_order)) - 1]
-        stretched = any(stacked(block.shape, S) for own in energies for S, _ in own[number].classes)
-        most = max(most, steps[A.coupled > 1], steps[2] if stretched else 1)
+        most = max(most, steps[A.coupled > 1])
+        if steps[2] > most and any(stacked(block.shape, S) for own in energies for S, _ in own[number].classes):
+            most = steps[2]
     return int(A.vectors.comm.max(float(most)))
 
 

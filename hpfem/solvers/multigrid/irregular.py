@@ -54,13 +54,12 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
 
 def irregular(A: GlobalOperator, numbers: list[Numbers]) -> Any:
     """Make an irregular vector, the same for every partition of a mesh; -> [components * size]."""
-    numbering, space, xp = A.c0.numbering, A.c0.space, xp_for(A.shape[0], A.vectors.xp)
-    within = xp.arange(A.c0.size, dtype=np.uint32)
-    within -= numbering.of_unknowns(numbering.offsets, xp, np.uint32)
-    entity = numbering.of_unknowns(numbers, xp)
-    entity *= np.uint32(A.components * max(space.orders.values()) ** space.mesh.dim)
-    entity += within * np.uint32(A.components)
+    numbering, n, xp = A.c0.numbering, np.uint32(A.components), xp_for(A.shape[0], A.vectors.xp)
+    each = n * np.uint32(max(A.c0.space.orders.values()) ** A.c0.space.mesh.dim)
+    starts = zip(numbers, numbering.offsets, strict=True)
+    values = numbering.of_unknowns([own * each - first.astype(np.uint32) * n for own, first in starts], xp)
+    values += xp.arange(A.c0.size, dtype=np.uint32) * n
     out = xp.empty((A.components, A.c0.size), A.dtype)
     for component, row in enumerate(out):
-        row[...] = noise(entity + np.uint32(component))
+        row[...] = noise(values + np.uint32(component))
     return A.vectors.xp.asarray(out.ravel())
