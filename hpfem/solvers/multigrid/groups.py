@@ -40,8 +40,9 @@ _WRONG = 0.1
 # An entry that is zero up to rounding, where diagonals are one.
 _ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
-# that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated.
-_NEARLY, _STRONGER, _STEPS, _NEARER = 0.35, 0.2, 20, 0.6
+# that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated, and
+# those after which vectors are scaled.
+_NEARLY, _STRONGER, _STEPS, _SCALED, _NEARER = 0.35, 0.2, 20, 5, 0.6
 # Functions of a group at most, times its smallest eigenvalue: where a diagonal is not far off pieces do, and cost less.
 _EASY = 16.0
 
@@ -227,9 +228,10 @@ def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
     # So that the largest one is nearer to it.
     shift, times = xp.maximum(2, _NEARER * vectors.row_max(starts, sizes[order]))[group], product(U)
     y: Any = None
-    for _ in range(_STEPS):
+    for step in range(_STEPS):
         x = x if y is None else shift * x - y
-        x /= xp.sqrt(sums @ (x * x)).astype(np.float32)[group]
+        if step % _SCALED == 0 or step == _STEPS - 1:
+            x /= xp.sqrt(sums @ (x * x)).astype(np.float32)[group]
         y = times(x)
     return sums @ (x * y)
 
