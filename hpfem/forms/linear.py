@@ -14,6 +14,8 @@ from .form import BlockProblem
 from .graph import Expression, Graph, depending, is_zero
 from .trace import Trace
 
+Entries = dict[tuple[int, int], Expression]
+
 
 def is_linear(node: Expression, *variables: str) -> bool | None:
     """Whether an expression is linear in the trial function: None if it does not depend on it."""
@@ -102,40 +104,44 @@ def check_noncollocated(problem: BlockProblem) -> None:
         raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
 
 
-def coefficients(trace: Trace, affine: bool = False) -> tuple[Graph, dict[tuple[int, int], Expression]]:
+# A form's graph and matrix K, whether K is of no function, and whether the form is linear; and what `component_matrix`
+# made: for as long as a trace lives.
+_KNOWN: WeakKeyDictionary[Trace, tuple[Graph, Entries, bool, bool]] = WeakKeyDictionary()
+_SYMMETRIC: WeakKeyDictionary[Trace, list[tuple[Trace, Entries]]] = WeakKeyDictionary()
+
+
+def coefficients(trace: Trace, affine: bool = False) -> tuple[Graph, Entries]:
     """The matrix K of a linear form, or of one that may be `affine`: the derivatives of its results by values and
     gradients, those that are not 0.
     """
-    weak, n, K = Weak.of(trace), 1 + trace.dim, dict[tuple[int, int], Expression]()
-    for (c, i), e in weak.rows.items():
-        entries = reverse(weak.graph, [(e, 1.0)], ("fn", "u"))
-        K |= {(c * n + i, key[2] * n + key[3]): entry for key, entry in entries.items()}
-    moving = depending(weak.graph.nodes, lambda key: key[0] == "fn")
-    if any(e.index in moving for e in K.values()) or not (
-        affine or all(is_linear(e, "fn") for e in weak.rows.values())
-    ):
+    if trace not in _KNOWN:
+        weak, n, K = Weak.of(trace), 1 + trace.dim, Entries()
+        for (c, i), e in weak.rows.items():
+            entries = reverse(weak.graph, [(e, 1.0)], ("fn", "u"))
+            K |= {(c * n + i, key[2] * n + key[3]): entry for key, entry in entries.items()}
+        moving = depending(weak.graph.nodes, lambda key: key[0] == "fn")
+        fixed = all(e.index not in moving for e in K.values())
+        _KNOWN[trace] = weak.graph, K, fixed, fixed and all(is_linear(e, "fn") for e in weak.rows.values())
+    graph, K, fixed, linear = _KNOWN[trace]
+    if not (fixed if affine else linear):
         raise NotSuitable("the form is not linear")
-    return weak.graph, K
+    return graph, K
 
 
-# What `component_matrix` made, for as long as a trace lives.
-_MADE: WeakKeyDictionary[Trace, dict[int, tuple[Trace, dict[tuple[int, int], Expression]]]] = WeakKeyDictionary()
-
-
-def component_matrix(trace: Trace, component: int) -> tuple[Trace, dict[tuple[int, int], Expression]]:
+def component_matrix(trace: Trace, component: int) -> tuple[Trace, Entries]:
     """The symmetric part of K of a component by itself, as the results of a trace: those at i <= j that are not 0."""
-    made, n = _MADE.setdefault(trace, {}), 1 + trace.dim
-    if not made:
-        graph, K = coefficients(trace, affine=True)
-        for c in range(trace.components):
-            own = {(i, j): (c * n + i, c * n + j) for i in range(n) for j in range(i, n)}
-            S = {place: symmetric_entry(K, graph, *there) for place, there in own.items()}
+    if trace not in _SYMMETRIC:
+        (graph, K), n, found = coefficients(trace, affine=True), 1 + trace.dim, list[tuple[Trace, Entries]]()
+        for first in range(0, n * trace.components, n):
+            places = [(i, j) for i in range(n) for j in range(i, n)]
+            S = {(i, j): symmetric_entry(K, graph, first + i, first + j) for i, j in places}
             S = {place: node for place, node in S.items() if not is_zero(node)}
-            made[c] = Trace(graph, trace.dim, max(1, len(S)), tuple(S.values())), S
-    return made[component]
+            found.append((Trace(graph, trace.dim, max(1, len(S)), tuple(S.values())), S))
+        _SYMMETRIC[trace] = found
+    return _SYMMETRIC[trace][component]
 
 
-def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int, column: int) -> Expression:
+def symmetric_entry(K: Entries, graph: Graph, row: int, column: int) -> Expression:
     """An entry of the symmetric part of a matrix of expressions."""
     zero = graph.constant(0.0)
     one, other = K.get((row, column), zero), K.get((column, row), zero)
