@@ -54,17 +54,21 @@ def pointwise_matrix(
     xp: Any = np,
     geometry: BlockGeometry | None = None,
 ) -> dict[tuple[int, int], Any]:
-    """The symmetric part of a form's matrix K at points of elements, weights and geometry included; -> [E, Q]."""
-    trace = operator.form.trace
+    """The symmetric part of a form's matrix K at points of elements, weights and geometry included; -> [E, Q]. With the
+    geometry of affine elements at one point, its mean.
+    """
+    trace, own = operator.form.trace, operator.space.blocks[number].geometry
     assert trace is not None
-    if geometry is None:
-        geometry = operator.space.blocks[number].geometry
-    x = geometry.coordinates(elements, xp) if trace.uses_point else None
+    geometry = geometry or own
+    x = own.coordinates(elements, xp) if trace.uses_point else None
     inverse, weight = geometry.inverse_and_weights(elements, xp)
     entries, S = component_matrix(trace, component)
     found = evaluate(entries, lambda key: given_at(operator, number, key, x, elements))
     d, axes, K = geometry.dim, range(1, 1 + geometry.space_dim), dict[tuple[int, int], Any]()
     values = {place: found[node.index] for place, node in S.items()}
+    if len(geometry.rule) < len(own.rule):
+        mean = xp.asarray(own.rule.weights / own.rule.weights.sum())[:, None]
+        values = {place: value @ mean if np.ndim(value) else value for place, value in values.items()}
     if (0, 0) in values:
         K[0, 0] = values[0, 0] * weight
     if not trace.general and (1, 1) in values:
@@ -246,6 +250,12 @@ def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOS
         result = target.read(vectors.device).reshape(len(columns), n, block.n_elements, block.n_modes)
         out[:, :, columns] = result.transpose(2, 1, 3, 0).reshape(block.n_elements, size, len(columns))
     return out
+
+
+def between(matrix: csr_array, free: NDArray[np.bool_]) -> csr_array:
+    """A new matrix with zeros for all but the entries between free unknowns, in the same places; free [n]."""
+    data = matrix.data * (np.repeat(free, np.diff(matrix.indptr)) & free[matrix.indices])
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def block_diagonal(matrices: Array) -> csr_array:

@@ -29,7 +29,7 @@ from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .boundary_terms import BoundaryTerm
 from .c0 import C0Space
-from .entries import block_diagonal, diagonal, element_matrices, is_positive
+from .entries import between, block_diagonal, diagonal, element_matrices, is_positive
 from .product import Product
 from .symmetry import seems_symmetric
 
@@ -409,8 +409,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             matrix = csr_array(block_diag([matrix] * (self.components // self.coupled)))
         if self.bc is not None and self.bc.constrained.any():
             free = ~self.bc.fixed(self.components).ravel()
-            keep = diags_array(free.astype(float))
-            matrix = csr_array(keep @ matrix @ keep + diags_array((~free).astype(float)))
+            matrix = csr_array(between(matrix, free) + diags_array((~free).astype(float)))
         return matrix
 
     def right_hand_side(self, functional: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.sparse import coo_array, csr_array
 
 from hpfem.shapes.arguments import reals
@@ -128,9 +128,12 @@ class VectorSpace(Unshared):
         """Multiply matrices of `sparse_library`."""
         return A @ B
 
-    def inverse_of_lower(self, L: Any) -> Any:
-        """Invert a triangular matrix, [n, n] -> [n, n]."""
-        return dtrtri(L, lower=1)[0]
+    def inverse_of_factor(self, A: Any) -> Any:
+        """L^-1 of a matrix A = L L^T, [n, n] -> [n, n]; of one that is not positive an error, or NaN on a device."""
+        L, failed = dpotrf(A, lower=1)  # half the time of NumPy's
+        if failed:
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        return dtrtri(L, lower=1, overwrite_c=1)[0]
 
     def row_max(self, starts: Any, values: Any) -> Any:
         """Largest value of each row of a CSR matrix, at least 0; starts [n + 1], values [entries] -> [n]."""

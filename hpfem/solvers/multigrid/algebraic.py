@@ -22,7 +22,8 @@ from . import aggregation
 from .coarsening import Coarsening, bounds_of, smoother, taken
 
 # Vertices or aggregates of the smallest matrix at most, in solves on hosts; and unknowns that they solve for devices.
-_ON_HOSTS = 300
+# And rows of that matrix where vertices have several: to invert 900 again takes half as long as to make multigrid.
+_ON_HOSTS, _ROWS = 300, 800
 # A positive coupling, relative to the diagonal, as in stretched cells but tris and tets, and in large reactions. There
 # pyamg takes couplings across the strong direction for strong ones, but by a smaller ratio to the best one than its 4.
 _OPPOSED, _RATIO = 0.2, 2.0
@@ -156,7 +157,7 @@ def _by_pyamg(
         options: dict[str, Any] = {"strength": "symmetric" if component.any() else "evolution"}
         if not component.any() and _opposed(given):
             options = {"strength": ("evolution", {"epsilon": _RATIO}), "smooth": "energy"}
-        made = smoothed_aggregation_solver(given, near, max_coarse=_ON_HOSTS, **options).levels
+        made = smoothed_aggregation_solver(given, near, max_coarse=min(_ON_HOSTS, _ROWS // block), **options).levels
     finally:
         np.random.set_state(state)  # noqa: NPY002
     found = []
@@ -185,7 +186,7 @@ def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[Any, float]:
     scaled = moved((diags_array(D) @ A @ diags_array(D) + diags_array((D == 0).astype(np.float64))).toarray(), xp)
     scale, vector = xp.asarray(D), xp.asarray(np.cos(np.arange(len(D))))
     with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
-        root = vectors.inverse_of_lower(xp.linalg.cholesky(scaled)).T
+        root = vectors.inverse_of_factor(scaled).T
         for _ in range(_POWER):
             vector = root @ (root.T @ (vector / float(vector @ vector) ** 0.5))
         least = 1 / float(vector @ vector) ** 0.5

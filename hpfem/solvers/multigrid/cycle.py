@@ -13,12 +13,13 @@ from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array, diags_array, eye_array, kron
+from scipy.sparse import csr_array, eye_array, kron
 
 from hpfem.shapes.arguments import instance, integer, name_of, shown
 from hpfem.shapes.overlap import stacked
 
 from ...assembly import GlobalOperator
+from ...assembly.entries import between
 from ...backends.cellwise import FactorisedMatrix
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
@@ -390,12 +391,11 @@ class Multigrid:
         self.vertices: AlgebraicMultigrid | SharedVertices | None = None
         if not vectors.comm.any(len(inside) > 0):
             return False
-        keep = diags_array(free.ravel()[inside].astype(np.float64))
         matrix = single.assemble()
         if self._P is not None:
             P = kron(eye_array(n), self._P, format="csr")
             matrix = csr_array(P.T @ matrix @ P)
-        matrix = csr_array(keep @ matrix[inside][:, inside] @ keep)
+        matrix = between(csr_array(matrix[inside][:, inside]), free.ravel()[inside])
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:

@@ -83,15 +83,15 @@ def refreshed(energies: Sequence[Energies], operator: Operator, component: int, 
 
 def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
     """S and m of the cells of a block, [E, dim^2 + 1]."""
-    block, trace = operator.space.blocks[number], operator.form.trace
+    block = operator.space.blocks[number]
     shape, geometry, d = block.shape, block.geometry, block.shape.dim
-    if geometry.affine and trace is not None and trace.constant:
+    if geometry.affine:
         geometry = geometry.on_rule(quadrature(shape, [1] * d, ["gauss"] * d))
     rule = geometry.rule
     X, weights = shape.collapse_matrix(rule.eta), rule.weights.sum()
     means = xp.zeros((block.n_elements, d * d + 1))
     tables: dict[tuple[int, int], Any] = {}
-    for some in pointwise_chunks(geometry, block.n_elements, xp):
+    for some in pointwise_chunks(block.geometry, block.n_elements, xp):
         for (a, b), values in pointwise_matrix(operator, number, component, some, xp, geometry).items():
             if (a == 0) != (b == 0):
                 continue  # terms of first order have no energy

@@ -173,9 +173,10 @@ class CudaVectors(VectorSpace):
         counts = xp.concatenate([xp.zeros(1, A.indptr.dtype), *(xp.diff(own.indptr) for own in parts)])
         return make((values, columns, xp.cumsum(counts).astype(A.indptr.dtype)), shape=(n, m))
 
-    def inverse_of_lower(self, L: Any) -> Any:
-        """Solve for the columns of the unit matrix; see `VectorSpace.inverse_of_lower`."""
-        return import_module("cupyx.scipy.linalg").solve_triangular(L, self.xp.eye(len(L)), lower=True)
+    def inverse_of_factor(self, A: Any) -> Any:
+        """Solve for the columns of the unit matrix; see `VectorSpace.inverse_of_factor`."""
+        L, unit = self.xp.linalg.cholesky(A), self.xp.eye(len(A))
+        return import_module("cupyx.scipy.linalg").solve_triangular(L, unit, lower=True)
 
     def row_max(self, starts: Any, values: Any) -> Any:
         """Find the largest values by a thread for each row; see `VectorSpace.row_max`."""
