@@ -232,11 +232,13 @@ def _add_turned(
 
 
 def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOST_VECTORS) -> Any:
-    """Element matrices of a block, by applying its own kernel to unit vectors; -> [E, c n_modes, c n_modes]."""
+    """Element matrices of a block, by applying its own kernel to unit vectors: what component j and mode n of the trial
+    function give; -> [j, n, i, E, m].
+    """
     space, n, xp = operator.space, operator.form.components, vectors.xp
     block = space.blocks[number]
     size = n * block.n_modes
-    out = xp.empty((block.n_elements, size, size))
+    out = xp.empty((size, n, block.n_elements, block.n_modes))
     device = operator.backend.device()
     step = max(1, CHUNK // max(1, block.n_elements * block.n_modes * n))
     for first in range(0, size, step):
@@ -247,9 +249,8 @@ def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOS
             source[k * n + c, :, mode] = 1
         target = PairArray(source.shape, space.dtype)
         operator.choices[number].kernel.apply(PairArray.of(source, vectors.device).read(device), target.write(device))
-        result = target.read(vectors.device).reshape(len(columns), n, block.n_elements, block.n_modes)
-        out[:, :, columns] = result.transpose(2, 1, 3, 0).reshape(block.n_elements, size, len(columns))
-    return out
+        out[columns] = target.read(vectors.device).reshape(len(columns), *out.shape[1:])
+    return out.reshape(n, block.n_modes, *out.shape[1:])
 
 
 def between(matrix: csr_array, free: NDArray[np.bool_]) -> csr_array:

@@ -456,18 +456,17 @@ def _assembled(operator: Operator, Q: BlockMatrix, vectors: VectorSpace) -> csr_
 
     def part(i: int, j: int) -> csr_array:
         """The block of the matrix that takes component j to component i."""
-        pairs = zip(found, blocks, strict=True)
-        own = [m.reshape(-1, n, b.n_modes, n, b.n_modes)[:, i, :, j] for m, b in pairs]
-        return _gathered(own, Q, vectors)
+        return _gathered([own[j, :, i] for own in found], Q, vectors)
 
     return csr_array(block_array([[part(i, j) for j in range(n)] for i in range(n)]))
 
 
 def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_array:
-    """Q^T A Q of the blocks' element matrices [E, n, n], which the vectors' device has."""
+    """Q^T A Q of the blocks' element matrices, [n, E, m] by columns n, which the vectors' device has."""
     xp = vectors.xp
     if not Q.signed:
-        matrix = csr_array(Q.transpose @ block_diag([block_diagonal(m) for m in matrices], format="csr") @ Q.matrix)
+        own = [block_diagonal(m.transpose(1, 2, 0)) for m in matrices]
+        matrix = csr_array(Q.transpose @ block_diag(own, format="csr") @ Q.matrix)
         matrix.sum_duplicates()
         return matrix
     values, rows, columns = [], [], []
@@ -477,10 +476,10 @@ def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_
         negative, place = codes & 1, (codes >> 1).astype(number)
         if not every(negative == 0):
             sign = 1.0 - 2 * negative
-            given = given * sign[:, :, None] * sign[:, None, :]
+            given = given * sign * sign.T[:, :, None]
         values.append(given.reshape(-1))
-        rows.append(xp.repeat(place, codes.shape[1]))
-        columns.append(xp.tile(place, codes.shape[1]).reshape(-1))
+        rows.append(xp.tile(place.reshape(-1), codes.shape[1]))
+        columns.append(xp.repeat(place.T.reshape(-1), codes.shape[1]))
     entries = [parts.pop() if len(parts) == 1 else xp.concatenate(parts) for parts in (values, rows, columns)]
     del values, rows, columns
     return sparse_on_host(vectors.summed_there(entries[0], entries[1], entries[2], (Q.size, Q.size)))

@@ -57,7 +57,7 @@ def test_diagonals_of_blocks_are_those_of_the_element_matrices(shape, bent, basi
             made = operator.choices[0].kernel.diagonal()
             if made is None:
                 continue
-            expected = np.einsum("emm->em", element_matrices(operator, 0))
+            expected = np.einsum("jmiem->em", element_matrices(operator, 0))
             found = np.asarray(made.get() if hasattr(made, "get") else made)[0]
             assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
 

@@ -22,7 +22,7 @@ from . import aggregation
 from .coarsening import Coarsening, bounds_of, smoother, taken
 
 # Vertices or aggregates of the smallest matrix at most, in solves on hosts; and unknowns that they solve for devices.
-# And rows of that matrix where vertices have several: to invert 900 again takes half as long as to make multigrid.
+# And its rows, where aggregates have several each: to invert 900 takes half as long as to make the rest of multigrid.
 _ON_HOSTS, _ROWS = 300, 800
 # A positive coupling, relative to the diagonal, as in stretched cells but tris and tets, and in large reactions. There
 # pyamg takes couplings across the strong direction for strong ones, but by a smaller ratio to the best one than its 4.
@@ -157,7 +157,8 @@ def _by_pyamg(
         options: dict[str, Any] = {"strength": "symmetric" if component.any() else "evolution"}
         if not component.any() and _opposed(given):
             options = {"strength": ("evolution", {"epsilon": _RATIO}), "smooth": "energy"}
-        made = smoothed_aggregation_solver(given, near, max_coarse=min(_ON_HOSTS, _ROWS // block), **options).levels
+        each = 1 if A.shape[0] <= _ROWS else near.shape[1]
+        made = smoothed_aggregation_solver(given, near, max_coarse=min(_ON_HOSTS, _ROWS // each), **options).levels
     finally:
         np.random.set_state(state)  # noqa: NPY002
     found = []
