@@ -187,6 +187,12 @@ def test_thin_pyramids_of_high_order_and_slanted(order, slope, most, rng):
     assert iterations(operator(mesh, order, lam=0.0, dirichlet={"xmin": 0.0}), rng) <= most
 
 
+def test_very_thin_pyramids(rng):
+    """Energies of continuations are right in float32: else 63."""
+    A = operator(box("pyramid", (1, 1, 2), upper=(1.0, 1.0, 2e-3)), 6, lam=0.0, dirichlet={"xmin": 0.0})
+    assert iterations(A, rng) <= 40
+
+
 @pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_vertices_of_thin_pyramids_are_bilinear_across_a_layer(backend, rng):
     """Else 16 iterations, and more on finer meshes; by the matrix of their continued functions, refreshed too."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 
 from hpfem.solvers.multigrid import sweep
@@ -47,7 +48,7 @@ def parts(rng, close=0.3):
 
 def test_if_nothing_is_left_out_it_is_the_inverse(rng, monkeypatch):
     monkeypatch.setattr(sweep, "_SMALL", 0.0)
-    monkeypatch.setattr(sweep, "_SMALLER", 0.0)
+    monkeypatch.setattr(sweep, "_ADDED", 0.0)
     A, coupled, beside = parts(rng)
     diagonal, r = A.diagonal().copy(), rng.standard_normal(len(A))
     fixed = rng.choice(len(A), 5, replace=False)
@@ -124,3 +125,26 @@ def test_processes_that_share_groups_make_what_one_makes(rng):
         result = z.copy()
         result[own[part.members]] = w[part.at]
         assert np.allclose(result[own], wanted[own], rtol=0, atol=1e-12)
+
+
+def test_groups_that_are_alike_are_eliminated_once(rng, monkeypatch):
+    """Copies are the same cases, and each gets what it gets alone; a changed entry makes another case."""
+    A, coupled, beside = parts(rng)
+    changed, cases, alike = beside.copy(), [], sweep._alike
+    i, j = np.argwhere(beside)[0]
+    changed[[i, j], [j, i]] *= 1.001
+    monkeypatch.setattr(sweep, "_alike", lambda *given: cases.append(alike(*given)) or cases[-1])
+
+    def made(*besides):
+        """The step as two whole matrices, the groups' matrix, and the diagonal."""
+        whole, diagonal = block_diag(*[coupled] * len(besides)), np.tile(A.diagonal(), len(besides))
+        (first,), groups, left = sweep.swept(*above(whole, block_diag(*besides)), diagonal, 4, 0.0)
+        there, back = np.zeros((2, *whole.shape))
+        there[first.others], back[first.own] = first.there.toarray(), first.back.toarray()
+        return there, back, groups.toarray(), np.diag(left)
+
+    one, other, same, two = made(beside), made(changed), made(beside, beside), made(beside, changed)
+    assert [len(own) for own in cases] == [3, 3, 3, 4]
+    for a, b, aa, ab in zip(one, other, same, two, strict=True):
+        assert np.array_equal(aa, block_diag(a, a))
+        assert np.allclose(ab, block_diag(a, b), rtol=0, atol=1e-12) and not np.allclose(a, b, rtol=1e-6)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, hstack, vstack
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse import coo_array, csr_array, hstack
+from scipy.sparse.csgraph import connected_components, dijkstra
 
 from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace
 from ...geometry.element_map import at_once, chunks
@@ -322,22 +322,11 @@ def _inverse(blocks: Any, xp: Any) -> Any:
 
 def levels(N: csr_array, group: Indices) -> Indices:
     """Number the layers of every group, from one end of it to the other; N [n, n], group [n] -> [n]."""
-    found = _distances(N, np.unique(group, return_index=True)[1])
-    return _distances(N, np.lexsort((found, group))[np.cumsum(np.bincount(group)) - 1])
-
-
-def _distances(N: csr_array, starts: Indices) -> Indices:
-    """Steps from the nearest of some functions; N [n, n] -> [n]."""
-    n = len(starts), N.shape[0]
-    first = csr_array((np.ones(n[0]), (np.zeros(n[0], np.int64), starts)), shape=(1, n[1]))
-    graph = csr_array(vstack([N, first]))
-    graph.resize(n[1] + 1, n[1] + 1)
-    before = breadth_first_order(graph, n[1], directed=False)[1].astype(np.int64)
-    before[n[1]], steps = n[1], np.ones(n[1] + 1, dtype=np.int64)
-    steps[n[1]] = 0
-    while (before != n[1]).any():
-        steps, before = steps + steps[before], before[before]
-    return steps[:-1] - 1
+    graph, found = abs(N), -np.arange(len(group))
+    for _ in range(2):  # from the first function, and from one that is farthest from it
+        ends = np.lexsort((found, group))[np.cumsum(np.bincount(group)) - 1]
+        found = dijkstra(graph, False, ends, unweighted=True, min_only=True).astype(np.int64)
+    return found
 
 
 def _cut(

@@ -7,26 +7,33 @@ thin layers the small entries count there. Matrices are scaled to ones on the di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr
 from scipy.sparse import coo_array, csr_array, diags_array
 
-from .groups import Eliminated, eliminated, most_of, pieces, widest
+from ...geometry.element_map import at_once, chunks
+from ...mesh.sorting import run_starts, unique
+from .groups import Eliminated, most_of, pieces, widest
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+_Block = tuple[Indices, Indices, Array]  # rows and columns of several places, [k, n] and [k, m], and entries [n, m]
+# Groups and what is beside them, [k, n] and [k, m], of the same matrices in the order of numbers, [n, n] and [n, m].
+_Case = tuple[Indices, Indices, csr_array, csr_array]
 
-# Entries that are left out: of continuations, and while these are computed. The least energy that is left.
-_SMALL, _SMALLER, _LEAST = 0.05, 3e-4, 1e-3
+# Entries that are left out of continuations. The least energy that is left.
+_SMALL, _LEAST = 0.05, 1e-3
 # Energy that is little, functions of a group where it is looked for, at most, and errors that are left there.
 _LITTLE, _MOST, _EXACT = 0.05, 160, 0.003
 # Couplings that make groups of what is not eliminated: what is constant across a layer is to be in one.
 _WEAK = 0.06
-# Steps by which the entries that are kept make up for those that are not.
-_STEPS = 4
+# Entries that are none, and differences between groups that are alike; what is added to diagonals for float32.
+_ALIKE, _ADDED = 1e-7, 1e-5
 
 
 class Beside(NamedTuple):
@@ -47,108 +54,113 @@ def swept(
     A = diags_array(scale) @ (coupled + beside.energies) @ diags_array(scale)
     A = coo_array(A + A.T)
     i, j, n = A.row, A.col, len(scale)
-    size, some = np.bincount(label), A.data != 0
+    size, some = np.bincount(label), np.abs(A.data) > _ALIKE
     # Groups of which most functions are beside smaller groups alone: these are eliminated.
-    rank, kept = np.argsort(np.argsort(size, kind="stable")), np.zeros(n, dtype=bool)
-    kept[i[rank[label[i]] < rank[label[j]]]] = True
+    rank, kept = np.argsort(np.argsort(size, kind="stable"))[label], np.zeros(n, dtype=bool)
+    kept[i[rank[i] < rank[j]]] = True
     kept[beside.partly] = True
     chosen = ~kept & (2 * np.bincount(label[kept], minlength=len(size)) < size)[label]
-    others = diags_array(np.where(chosen, 0.0, 1.0))
-    label = np.where(chosen, label, len(rank) + pieces(csr_array(others @ coupled @ others), diagonal, *sizes, _WEAK))
+    left = diags_array(np.where(chosen, 0.0, 1.0))
+    label = np.where(chosen, label, len(size) + pieces(csr_array(left @ coupled @ left), diagonal, *sizes, _WEAK))
     within, across = (
         csr_array((A.data[own], (i[own], j[own])), shape=A.shape)
         for own in (some & (label[i] == label[j]), some & chosen[i] & ~chosen[j])
     )
-    steps, members, inverse = eliminated(within, np.where(chosen, 1, np.inf), order)
-    exact = csr_array(-_solved(steps, members, inverse.matrix(members, n), across))
-    E = _of_least_energy(within, across, _written(csr_array((n, n)), np.arange(n), exact, _SMALL))
-    C, at = _of_little_energy(_inside(exact.T @ across, label) + within, np.unique(across.indices), label)
-    lost = coo_array((exact - E) @ C)
-    large = np.abs(lost.data) > _EXACT
-    E = csr_array(E + csr_array((lost.data[large], (lost.row[large], at[lost.col[large]])), shape=E.shape))
-    S = _inside(E.T @ across, label)
-    S = csr_array(S + S.T + _inside(E.T @ (within @ E + E), label))
-    left, root = np.maximum(1 + S.diagonal(), _LEAST), diags_array(np.where(scale > 0, np.sqrt(diagonal), 0))
-    there, back = csr_array(diags_array(scale / left) @ E.T @ root), csr_array(diags_array(scale) @ E @ root)
+    cases, summed = _alike(within, across, label), partial(_summed, label, chosen)
+    S = within + summed((others, others, exact.T @ B) for _, others, _, B, exact in _solved(cases))
+    # By Gershgorin's theorem other groups have no such vectors.
+    perhaps = np.isin(label, label[across.indices]) & (abs(S).sum(axis=1) > 1 - _LITTLE)
+    C = summed(_of_little_energy(S, _groups(perhaps, label)))
+    M = summed(_continued(cases, C))
+    S = csr_array(left @ M)
+    E, S = csr_array(M - S), (S + S.T) / 2
+    energies, root = np.maximum(1 + S.diagonal(), _LEAST), diags_array(np.where(scale > 0, np.sqrt(diagonal), 0))
+    there, back = csr_array(diags_array(scale / energies) @ E.T @ root), csr_array(diags_array(scale) @ E @ root)
     own, others = np.flatnonzero(np.diff(E.indptr)), np.flatnonzero(np.diff(there.indptr))
     S.setdiag(0)
     steps = [Eliminated(own, others, there[others], back[own], onto=True)] if len(own) else []
-    return steps, csr_array(root @ (within + S) @ root), diagonal * left
+    return steps, csr_array(root @ (within + S) @ root), diagonal * energies
 
 
-def _inside(S: csr_array, label: Indices) -> csr_array:
-    """The entries of functions of one group; S [n, n], label [n]."""
-    S = coo_array(S)
-    same = label[S.row] == label[S.col]
-    return csr_array((S.data[same], (S.row[same], S.col[same])), shape=S.shape)
+def _summed(label: Indices, chosen: NDArray[np.bool_], blocks: Iterable[_Block]) -> csr_array:
+    """Add blocks, rows of functions that are chosen, and entries of functions of one group; label, chosen [n]."""
+    parts = [(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for rows, columns, M in blocks:
+        i, j = np.where(chosen[rows[0], None] | (label[rows[0], None] == label[columns[0]]), M, 0).nonzero()
+        parts.append((np.tile(M[i, j], len(rows)), rows[:, i].ravel(), columns[:, j].ravel()))
+    data, i, j = (np.concatenate(own) for own in zip(*parts, strict=True))
+    return csr_array((data, (i, j)), shape=(len(label),) * 2)
 
 
-def _of_little_energy(S: csr_array, given: Indices, label: Indices) -> tuple[csr_array, Indices]:
-    """Vectors of little energy in the groups of some functions, and a function of each that others of its group lack; S
-    [n, n] but for ones on the diagonal, label [n] -> [n, m], [m].
-    """
-    members = np.flatnonzero(np.isin(label, label[given]))
+def _groups(some: NDArray[np.bool_], label: Indices) -> list[Indices]:
+    """The functions of every group that has some of these; [n]."""
+    members = np.flatnonzero(np.isin(label, label[some]))
     members = members[np.argsort(label[members], kind="stable")]
-    group, counts = np.unique(label[members], return_inverse=True, return_counts=True)[1:]
-    place, starts = np.zeros(len(label), dtype=np.int64), np.cumsum(counts) - counts
-    place[members] = np.arange(len(members)) - starts[group]
-    entries, n = coo_array(S[members]), 0
-    i, j, which = place[members[entries.row]], place[entries.col], group[entries.row]
-    rows, columns, data, at = ([np.zeros(0, dtype)] for dtype in (np.int64, np.int64, np.float64, np.int64))
-    for size in np.unique(counts[(counts > 1) & (counts <= _MOST)]).tolist():
-        own, here = np.flatnonzero(counts == size), counts[which] == size
-        blocks = np.tile(np.eye(size), (len(own), 1, 1))
-        blocks[np.searchsorted(own, which[here]), i[here], j[here]] += entries.data[here]
-        energies, vectors = np.linalg.eigh(blocks)
-        little = (energies < _LITTLE).sum(axis=1)
-        for count in np.unique(little[little > 0]).tolist():
-            V, some = vectors[little == count][:, :, :count], own[little == count]
-            functions, each = members[starts[some, None] + np.arange(size)], np.arange(len(V))
-            for k in range(count):  # by Gauss and Jordan
-                top = np.abs(V[:, :, k]).argmax(axis=1)
-                V[:, :, k] /= V[each, top, k, None]
-                V -= V[:, :, k, None] * np.where(np.arange(count) == k, 0, V[each, top])[:, None]
-                at.append(functions[each, top])
-                columns.append(np.repeat(n + np.arange(len(V)), size))
-                n += len(V)
-            rows.append(np.tile(functions.ravel(), count))
-            data.append(V.transpose(2, 0, 1).ravel())
-    i, j, values = (np.concatenate(own) for own in (rows, columns, data))
-    return csr_array((values, (i, j)), shape=(len(label), n)), np.concatenate(at)
+    return np.split(members, np.flatnonzero(run_starts(label[members])))[1:]
 
 
-def _of_least_energy(within: csr_array, across: csr_array, E: csr_array) -> csr_array:
-    """Lower the energy of continuations by conjugate gradients in their entries; all [n, n]."""
-    places = csr_array((np.ones(E.nnz), E.indices, E.indptr), shape=E.shape)
-    p = r = -places.multiply(within @ E + E + across)
-    rho = r.power(2).sum()
-    for _ in range(_STEPS if rho > 0 else 0):
-        q = places.multiply(within @ p + p)
-        step = rho / p.multiply(q).sum()
-        E, r, before = E + step * p, r - step * q, rho
-        rho = r.power(2).sum()
-        p = r + (rho / before) * p
-    return csr_array(E)
+def _part(M: csr_array, rows: Indices, columns: Indices) -> csr_array:
+    """Rows of a matrix that have entries in some columns alone, which ascend; M [n, n] -> [rows, columns]."""
+    M = M[rows]
+    return csr_array((M.data, np.searchsorted(columns, M.indices), M.indptr), shape=(len(rows), len(columns)))
 
 
-def _solved(steps: Sequence[Eliminated], members: Indices, inverse: csr_array, X: csr_array) -> csr_array:
-    """The inverse of groups times a matrix, but for small entries; X [n, n] -> [n, n]."""
-    for step in steps:
-        X = _written(X, step.others, X[step.others] + step.there @ X, _SMALLER)
-    X = _written(X, members, inverse @ X, _SMALLER)
-    for step in reversed(steps):
-        X = _written(X, step.own, step.back @ X, _SMALLER)
-    return X
+def _alike(within: csr_array, across: csr_array, label: Indices) -> list[_Case]:
+    """Groups that something is beside, those of equal matrices at once; all [n, n], label [n]."""
+    found = dict[tuple[bytes, ...], tuple[list[tuple[Indices, Indices]], csr_array, csr_array]]()
+    for own in _groups(np.diff(across.indptr) > 0, label):
+        others = unique(across[own].indices)
+        _, first, group = np.unique(label[others], return_index=True, return_inverse=True)
+        W, B = _part(within, own, own), _part(across, own, others)
+        told = [part for M in (W, B) for part in (np.rint(M.data / _ALIKE), M.indices, M.indptr)]
+        key = tuple(part.tobytes() for part in (first[group], *told))
+        found.setdefault(key, ([], W, B))[0].append((own, others))
+    return [(*map(np.array, zip(*places, strict=True)), W, B) for places, W, B in found.values()]
 
 
-def _written(X: csr_array, rows: Indices, given: csr_array, small: float) -> csr_array:
-    """Replace rows of a matrix, but for small entries; X [n, n], given [k, n] -> [n, n]."""
-    X, given = csr_array(X), csr_array(given)
-    counts, sources = np.diff(X.indptr), X.indptr[:-1].astype(np.int64)
-    large = np.abs(given.data) > small
-    ends = np.append(0, np.cumsum(large))[given.indptr]
-    counts[rows], sources[rows] = np.diff(ends), X.nnz + ends[:-1]
-    data, indices = (np.concatenate([a, b[large]]) for a, b in ((X.data, given.data), (X.indices, given.indices)))
-    ends = np.append(0, np.cumsum(counts))
-    places = np.arange(ends[-1]) + np.repeat(sources - ends[:-1], counts)
-    return csr_array((data[places], indices[places], ends), shape=X.shape)
+def _solved(cases: Iterable[_Case]) -> Iterator[tuple[Indices, Indices, Array, Array, Array]]:
+    """Places and matrices of cases, and continuations of least energy, [n, m]."""
+    for own, others, within, across in cases:
+        W, B = within.toarray() + (1 + _ADDED) * np.eye(within.shape[0]), across.toarray()
+        yield own, others, W, B, np.linalg.solve(W, -B)
+
+
+def _of_little_energy(S: csr_array, groups: Iterable[Indices]) -> Iterator[_Block]:
+    """Vectors of little energy in groups, in the columns of functions that others of the group lack; S [n, n] but for
+    ones on the diagonal.
+    """
+    for own in groups:
+        if len(own) <= _MOST:
+            energies, V = np.linalg.eigh(_part(S, own, own).toarray() + np.eye(len(own)))
+            V = V[:, energies < _LITTLE]
+            top = qr(V.T, mode="r", pivoting=True)[1][: V.shape[1]]
+            yield own[None], own[None, top], V @ np.linalg.inv(V[top])
+
+
+def _continued(cases: Iterable[_Case], C: csr_array) -> Iterator[_Block]:
+    """Continuations without small entries, but of the columns of C exact; and what they add to energies; C [n, n]."""
+    for own, others, W, B, exact in _solved(cases):
+        E = _of_least_energy(W, B, np.abs(exact) > _SMALL)
+        R, lost = B + W @ E, exact - E
+        yield own, others, E
+        yield others, others, E.T @ (B + R)
+        for rows, places in zip(own, others[:, None], strict=True):
+            columns = unique(C[places[0]].indices)
+            more = lost @ _part(C, places[0], columns).toarray()
+            more[np.abs(more) <= _EXACT] = 0
+            yield rows[None], columns[None], more
+            yield columns[None], places, 2 * more.T @ R
+            yield columns[None], columns[None], more.T @ (W @ more)
+
+
+def _of_least_energy(W: Array, B: Array, kept: NDArray[np.bool_]) -> Array:
+    """Continuations of least energy with some entries; W [n, n], B, kept [n, m] -> [n, m]."""
+    E, counts = np.zeros(B.shape), kept.sum(axis=0)
+    order = np.argsort(counts)[(counts == 0).sum() :]
+    for some in chunks(len(order), max(counts, default=0) ** 2, most=at_once(np)):
+        columns = order[some, None]
+        at = np.argsort(~kept[:, columns[:, 0]], axis=0, kind="stable")[: counts[columns[-1, 0]]].T
+        there = kept[at, columns]
+        blocks = np.where(there[:, :, None] & there[:, None], W[at[:, :, None], at[:, None]], np.eye(at.shape[1]))
+        E[at, columns] = np.linalg.solve(blocks, np.where(there, -B[at, columns], 0)[:, :, None])[:, :, 0]
+    return E
