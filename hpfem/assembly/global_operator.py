@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from hpfem.shapes.arguments import flag, instance, integer, shown
 
 from ..backends.exchange import is_array, placed
-from ..backends.restriction import BlockMatrix, ElementRestriction
+from ..backends.restriction import BlockMatrix
 from ..backends.vectors import VectorSpace, sparse_on_host
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
@@ -365,7 +365,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         """Diagonal on the device of the operator, in float64; see `diagonal`."""
         vectors, xp, n = self.vectors, self.vectors.xp, self.components
         rows = xp.zeros((n, self.c0.size))
-        for operator, Q, restriction, factor in self._parts():
+        for operator, Q, factor in self._parts():
+            own = Q is self.c0.block_matrix
+            restriction = self.c0.restriction(self.device) if own else vectors.restriction(Q, self.dtype)
             found = diagonal(operator, Q, restriction, vectors, elliptic)
             rows += (abs(factor) if elliptic else factor) * xp.tile(found, (n // len(found), 1))
         matrix = self.matrix
@@ -380,11 +382,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             rows = xp.where(self.bc.constrained_on(vectors), 1.0, rows)
         return rows.ravel()
 
-    def _parts(self) -> Iterator[tuple[Operator, BlockMatrix, ElementRestriction, float]]:
-        """The operators on cells that are no part of `matrix`, with Q of the cells, Q on the device, and the factor."""
-        yield self.operator, self.c0.block_matrix, self.c0.restriction(self.device), 1.0
+    def _parts(self) -> Iterator[tuple[Operator, BlockMatrix, float]]:
+        """The operators on cells that are no part of `matrix`, with Q of the cells, and the factor."""
+        yield self.operator, self.c0.block_matrix, 1.0
         for term in self.matrix_free:
-            yield term.form.inner, term.Q, self.vectors.restriction(term.Q, self.dtype), term.factor
+            yield term.form.inner, term.Q, term.factor
 
     def assemble(self) -> csr_array:
         """The matrix, for small problems and tests; of processes that share the mesh, the part from their own cells.
@@ -403,7 +405,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if entries > _MOST_ENTRIES:
             raise ArgumentError(f"assembling would take {entries} entries; apply the operator without its matrix")
         vectors = self.vectors if self.c0.block_matrix.signed else self.c0.vectors_on(HOST)
-        found = [factor * self._of_all(_assembled(own, Q, vectors)) for own, Q, _, factor in self._parts()]
+        found = [factor * self._of_all(_assembled(own, Q, vectors)) for own, Q, factor in self._parts()]
         matrix = csr_array(sum([*found[1:], *([] if self.matrix is None else [self.matrix])], found[0]))
         if self.components > self.coupled:
             matrix = csr_array(block_diag([matrix] * (self.components // self.coupled)))
