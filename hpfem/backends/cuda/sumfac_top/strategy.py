@@ -43,8 +43,9 @@ class CudaSumFacTop(ChoosingStrategy):
 
     def planned(self, problem: BlockProblem, options: Any, limits: Limits) -> SumFacTopPlan:
         """Plan a kernel that fits."""
+        problem = of_source(problem, options.source)
         found = copy(_plan(problem.code_key, options, limits))
-        found.problem = of_source(problem, options.source)
+        found.problem = problem
         return found
 
     def known(self, problem: BlockProblem) -> SumFacTopOptions | None:
