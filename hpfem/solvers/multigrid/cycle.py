@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import cycle, pairwise
@@ -71,7 +71,7 @@ class Level:
         self.free = ~_fixed(A)
         # One per coupled component, or per component where these have Dirichlet values in different places.
         self.smoothers: list[LowEnergySmoother] = []
-        self.degree = 0
+        self.degree, self.numbers = 0, list[Numbers]()  # of entities, for `irregular`
         self.bounds: Any = None  # on the largest eigenvalue
 
     def keep(self, lower: Level) -> None:
@@ -104,43 +104,32 @@ class Level:
             return onto
         return found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)
 
-    def make_smoothers(
-        self,
-        energies: list[list[Energies]],
-        degrees: tuple[int, int],
-        numbers: list[Numbers],
-        finer: Sequence[LowEnergySmoother],
-    ) -> None:
+    def make_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int], finer: Level | None) -> None:
         """Make the smoothers, of the first degree or, where the largest eigenvalue is large, of the second; groups are
-        eliminated unless functions of neighbours differ too much then. Cells are those of a `finer` level's.
+        eliminated unless functions of neighbours differ too much then. Classes of cells are those of a finer level.
         """
         c0, backend, self._degrees = self.A.c0, self.A.operator.backend, degrees
         self.smoothers = [
-            LowEnergySmoother(c0, energies[c % len(energies)], free, backend, finer[c] if finer else None)
+            LowEnergySmoother(c0, energies[c % len(energies)], free, backend, finer and finer.smoothers[c])
             for c, free in enumerate(self.free[: _together(self.A)])
         ]
-        self.refresh(energies, numbers)
+        self.refresh(energies)
         if self.bounds.all > _LARGEST and any(own.has > 1 for own in self.smoothers):
             for own in self.smoothers:
                 own.eliminate_no_more()
             self.bounds, self.degree = None, 0
-            self.refresh(energies, numbers)
+            self.refresh(energies)
 
-    def refresh(self, energies: list[list[Energies]], numbers: list[Numbers]) -> None:
+    def refresh(self, energies: list[list[Energies]]) -> None:
         """Take means of the same cells; groups are kept unless that raises the largest eigenvalue."""
-        vectors, xp, start = self.A.vectors, self.A.vectors.xp, irregular(self.A, numbers)
+        vectors, noise = self.A.vectors, irregular(self.A, self.numbers)
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
             # Functions of equal energy, whatever the coefficients: so that few steps find what is largest.
             sizes = [self.smoothers[c % len(self.smoothers)].residuals for c in range(self.n)]
-            self.bounds = largest_eigenvalue(
-                self.product,
-                lambda r: self.smooth(vectors.owned(r)),
-                vectors,
-                start * (sizes[0] if self.n == 1 else xp.concatenate(sizes)),
-                self.bounds,
-            )
+            start, B = noise * vectors.xp.concatenate(sizes), lambda r: self.smooth(vectors.owned(r))
+            self.bounds = largest_eigenvalue(self.product, B, vectors, start, self.bounds)
             largest = self.bounds.all
             if not any(own.kept for own in self.smoothers):
                 self.first = largest  # with groups as they are
@@ -295,7 +284,7 @@ class Multigrid:
             source = own
         energies = [refreshed(own, last.operator, c, self.vectors.xp) for c, own in enumerate(self._energies)]
         for level in self.levels[:-1]:
-            level.refresh(energies, self._numbers)
+            level.refresh(energies)
         if self._make_vertices(self.vertices):
             self._make(np.dtype(np.float64))
 
@@ -346,12 +335,11 @@ class Multigrid:
             self._make(np.dtype(np.float64))
             return
         with self._phase("smoothers"):
-            self._numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
+            numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             degrees = self.degree, min(self.degree + self._by_table, max(WEIGHTS))
-            finer = list[LowEnergySmoother]()
-            for level in self.levels[:-1]:
-                level.make_smoothers(self._energies, degrees, self._numbers, finer)
-                finer = level.smoothers
+            for finer, level in zip([None, *self.levels], self.levels[:-1]):
+                level.numbers = numbers
+                level.make_smoothers(self._energies, degrees, finer)
 
     def _continue(self) -> None:
         """Continue the vertices' functions, and take the operator in float64 for their matrix."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -136,9 +136,9 @@ def _groups(c0: C0Space, number: int, energies: Energies, around: list[Any]) -> 
     return np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1)
 
 
-def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[tuple[int, Any, tuple[Any, ...]]]:
+def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[Any]:
     """Blocks' cells by class, with what their functions depend on beside orders; collective."""
-    found, marks = list[tuple[int, Any, tuple[Any, ...]]](), _marks(c0, energies)
+    found, marks = list[Any](), _marks(c0, energies)
     for number, own in enumerate(energies if c0.size else ()):
         seen, beside = c0.seen(number), _beside(c0, number, own, marks)
         standing = walls(c0.space.blocks[number].shape, marks[1][seen[1].ids] & _SHORT > 0)
@@ -153,7 +153,7 @@ def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[tuple[int, Any, tu
     return found
 
 
-def _with_functions(c0: C0Space, given: Sequence[tuple[int, Any, tuple[Any, ...]]]) -> list[_Group]:
+def _with_functions(c0: C0Space, given: Sequence[Any]) -> list[_Group]:
     """The same with functions of the orders of this space."""
     found, orders, seen = list[_Group](), c0.numbering.orders, dict[int, Any]()
     for number, cells, traits in given:
@@ -283,12 +283,11 @@ def _means(groups: Sequence[_Group], energies: Sequence[Energies], xp: Any) -> l
     for block, same in groupby(groups, attrgetter("block")):
         cells, given = [own.cells for own in same], energies[block].means
         means = as_numpy(given) if xp is np else given
-        if not isinstance(cells[0], slice):
-            ends = np.cumsum([0, *map(len, cells)]).tolist()
-            means = means[xp.asarray(np.concatenate(cells))]
-            found += [means[a:b] for a, b in pairwise(ends)]
-        else:
+        if isinstance(cells[0], slice):
             found.append(means)
+        else:
+            ends = np.cumsum(list(map(len, cells)))[:-1].tolist()
+            found += xp.split(means[xp.asarray(np.concatenate(cells))], ends)
     return found
 
 
