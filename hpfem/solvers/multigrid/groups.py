@@ -187,7 +187,9 @@ def _groups(pairs: _Pairs, strong: Any, n: int, xp: Any) -> tuple[Any, Any, _Pai
 def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
     """Number the parts of a graph by their first vertices; -> [n]."""
     if xp is np or len(pairs.i) < _FEW_PAIRS:
-        graph = _Pairs(*map(as_numpy, pairs)).upper(n, HOST_VECTORS)
+        i, j = as_numpy(pairs.i), as_numpy(pairs.j)
+        ends = np.append(0, np.cumsum(np.bincount(i, minlength=n)))
+        graph = csr_array((np.ones(len(i)), j, ends), (n, n))
         return xp.asarray(connected_components(graph, directed=False)[1])
     # Parts take the lowest number beside them, all at a time.
     i, j, label = pairs.i, pairs.j, xp.arange(n, dtype=pairs.i.dtype)
