@@ -110,7 +110,7 @@ class Level:
         """
         c0, backend, self._degrees = self.A.c0, self.A.operator.backend, degrees
         self.smoothers = [
-            LowEnergySmoother(c0, energies[c % len(energies)], free, backend, finer and finer.smoothers[c])
+            LowEnergySmoother(c0, energies[c % len(energies)], free, backend, finer.smoothers[c] if finer else None)
             for c, free in enumerate(self.free[: _together(self.A)])
         ]
         self.refresh(energies)
