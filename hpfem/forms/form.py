@@ -233,21 +233,12 @@ class BlockProblem:
         """Number of elements of the block."""
         return self.geometry.n_elements
 
-    def without_data(self) -> BlockProblem:
-        """Take the problem without elements, fields and parameters: what is left is all that its code depends on.
-
-        Returns
-        -------
-        BlockProblem
-            If those of two problems are equal, pickled, the problems have the same code.
-        """
-        rounded = self.factors_dtype != self.dtype  # depends on the elements' volumes, which are left out
-        return replace(self, geometry=self.geometry.without_elements(), fields={}, parameters={}, mixed=rounded)
-
     @property
     def code_key(self) -> bytes:
-        """What tells apart the code of problems: `without_data`, pickled."""
-        return pickle.dumps(self.without_data())
+        """All that the problem's code depends on: the problem without elements, fields and parameters, pickled."""
+        rounded = self.factors_dtype != self.dtype  # depends on the elements' volumes, which are left out
+        geometry = self.geometry.without_elements()
+        return pickle.dumps(replace(self, geometry=geometry, fields={}, parameters={}, mixed=rounded))
 
     @property
     def read_factors(self) -> str | None:

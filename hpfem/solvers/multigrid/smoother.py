@@ -155,11 +155,10 @@ def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[Any]:
 
 def _with_functions(c0: C0Space, given: Sequence[Any]) -> list[_Group]:
     """The same with functions of the orders of this space."""
-    found, orders, seen = list[_Group](), c0.numbering.orders, dict[int, Any]()
+    found, orders = list[_Group](), c0.numbering.orders
+    seen = [c0.seen(number) for number in range(len(c0.space.blocks))]
     for number, cells, traits in given:
         first, block = 0 if isinstance(cells, slice) else int(cells[0]), c0.space.blocks[number]
-        if number not in seen:
-            seen[number] = c0.seen(number)
         around = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen[number]))
         S, m, near, *rest = traits
         found.append(_Group(number, cells, traits, _functions(block.shape, block.order, S, m, near, around, *rest)))
