@@ -126,9 +126,7 @@ def _solved(cases: Iterable[_Case]) -> Iterator[tuple[Indices, Indices, Array, A
 
 
 def _of_little_energy(S: csr_array, groups: Iterable[Indices]) -> Iterator[_Block]:
-    """Vectors of little energy in groups, in the columns of functions that others of the group lack; S [n, n] but for
-    ones on the diagonal.
-    """
+    """Vectors of little energy in groups, in columns of functions that others lack; S [n, n] less a unit diagonal."""
     for own in groups:
         if len(own) <= _MOST:
             energies, V = np.linalg.eigh(_part(S, own, own).toarray() + np.eye(len(own)))
