@@ -31,6 +31,7 @@ from ..backends.sharing import Sharing
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device, PerDevice
+from ..mesh.part import combined
 from ..mesh.sorting import marked, places, with_marked
 from ..space.field import Field
 from ..space.space import Space
@@ -296,7 +297,7 @@ class C0Space(Immutable):
             ids = np.concatenate([numbering.of_group(group, dim).ids[near[group]].ravel() for group in groups])
             at = places(sharing.shared, ids)
             counts = np.bincount(at[at >= 0], minlength=len(sharing.shared))
-            total = Sharing(mesh.comm, len(counts), sharing.places).combined(counts, np.add)
+            total = combined(mesh.comm, counts, sharing.places, np.add)
             found.append((sharing.shared, total))
         return found
 

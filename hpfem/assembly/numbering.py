@@ -32,6 +32,7 @@ from ..geometry.element_map import CACHED, chunks
 from ..memory import PerDevice, device_of, moved
 from ..mesh import Mesh
 from ..mesh.aligned import AlignedTopology
+from ..mesh.part import combined
 from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
 from .traces import Array, Indices, edge_block, entity_modes, inner_block, modes_by_entity, sizes_by_entity
@@ -190,7 +191,7 @@ class Numbering:
         part = self.mesh.part
         if part is None or dim == self.mesh.dim:
             return values
-        return Sharing(part.comm, len(values), self.mesh.shared[dim]).combined(values, operation)
+        return combined(part.comm, values, self.mesh.shared[dim], operation)
 
     @cached_property
     def sharing(self) -> Sharing | None:

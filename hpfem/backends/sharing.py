@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy
+from ..mesh.part import combined
 from ..mesh.sorting import unique
 from ..support.communicator import ALONE, Communicator
 
@@ -113,12 +114,7 @@ class Sharing:
 
     def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
         """Combine the values of all processes for each thing; collective; values [size] -> [size]."""
-        result, own = values.copy(), values[self.shared]
-        total = own.copy()
-        for rank, other in self.comm.exchanged({rank: own[at] for rank, at in self.places.items()}).items():
-            total[self.places[rank]] = operation(total[self.places[rank]], other)
-        result[self.shared] = total
-        return result
+        return combined(self.comm, values, self._neighbours, operation)
 
 
 class Messages:
