@@ -25,6 +25,7 @@ from hpfem.shapes.arguments import flag, instance, name_of, real, reals, shown
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.passes import LEAPFROG, LOW_STORAGE
 from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
+from ..memory import every
 from ..operators import WeakForm
 from ..support.files import atomic_path, output_path
 from ..support.progress import progress, silent
@@ -440,7 +441,7 @@ class _Run:
     def finite(self) -> None:
         """Go back to what is known to be finite, where u may not be."""
         system = self.system  # one process alone may be here
-        if system.vectors.comm.size > 1 or not bool(system.xp.isfinite(self.last[0]).all()):
+        if system.vectors.comm.size > 1 or not every(system.xp.isfinite(self.last[0])):
             self.t, self.steps, self.last = self.good
 
     def _failed(self, why: object) -> SolverError:

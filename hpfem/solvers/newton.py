@@ -16,6 +16,7 @@ from hpfem.shapes.arguments import flag, instance, integer, is_real, real, reals
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..errors import ArgumentError, HpfemError, NewtonError, NotFinite, NotSuitable, SolverError
+from ..memory import every
 from ..operators import Energy
 from ..space.field import Field, check_state
 from ..support.log import warn
@@ -241,7 +242,7 @@ class Equation:
         elif callable(given):
             given = c0.project(given)
         array = vectors.checked(given, "start") if vectors.has(given) else vectors.from_host(reals(given, "start"))
-        if not vectors.comm.all(array.size == self.n * c0.size and bool(vectors.xp.isfinite(array).all())):
+        if not vectors.comm.all(array.size == self.n * c0.size and every(vectors.xp.isfinite(array))):
             raise ArgumentError(f"start is {shown(given)}; give finite numbers for {self.n} x {c0.size} unknowns")
         return vectors.xp.array(array.reshape(-1), self.dtype)
 

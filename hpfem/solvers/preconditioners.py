@@ -14,6 +14,7 @@ from ..assembly import C0Space, GlobalOperator
 from ..backends import choose_backend
 from ..backends.vectors import VectorSpace
 from ..errors import NotFinite, NotSuitable, SolverError
+from ..memory import every
 from ..support.communicator import Communicator
 from ..support.log import report_once, warn
 from .breakdown import BadPreconditioner
@@ -40,9 +41,9 @@ class Jacobi:
 def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     """Division by the diagonal, which is made without assembling."""
     diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
-    finite, every = A.vectors.xp.isfinite(diagonal), A.vectors.comm.all
-    if not every(bool((finite & (diagonal > 0)).all())):
-        if not every(bool(finite.all())):
+    finite, on_all = A.vectors.xp.isfinite(diagonal), A.vectors.comm.all
+    if not on_all(every(finite & (diagonal > 0))):
+        if not on_all(every(finite)):
             raise NotFinite("the diagonal of the operator is not finite; look at the coefficients")
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
     return Jacobi((1.0 / diagonal).astype(A.dtype, copy=False), A.vectors)
@@ -50,7 +51,7 @@ def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
 
 def _positive_diagonal(A: GlobalOperator) -> Any:
     diagonal, xp = A.diagonal_on_device(elliptic=True), A.vectors.xp
-    if A.vectors.comm.all(bool((diagonal > 0).all())):
+    if A.vectors.comm.all(every(diagonal > 0)):
         return diagonal
     return without_zeros(xp.where(diagonal > 0, diagonal, A.diagonal_on_device()), xp)
 

@@ -20,6 +20,7 @@ from ..assembly import BoundaryConditions, C0Space
 from ..assembly.boundary_terms import is_linear_form
 from ..backends.exchange import is_array, wrap
 from ..errors import ArgumentError
+from ..memory import every
 from ..operators.parameters import in_range
 from .inputs import made_input
 from .krylov import checked_limits
@@ -220,7 +221,7 @@ class SolutionMap:
     def _solved(self, x: Any, right: Any, transposed: bool) -> Any:
         """What J or its transpose makes this right-hand side of, kept of the last few."""
         for old, given, d in self._kept:
-            if old == transposed and self._own.vectors.comm.all(bool((given == right).all())):
+            if old == transposed and self._own.vectors.comm.all(every(given == right)):
                 return d
         d, _ = self._tangents.solve(x, right, self._tol, "SolutionMap: derivative", transposed)
         self._kept = [(transposed, right, self._own.free(d)), *self._kept[: _KEPT - 1]]
@@ -231,7 +232,7 @@ class SolutionMap:
         new, x = self._take(data) or self._x is None, self._x
         if u is not None:
             self._x = self._array(u, self.shape, "u").reshape(-1)
-            if not new and self._own.vectors.comm.all(bool((self._x == x).all())):
+            if not new and self._own.vectors.comm.all(every(self._x == x)):
                 return x
             self._kept = []
         elif new:
@@ -241,7 +242,7 @@ class SolutionMap:
     def _take(self, data: Mapping[str, Any]) -> bool:
         """Take data, as others may have changed the fields; whether they are not those of the last solution."""
         given, own, old = self._arrays(data, ""), self._own, self._taken
-        same = own.vectors.comm.all(all(name in old and bool((given[name] == old[name]).all()) for name in given))
+        same = own.vectors.comm.all(all(name in old and every(given[name] == old[name]) for name in given))
         self._taken = {}
         added = sum([one.take(given[name]) for name, one in self._inputs.items()], 0 * self._data)
         own.data, self._taken = self._data + own.free(added).astype(own.dtype, copy=False), given
