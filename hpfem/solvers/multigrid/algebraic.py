@@ -61,7 +61,11 @@ class Level:
             wide = read(near)
             self._first, self._last = (on(smoother(A, own.bounds, where, rows)) for rows in (wide, here))
             A, P, self._rows = A[near], P[here], [vectors.xp.asarray(rows) for rows in (wide, near, here)]
-        self._A, self._P, self.R = on(A), on(P), on(P.T)
+        R = P.T.tocsr()
+        if places is not None:  # the others of all rows of the next level are empty
+            self.reached = where.xp.flatnonzero(where.xp.diff(R.indptr))
+            R, self.reached = R[self.reached], vectors.xp.asarray(self.reached)
+        self._A, self._P, self.R = on(A), on(P), on(R)
 
     def __call__(self, r: Any, solve: Callable[[Any], Any]) -> Any:
         """A V-cycle, with `solve` for the next matrix; a new vector."""
@@ -71,11 +75,17 @@ class Level:
         add(x, 1.0, self._P, solve(self.R @ add(r, -1.0, self._A, x)), x)
         return add(x, 1.0, self._last, add(r, -1.0, self._A, x), x)
 
-    def beside(self, r: Any, restricted: Any, solve: Callable[[Any], Any]) -> Any:
-        """S r + P~ B restricted, with B by `solve`, where `restricted` is P~^T r."""
+    def beside(
+        self, r: Any, restricted: Any, solve: Callable[[Any], Any], total: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """S r + P~ B restricted, with B by `solve`, where `restricted` is P~^T r; `total` makes r of what is given."""
         found = dict[str, Any]()
+        # The small kernels of coarser levels, of which each waits for the one before, are to go first: in the branch.
         self._vectors.beside(
-            [lambda: found.update(x=solve(restricted)), lambda: found.update(s=self._on_both_sides(r))]
+            [
+                lambda: found.update(s=self._on_both_sides(r if total is None else total(r))),
+                lambda: found.update(x=solve(restricted)),
+            ]
         )
         return self._vectors.plus_product(found["s"], 1.0, self._P, found["x"], found["s"])
 
@@ -216,14 +226,22 @@ class AlgebraicMultigrid:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
         self._levels = [Level(own, vectors, dtype) for own in made.levels]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
-        xp = vectors.xp
-        self._root, self._transposed = (xp.ascontiguousarray(xp.asarray(R, dtype)) for R in (made.root, made.root.T))
+        xp, root = vectors.xp, made.root.astype(dtype)
+        where, pair = HOST_VECTORS if isinstance(root, np.ndarray) else vectors, (root, root.T)
+        if vectors.iteration is None:
+            self._roots = [xp.ascontiguousarray(xp.asarray(R)) for R in pair]
+        else:  # triangular by Cholesky's factors, and cuBLAS takes longer for one vector
+            self._roots = [vectors.sparse(where.sparse_library.csr_matrix(R)) for R in pair[::-1]]
 
     def __call__(self, r: Any, number: int = 0) -> Any:
         """Apply to a vector of a level, [n]; a new one."""
-        if number == len(self._levels):
-            y, x = self._vectors.xp.empty_like(r), self._vectors.xp.empty_like(r)
-            self._vectors.multiply(r[None], self._root, y[None])
-            self._vectors.multiply(y[None], self._transposed, x[None])
-            return x
-        return self._levels[number](r, partial(self, number=number + 1))
+        if number < len(self._levels):
+            return self._levels[number](r, partial(self, number=number + 1))
+        for R in self._roots:
+            r = R @ r if self._vectors.iteration is not None else self._of_rows(r, R)
+        return r
+
+    def _of_rows(self, r: Any, R: Any) -> Any:
+        x = self._vectors.xp.empty_like(r)
+        self._vectors.multiply(r[None], R, x[None])
+        return x

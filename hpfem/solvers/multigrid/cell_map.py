@@ -75,13 +75,23 @@ class CellMap:
             parts = (vectors.sparse(csr_array(part.astype(dtype))) for part in (C[inside], C.T))
             self._C = *parts, vectors.from_host(inside)
 
+    # Whether all processes are to have the owners' numbers of what is added to something, where it may be (`final`).
+    agrees = False
+
+    @property
+    def final(self) -> bool:
+        """Whether such numbers change no more: without C."""
+        return self._C is None
+
     def __call__(self, x: Any, onto: Any = None) -> Any:
-        """Map a vector; x, onto [size] -> [size]; on several processes equal up to rounding."""
+        """Map a vector; x, onto [size] -> [size]; on several processes equal up to rounding, unless it `agrees`."""
 
         def more(y: Any, there: bool) -> None:
             assert self._shared is not None
             rows, _, places = self._shared
             self._vectors.plus_product(y if there else None, 1.0, rows, x, y, places)
+            if there and self.agrees:
+                self._vectors.agreed(y)
 
         given = onto if self._C is None else None
         y = self._product.apply(x, self._weights, given, None if self._shared is None else more)

@@ -340,6 +340,10 @@ class Multigrid:
             for finer, level in zip([None, *self.levels], self.levels[:-1]):
                 level.numbers = numbers
                 level.make_smoothers(self._energies, degrees, finer)
+        # The last step of a cycle ends with a sum onto x, in which its exchange is beside the rest.
+        finest, self.agrees = self.levels[0], False
+        for own in finest.smoothers[: finest.n == 1 and vectors.comm.size > 1]:
+            self.agrees = own.agree(finest.degree == 1 and self._change is None)
 
     def _continue(self) -> None:
         """Continue the vertices' functions, and take the operator in float64 for their matrix."""
@@ -508,7 +512,7 @@ class _Run:
         ends the exchange after which all processes have the same. In a graph of more it is not one of its own.
         """
         z = self.M.cycle(self.source) if captured else self._applied()
-        return z, self.M._free, self.M.vectors.agreeing(z)
+        return z, self.M._free, (lambda: z) if self.M.agrees else self.M.vectors.agreeing(z)
 
     def _applied(self) -> Any:
         if self.recorded is not None:

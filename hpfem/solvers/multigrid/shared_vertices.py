@@ -24,7 +24,7 @@ class SharedVertices:
     """r -> M^-1 r for the sum of the processes' sparse matrices.
 
     Where devices of one kind iterate without their hosts, each smooths and interpolates at its own vertices, and all
-    have the coarser levels: that takes one sum over the processes of residuals there and on the vertices, and no host
+    have the coarser levels: that takes a sum over the processes of residuals there and one on the vertices, and no host
     waits, so that cycles can be graphs. Elsewhere the first process solves. Vertices [n] are those of the rows of this
     process in c0, which is of order 1; component [n] and points [n, D] are as for `Hierarchy.of`.
     """
@@ -105,14 +105,14 @@ class SharedVertices:
         """Apply to the sum of the processes' vectors, [n]; a new one; collective."""
         vectors = self._vectors
         if self.everywhere:
-            finest, n = self._finest, self._n
-            whole = vectors.xp.zeros(n + (self._solver.sizes[0] if finest else 0), self._dtype)
+            finest, whole = self._finest, vectors.xp.zeros(self._n, self._dtype)
             whole[self._places] = r
             if finest is None:
                 return self._solver(vectors.total(whole))[self._places]
-            vectors.plus_product(None, 1.0, finest.R, r, whole[n:])
-            whole = vectors.total(whole)
-            return finest.beside(whole[:n], whole[n:], self._solver)
+            # Coarser levels take longest, so their residual is summed first, and that of the finest beside them.
+            restricted = vectors.xp.zeros(self._solver.sizes[0], self._dtype)
+            vectors.plus_product(None, 1.0, finest.R, r, restricted, finest.reached)
+            return finest.beside(whole, vectors.total(restricted), self._solver, vectors.total)
         given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 

@@ -266,6 +266,13 @@ class LowEnergySmoother:
         xp = self._vectors.xp
         return 1 / xp.sqrt(xp.where(self._inverse > 0, self._inverse, xp.inf))
 
+    def agree(self, whether: bool) -> bool:
+        """Let results that are added to something be the owners' on all processes, beside other work; if it can."""
+        can = self._c0.space.comm.all(whether and (self._T is None or self._T.final))
+        if self._T is not None:
+            self._T.agrees = can
+        return can
+
     def scale(self, factor: float) -> None:
         """Multiply B by a number, until other means come."""
         self._inverse = self._inverse * self._inverse.dtype.type(factor)

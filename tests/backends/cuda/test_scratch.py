@@ -66,18 +66,20 @@ def test_calls_beside_each_other_are_branches_of_a_graph(gpus, count):
     assert [own for _, own in seen[count:]] == [stream] * count and stream.waited == used
 
 
-def test_the_first_call_may_have_branches_again(gpus):
-    """Others than those beside it, while there are some."""
+@pytest.mark.parametrize("first", [True, False])
+def test_calls_may_have_branches_again(gpus, first):
+    """Others than those beside them, while there are some."""
     stream, beside, seen = gpus.stream, [FakeStream(gpus), FakeStream(gpus)], []
 
     def nested(depth):
         if depth:
-            in_branches([lambda: nested(depth - 1), lambda: seen.append(gpus.stream)])
+            calls = [lambda: nested(depth - 1), lambda: seen.append(gpus.stream)]
+            in_branches(calls if first else calls[::-1])
 
     with captured(stream, beside):
         for _ in range(2):
             nested(3)
-    assert seen == [*beside, stream] * 2
+    assert seen == [*beside, stream] * 2 if first else seen == [beside[1], beside[0], stream] * 2
 
 
 def test_a_graph_keeps_its_scratch_until_it_is_released(gpus):

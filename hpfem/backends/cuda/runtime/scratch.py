@@ -93,13 +93,15 @@ def captured(stream: Any, beside: Sequence[Any] = ()) -> Iterator[list[StreamPoo
     try:
         yield used
     finally:
-        del _CAPTURED[stream.ptr], _BESIDE[stream.ptr]
+        del _CAPTURED[stream.ptr]
+        for own in (stream, *beside):
+            _BESIDE.pop(own.ptr, None)
 
 
 def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
     """Make calls one after the other or, while a graph is captured, in branches of it.
 
-    The first stays on the stream: it alone may take scratch, and have branches again while some are left.
+    The first stays on the stream: it alone may take scratch. Each may have branches again while some are left.
     """
     import cupy
 
@@ -109,6 +111,7 @@ def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
     before = stream.record() if branches else None
     for branch, call in branches:
         branch.wait_event(before)
+        _BESIDE[branch.ptr] = free[len(branches) :]
         with branch:
             call()
     if branches:
