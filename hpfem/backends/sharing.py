@@ -127,22 +127,13 @@ class Messages:
         """Make the messages to all neighbours; own [components, m] -> [m, components]."""
         return self._vectors.xp.ascontiguousarray(own.T)
 
-    def combine(
-        self,
-        rows: Any,
-        sent: Any,
-        received: Any,
-        owners: bool = False,
-        scale: Any = None,
-        onto: Any = None,
-        factor: float = 1.0,
-    ) -> None:
-        """Write onto + factor * scale * (sums, or the owners' numbers) to the shared of rows [components, size]."""
+    def combine(self, rows: Any, sent: Any, received: Any, owners: bool = False, scale: Any = None) -> None:
+        """Write sums, or the owners' numbers, times `scale` [size], to the shared of rows [components, size]."""
         matrix, shared = self._sharing.of_owners if owners else self._sharing.sums, self._sharing.shared
         found = (matrix @ np.concatenate([received, sent])).T
         if scale is not None:
             found *= scale[shared]
-        rows[:, shared] = found if onto is None else onto[:, shared] + factor * found
+        rows[:, shared] = found
 
     def started(self, make: Callable[[], Any], parts: Mapping[int, slice]) -> Callable[..., None]:
         """Begin to send each process its parts of what is made, [n] or [n, m]; the end gives that and what they send to

@@ -4,12 +4,11 @@
 
 // A row of ones for every shared entry, in the order of the processes: columns from m on are those of `sent`. Its sum,
 // times scale[place] if it is given, is written to place shared[i] of every component of `rows`, each of `size` numbers.
-// If `onto` is given, which may be `rows`, it is onto + factor * sum.
 extern "C" __global__ void __launch_bounds__(THREADS)
     combine(const long long n, const int components, const long long m, const Index *__restrict__ starts,
             const Index *__restrict__ columns, const Index *__restrict__ shared, const real *__restrict__ sent,
-            const real *__restrict__ received, const real *__restrict__ scale, const real *onto, const real factor,
-            const long long size, real *rows) {
+            const real *__restrict__ received, const real *__restrict__ scale, const long long size,
+            real *__restrict__ rows) {
   const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
   if (i >= n) return;
   const long long place = shared[i];
@@ -19,7 +18,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       const long long column = columns[k];
       sum += column < m ? received[column * components + c] : sent[(column - m) * components + c];
     }
-    if (scale) sum *= scale[place];
-    rows[c * size + place] = onto ? onto[c * size + place] + factor * sum : sum;
+    rows[c * size + place] = scale ? scale[place] * sum : sum;
   }
 }

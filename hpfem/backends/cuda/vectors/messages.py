@@ -50,24 +50,15 @@ class CudaMessages(Messages):
     def _of_owners(self) -> tuple[Any, Any]:
         return self._on(self._sharing.of_owners.indptr), self._on(self._sharing.of_owners.indices)
 
-    def combine(
-        self,
-        rows: Any,
-        sent: Any,
-        received: Any,
-        owners: bool = False,
-        scale: Any = None,
-        onto: Any = None,
-        factor: float = 1.0,
-    ) -> None:
+    def combine(self, rows: Any, sent: Any, received: Any, owners: bool = False, scale: Any = None) -> None:
         """Write sums over processes, or the owners' numbers; see `Messages.combine`."""
         if not self._n:
             return
-        out, none = self._vectors.xp.ascontiguousarray(rows), np.uint64(0)
+        out = self._vectors.xp.ascontiguousarray(rows)
         sizes = np.int64(self._n), np.int32(len(rows)), np.int64(self._m)
         table = self._of_owners if owners else self._sums
-        more = none if scale is None else scale, none if onto is None else onto, np.full((), factor, rows.dtype)[()]
-        given = (*sizes, *table, self._shared, sent, received, *more, np.int64(rows.shape[1]), out)
+        more = np.uint64(0) if scale is None else scale, np.int64(rows.shape[1])
+        given = (*sizes, *table, self._shared, sent, received, *more, out)
         (kernel,) = functions(source(rows.dtype, self._index), current_device().name, "combine")
         kernel((-(-self._n // THREADS),), (THREADS,), given)
         if out is not rows:
