@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
+#include <sched.h>
 #include <ucontext.h>
 
 #define HPFEM_HOST
@@ -23,6 +24,8 @@
 #define HPFEM_SHARED(name) real *const name = reinterpret_cast<real *>(hpfem_host::shared)
 #define HPFEM_COPY(to, from, bytes) hpfem_host::copy(to, from, bytes)
 #define HPFEM_COPY_ONCE(to, from) hpfem_host::copy(to, from, 16)
+#define HPFEM_WRITE_MARKED(to, words, mark) hpfem_host::write_marked(to, words, mark)
+#define HPFEM_READ_MARKED(from, words, mark) hpfem_host::read_marked(from, words, mark)
 #define HPFEM_COPY_COMMIT() hpfem_host::copies[hpfem_host::current].groups++
 #define HPFEM_COPY_WAIT(groups) hpfem_host::copy_wait(groups)
 #define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1) hpfem_host::multiply(c, a0, a1, a2, a3, b0, b1)
@@ -31,6 +34,8 @@
 #define HPFEM_MULTIPLY_4(c, a0, a1, b0) hpfem_host::multiply(c, a0, a1, 0, 0, b0, 0)
 #define __global__
 #define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define atomicAdd(at, n) __atomic_fetch_add(at, n, __ATOMIC_RELAXED)
 #define __restrict__
 
 extern "C" {
@@ -53,6 +58,18 @@ static char *stacks;
 static unsigned char *shared;
 static int current;
 static void (*body)();
+
+static void write_marked(void *to, const unsigned *words, unsigned mark) {
+  for (int k = 0; k < 2; k++)
+    __atomic_store_n((unsigned long long *)to + k, (unsigned long long)mark << 32 | words[k], __ATOMIC_RELEASE);
+}
+static void read_marked(const void *from, unsigned *words, unsigned mark) {
+  for (int k = 0; k < 2; k++) {
+    unsigned long long seen;
+    while (seen = __atomic_load_n((const unsigned long long *)from + k, __ATOMIC_ACQUIRE), seen >> 32 != mark) sched_yield();
+    words[k] = (unsigned)seen;
+  }
+}
 
 static void start() {
   body();

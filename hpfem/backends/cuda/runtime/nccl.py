@@ -12,6 +12,7 @@ import numpy as np
 
 from ....support.communicator import Communicator
 from ....support.log import report_once
+from .peers import Peers
 
 _MADE: WeakKeyDictionary[Communicator, Nccl | None] = WeakKeyDictionary()
 
@@ -24,7 +25,7 @@ class Nccl:
 
         self._nccl = nccl
         number = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
-        self._comm = nccl.NcclCommunicator(comm.size, number, comm.rank)
+        self._comm, self._peers = nccl.NcclCommunicator(comm.size, number, comm.rank), Peers.of(comm)
 
     def _type(self, array: Any) -> int:
         """NCCL's number of the type of an array."""
@@ -36,6 +37,10 @@ class Nccl:
         import cupy
 
         stream, received = cupy.cuda.get_current_stream().ptr, cupy.empty_like(sent)
+        if self._peers is not None:
+            parts = self._peers.exchanged(sent, received, parts)
+        if not parts:
+            return received
         self._nccl.groupStart()
         for rank, part in parts.items():
             own, other = sent[part], received[part]
@@ -51,7 +56,8 @@ class Nccl:
         given = cupy.ascontiguousarray(numbers)
         total, stream = cupy.empty_like(given) if out is None else out, cupy.cuda.get_current_stream().ptr
         operation = self._nccl.NCCL_SUM
-        self._comm.allReduce(given.data.ptr, total.data.ptr, given.size, self._type(given), operation, stream)
+        if self._peers is None or not self._peers.sum(given, total):
+            self._comm.allReduce(given.data.ptr, total.data.ptr, given.size, self._type(given), operation, stream)
         return total.reshape(numbers.shape)
 
     def keep(self) -> None:
