@@ -30,7 +30,8 @@ ELSEWHERE = {
     "mesh/part": ("mesh/", "distributed/"), "plots/": ("benchmarks/",),
     "support/": ("support/", "test_faults", "test_interrupts", "test_messages", "test_processes"),
 }  # fmt: skip
-NEED_GPU = {f"hpfem/backends/cuda/runtime/{name}.py" for name in "cublas device kernel limits nccl peers scratch".split()}
+_RUNTIME = "cublas device kernel limits nccl peers scratch".split()
+NEED_GPU = {f"hpfem/backends/cuda/runtime/{name}.py" for name in _RUNTIME}
 PAIRS = ("Lt GtE", "Gt LtE", "Eq NotEq", "Is IsNot", "In NotIn", "And Or", "Add Sub", "Mult Div")
 SWAPPED = {getattr(ast, old): getattr(ast, new) for pair in PAIRS for old, new in permutations(pair.split())}
 SWAPPED[ast.FloorDiv] = ast.Mult
