@@ -162,7 +162,7 @@ class Graph:
             return args[0]
         if op == "sub" and value[0] == 0:
             return self.apply("neg", args[1])
-        return self.constant(0.0) if (op, 0) in (("mul", value[-1]), ("div", value[0])) else None
+        return self.constant(0.0) if op == "mul" and value[1] == 0 else None
 
     def _power(self, base: Expression, exponent: float) -> Expression | None:
         if exponent == 0.5:

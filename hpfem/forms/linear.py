@@ -17,6 +17,30 @@ from .trace import Trace
 Entries = dict[tuple[int, int], Expression]
 
 
+def is_linear(node: Expression, *variables: str) -> bool | None:
+    """Whether an expression is linear in the trial function: None if it does not depend on it."""
+    # Nodes come after their arguments; each is visited once, however often it is shared.
+    linear: list[bool | None] = []
+    for one in node.graph.nodes[: node.index + 1]:
+        parts = [linear[a.index] for a in one.args]
+        if one.op == "input" and one.payload[0] in variables:
+            linear.append(True)
+        elif all(part is None for part in parts):
+            linear.append(None)
+        elif False in parts:
+            linear.append(False)
+        elif one.op in ("add", "sub"):
+            linear.append(None not in parts)
+        elif one.op == "mul":
+            linear.append(None in parts)
+        elif one.op == "where":  # a fixed condition
+            branches = zip(parts[1:], one.args[1:], strict=True)
+            linear.append(parts[0] is None and all(part is True or is_zero(node) for part, node in branches))
+        else:
+            linear.append(one.op == "neg" or (one.op == "div" and parts[1] is None))
+    return linear[node.index]
+
+
 def is_symmetric(trace: Trace | None) -> bool:
     """Whether a form is known to be symmetric: by its structure, or by its matrix at points with random data."""
     return trace is not None and _known_equal(trace, lambda row, column: (column, row))
@@ -68,7 +92,10 @@ def check_linear(problem: BlockProblem) -> None:
         raise NotSuitable("components are coupled")
     if any(key[0] in ("field", "x", "du") for key in trace.inputs) or trace.flux is not None:
         raise NotSuitable("coefficients are not constant, or the flux is not a multiple of the gradient")
-    coefficients(trace)
+    if trace.value is not None and not is_linear(trace.value[0], "u"):
+        raise NotSuitable("the form is not linear")
+    if trace.scaled is not None and is_linear(trace.scaled[0][0], "u") is not None:
+        raise NotSuitable("the form is not linear")
 
 
 def check_noncollocated(problem: BlockProblem) -> None:
@@ -94,10 +121,7 @@ def coefficients(trace: Trace, affine: bool = False) -> tuple[Graph, Entries]:
             K |= {(c * n + i, key[2] * n + key[3]): entry for key, entry in entries.items()}
         moving = depending(weak.graph.nodes, lambda key: key[0] == "fn")
         fixed = all(e.index not in moving for e in K.values())
-        zero = weak.changed(
-            lambda graph, own, _: graph.constant(0.0) if own.op == "input" and own.index in moving else None
-        )
-        _KNOWN[trace] = weak.graph, K, fixed, fixed and not zero.rows
+        _KNOWN[trace] = weak.graph, K, fixed, fixed and all(is_linear(e, "fn") for e in weak.rows.values())
     graph, K, fixed, linear = _KNOWN[trace]
     if not (fixed if affine else linear):
         raise NotSuitable("the form is not linear")
