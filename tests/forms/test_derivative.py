@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from hpfem.errors import ArgumentError
+from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms import Pointwise, Vector
 from hpfem.forms.derivative import Commuting, Weak, reverse
 from hpfem.forms.graph import COMPARISONS, OPERATIONS, Graph
-from hpfem.forms.linear import is_linear
+from hpfem.forms.linear import coefficients, is_linear
 from hpfem.forms.trace import Trace, trace
 
 STEP, POINTS, DIM = 1e-30, 7, 2
@@ -194,7 +194,11 @@ def test_a_selection_of_linear_terms_is_linear():
     found = trace(Pointwise(lambda u, k: np.where(k > 0, 2 * u, 0.0), ("value",)), 2, fields={"k": 0})
     other = trace(Pointwise(lambda u, k: np.where(k > 0, 2 * u, 1.0), ("value",)), 2, fields={"k": 0})
     moving = trace(Pointwise(lambda u, k: np.where(u > 0, 2 * u, 0.0), ("value",)), 2, fields={"k": 0})
-    assert [is_linear(own.value[0], "u") for own in (found, other, moving)] == [True, False, False]
+    # Its derivative is 0 almost everywhere, and so is its value at 0.
+    step = trace(Pointwise(lambda u, k: np.where(u, k, 0.0), ("value",)), 2, fields={"k": 0})
+    assert [is_linear(own.value[0], "u") for own in (found, other, moving, step)] == [True, False, False, False]
+    with pytest.raises(NotSuitable, match="not linear"):
+        coefficients(step)
 
 
 def test_scaled_gradients_leave_no_derivative_to_others():
