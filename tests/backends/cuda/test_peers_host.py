@@ -38,7 +38,7 @@ def numbers(rank, n, dtype):
 @pytest.mark.parametrize("processes", ["f8", "f4"], indirect=True)
 def test_sums_are_those_in_the_order_of_the_processes(processes):
     dtype, call = processes
-    each, counts = 8 // dtype.itemsize, (1, 3, THREADS, 2 * THREADS - 1)
+    each, counts = 8 // dtype.itemsize, (1, 3, 0, THREADS, 2 * THREADS - 1)
 
     def sums(rank, own, memory):
         marks, found = np.zeros(MOST // THREADS, np.uint32), []
@@ -49,9 +49,11 @@ def test_sums_are_those_in_the_order_of_the_processes(processes):
             run(
                 own, "total", blocks, 0, *sizes, memory, marks, numbers(rank, n, dtype), found[-1], descending=rank == 1
             )
-        return found
+        return found, marks
 
-    for found in call(sums):
+    for found, marks in call(sums):
+        # A block counts the sums in which it has numbers, and has waited for the others.
+        assert marks.tolist() == [sum(n > each * first for n in counts) for first in range(0, MOST, THREADS)]
         for n, own in zip(counts, found, strict=True):
             assert np.array_equal(own, sum((numbers(rank, n, dtype) for rank in range(PROCESSES)), np.zeros(n, dtype)))
 

@@ -48,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int k = 0; k < EACH; k++) sum.numbers[k] += own.numbers[k];
   }
   for (int k = 0; k < EACH && i * EACH + k < n; k++) out[i * EACH + k] = sum.numbers[k];
-  if (threadIdx.x == 0) marks[blockIdx.x] = mark;
+  // Who has no numbers waits for nobody: if that counted, the next sum would write where the one before may be read.
+  if (threadIdx.x == 0 && i * EACH < n) marks[blockIdx.x] = mark;
 }
 
 // Parts [first, last) of `sent` to other processes, and theirs to the same places of `received`.
