@@ -128,6 +128,10 @@ class VectorSpace(Unshared):
         """Multiply matrices of `sparse_library`."""
         return A @ B
 
+    def dense(self, matrix: Any) -> Any:
+        """A sparse matrix in CSR, of any library, in full where vectors are."""
+        return sparse_on_host(matrix).toarray()
+
     def inverse_of_factor(self, A: Any) -> Any:
         """L^-1 of a matrix A = L L^T, [n, n] -> [n, n]; of one that is not positive an error, or NaN on a device."""
         L, failed = dpotrf(A, lower=1)  # half the time of NumPy's

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix, diags_array
+from scipy.sparse import bsr_array, bsr_matrix, csr_array, csr_matrix
 
-from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
-from ...memory import as_numpy, moved
+from ...backends.vectors import HOST_VECTORS, VectorSpace
+from ...memory import as_numpy
 from . import aggregation
-from .coarsening import Coarsening, bounds_of, smoother, taken
+from .coarsening import Coarsening, bounds_of, inverted, smoother, taken
 
 # Vertices or aggregates of the smallest matrix at most, in solves on hosts; and unknowns that they solve for devices.
 # And its rows, where aggregates have several each: to invert 900 takes half as long as to make the rest of multigrid.
@@ -188,14 +188,14 @@ def _opposed(A: csr_matrix) -> bool:
 
 def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[Any, float]:
     """`root` and `least` of a `Hierarchy`; A [n, n] is sparse -> [n, n]."""
-    xp, A = vectors.xp, sparse_on_host(A.tocsr())
-    if not A.shape[0]:
-        return xp.zeros(A.shape), 1.0
-    diagonal = A.diagonal()
-    D = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
-    # On the host: a device's library compiles each operation first.
-    scaled = moved((diags_array(D) @ A @ diags_array(D) + diags_array((D == 0).astype(np.float64))).toarray(), xp)
-    scale, vector = xp.asarray(D), xp.asarray(np.cos(np.arange(len(D))))
+    xp, n = vectors.xp, A.shape[0]
+    if not n:
+        return xp.zeros((0, 0)), 1.0
+    scaled, vector = vectors.dense(A.tocsr()), xp.asarray(np.cos(np.arange(n)))
+    scale = xp.sqrt(inverted(scaled.diagonal(), xp))
+    scaled *= scale[:, None]
+    scaled *= scale
+    scaled.reshape(-1)[:: n + 1] = 1.0
     with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
         root = vectors.inverse_of_factor(scaled).T
         for _ in range(_POWER):

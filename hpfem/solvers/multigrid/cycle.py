@@ -13,14 +13,15 @@ from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array, eye_array, kron
+from scipy.sparse import coo_array, csr_array, eye_array, kron
 
 from hpfem.shapes.arguments import instance, integer, name_of, shown
 from hpfem.shapes.overlap import stacked
 
 from ...assembly import GlobalOperator
-from ...assembly.entries import between
+from ...assembly.global_operator import summands
 from ...backends.cellwise import FactorisedMatrix
+from ...backends.vectors import HOST_VECTORS, sparse_on_host
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
 from ...memory import as_numpy, xp_for
@@ -29,7 +30,7 @@ from ...space import Space
 from ...space.arguments import checked_dtype
 from ...space.block import Block
 from ...space.transforms import Evaluated, resampled
-from .algebraic import AlgebraicMultigrid, Hierarchy
+from .algebraic import AlgebraicMultigrid, Hierarchy, made_on
 from .bilinear import continuation
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue
@@ -270,8 +271,7 @@ class Multigrid:
                 " same form, C0Space and conditions, or make another Multigrid"
             )
         self.A = A
-        on_boundaries = A.matrix is not None or bool(A.boundary_terms)
-        self._made_elliptic(self._make_in if on_boundaries else self._take)
+        self._made_elliptic(self._make_in if _on_boundaries(A) else self._take)
 
     def _take(self) -> None:
         """Take the coefficients of `A`, on all levels; those of a level are from the points of the finer one."""
@@ -383,16 +383,29 @@ class Multigrid:
         self.vertices: AlgebraicMultigrid | SharedVertices | None = None
         if not vectors.comm.any(len(inside) > 0):
             return False
-        matrix = single.assemble()
-        if self._P is not None:
-            P = kron(eye_array(n), self._P, format="csr")
-            matrix = csr_array(P.T @ matrix @ P)
-        matrix = between(csr_array(matrix[inside][:, inside]), free.ravel()[inside])
+        where = made_on(len(inside), vectors)
+        if self._P is None and single.components == A.operator.form.components and not _on_boundaries(A):
+            values, *places = summands(A.operator, A.c0.block_matrix, where)
+        else:
+            P = eye_array(n * c0.size) if self._P is None else kron(eye_array(n), self._P, format="csr")
+            entries = coo_array(P.T @ single.assemble() @ P)
+            values, *places = map(where.xp.asarray, (entries.data, entries.row, entries.col))
+        # Numbers in the matrix, or -1, and zeros for all entries but those between free unknowns.
+        number = np.full(n * c0.size, -1, np.int32)
+        number[inside] = np.arange(len(inside))
+        number, given = where.xp.asarray(number), where.xp.asarray(free.ravel())
+        rows, columns = (number[own] for own in places)
+        (kept,) = ((rows >= 0) & (columns >= 0)).nonzero()
+        values = values[kept] * (given[places[0][kept]] & given[places[1][kept]])
+        matrix = where.summed_there(values, rows[kept], columns[kept], (len(inside),) * 2)
+        if where is HOST_VECTORS or vectors.comm.size > 1:
+            matrix = sparse_on_host(matrix)
+            matrix.eliminate_zeros()
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:
-            given = (matrix, component, points, vectors)
-            made = Hierarchy.of(*given) if before is None else before.made.again(matrix, vectors)
+            made = before and before.made.again(matrix, vectors)
+            made = made or Hierarchy.of(matrix, component, points, vectors)
             self.vertices = AlgebraicMultigrid(made, vectors, self.dtype)
         else:
             self.vertices = before or SharedVertices(vertices, component, points, c0, vectors, self.dtype)
@@ -567,6 +580,11 @@ def _form_of(A: GlobalOperator) -> Any:
     """What tells apart the forms of operators, and the kinds of their coefficients."""
     trace, fields = A.operator.form.trace, A.operator.fields
     return trace and trace.key, sorted(A.operator.parameters), {key: own.components for key, own in fields.items()}
+
+
+def _on_boundaries(A: GlobalOperator) -> bool:
+    """Whether an operator has Robin conditions or forms on boundaries."""
+    return A.matrix is not None or bool(A.boundary_terms)
 
 
 def _fixed(A: GlobalOperator) -> Any:

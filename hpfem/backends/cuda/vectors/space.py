@@ -140,6 +140,13 @@ class CudaVectors(VectorSpace):
         """Make branches of a graph that is captured; see `VectorSpace.beside`."""
         in_branches(calls)
 
+    def dense(self, matrix: Any) -> Any:
+        """Write entries to their places: `toarray` asks whether one is there twice, by kernels slow to compile."""
+        entries = self.sparse_library.csr_matrix(matrix).tocoo()
+        out = self.xp.zeros(matrix.shape, matrix.dtype)
+        out.reshape(-1)[entries.row.astype(np.int64) * matrix.shape[1] + entries.col] = entries.data
+        return out
+
     def matrix_product(self, A: Any, B: Any) -> Any:
         """See `VectorSpace.matrix_product`: some rows at a time, or as full matrices if nearly full."""
         xp, make, (n, k), m = self.xp, self.sparse_library.csr_matrix, A.shape, B.shape[1]
@@ -150,17 +157,11 @@ class CudaVectors(VectorSpace):
             found.has_canonical_format = True
             return found
 
-        def dense(matrix: Any) -> Any:
-            """A matrix in full; CuPy's `toarray` sums up entries that are there twice, likewise."""
-            entries, out = matrix.tocoo(), xp.zeros(matrix.shape, matrix.dtype)
-            out.reshape(-1)[entries.row.astype(np.int64) * matrix.shape[1] + entries.col] = entries.data
-            return out
-
         B = known(B.data, B.indices, B.indptr, B.shape)
         before = xp.cumsum(xp.append(xp.zeros(1, np.int64), xp.diff(B.indptr)[A.indices]))[A.indptr]
         count = int(before[-1])
         if _FULL * count > n * k * m and max(n * k, k * m, n * m) < _AT_ONCE:
-            return make(dense(A) @ dense(B))
+            return make(self.dense(A) @ self.dense(B))
         firsts = xp.searchsorted(before, xp.arange(0, count, _AT_ONCE)).tolist()
         if len(firsts) < 2:
             return known(A.data, A.indices, A.indptr, A.shape) @ B
@@ -195,7 +196,9 @@ class CudaVectors(VectorSpace):
         ends = xp.searchsorted(places, xp.arange(shape[0] + 1) * shape[1])
         kind = xp.int32 if max(*shape, len(places)) < 2**31 else xp.int64
         parts = data, (places % shape[1]).astype(kind), ends.astype(kind)
-        return self.sparse_library.csr_matrix(parts, shape=shape)
+        found = self.sparse_library.csr_matrix(parts, shape=shape)
+        found.has_canonical_format = True
+        return found
 
     def congruent(self, Q: BlockMatrix, values: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
         """Continue rows to their unknowns, and sum up, then columns: cuSPARSE fails; see `VectorSpace.congruent`."""
