@@ -1,16 +1,19 @@
 """Linearisations against their residuals: seconds of an application and of taking another function, and bytes.
 
     python -m benchmarks.linearised -o OUT.json [--backend cuda] [--orders 2 4 6] [--stores cheap matrix]
+    python -m benchmarks.linearised -o OUT.json --multigrid [--orders 2 3 4]
     python -m benchmarks.linearised --show OUT.json
 
 On curved cells. Each number is the least of several rounds, in which all operators of a case take turns. "limit" is the
-time in which the bytes of a tangent pass memory, over its own.
+time in which the bytes of a tangent pass memory, over its own. With --multigrid the seconds to make multigrid of a
+tangent and to refresh it at another function, in their place.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +22,7 @@ import numpy as np
 import hpfem as hp
 from benchmarks.script import Content, pivot, run
 from hpfem.backends.base import choose_backend
-from hpfem.backends.timer import measure
+from hpfem.backends.timer import Timer, measure
 from hpfem.forms.cost import operator_bytes
 from hpfem.forms.cut import STORES
 from hpfem.mesh import box
@@ -80,7 +83,29 @@ def cases(given: argparse.Namespace) -> Iterator[Record]:
         for order in given.orders:
             for name in given.forms:
                 space = curved(shape, order, points // (3 if name == "neo-hooke" else 1), given.backend)
-                yield from timed(name, shape, order, space, given.stores, backend, bandwidth)
+                if given.multigrid:
+                    yield refreshed(name, shape, order, space, backend.timer())
+                else:
+                    yield from timed(name, shape, order, space, given.stores, backend, bandwidth)
+
+
+def refreshed(name: str, shape: str, order: int, space: hp.Space, timer: Timer) -> Record:
+    """Seconds to make multigrid of a tangent, and to refresh it."""
+    form, c0 = FORMS[name](space), hp.C0Space(space)
+    n, x = form.form.components, c0.coordinates
+    bc = hp.BoundaryConditions(c0, {"xmin": (0.0,) * n if n > 1 else 0.0}, components=n)
+    size, least = 1e-3 if n > 1 else 0.3, {"set-up": np.inf, "refresh": np.inf}
+    states = [c0.scatter([size * np.sin(3 * x[:, 0] + c + t) * x[:, 1] for c in range(n)]) for t in (0.0, 0.1)]
+    J = form.linearised(states[0])
+    M = hp.Multigrid(hp.GlobalOperator(J, c0, bc, n))
+    for _ in range(6):
+        for what, u in zip(least, states, strict=True):
+            J.at(u)
+            A = hp.GlobalOperator(J, c0, bc, n)
+            call = partial(hp.Multigrid, A) if what == "set-up" else partial(M.refresh, A)
+            least[what] = min(least[what], timer.seconds(call, 1))
+    sizes = [] if M.vertices is None else M.vertices.sizes
+    return {"form": name, "shape": shape, "order": order, "unknowns": A.shape[0], "vertices": sizes, **least}
 
 
 def timed(
@@ -129,11 +154,17 @@ def text_of(content: Content) -> str:
         ("at(u) / residual", lambda own: f"{own['at'] / own['residual']:.2f}"),
         ("bytes, tangent / residual", lambda own: f"{own['bytes'] / own['bytes of the residual']:.2f}"),
         ("limit", lambda own: f"{own['share']:.2f}"),
+        ("unknowns", lambda own: str(own["unknowns"])),
+        ("making multigrid, ms", lambda own: f"{1e3 * own['set-up']:.0f}"),
+        ("refresh / making", lambda own: f"{own['refresh'] / own['set-up']:.2f}"),
     ):
         rows: dict[tuple[str, ...], dict[Any, str]] = {}
         for own in content["cases"]:
-            rows.setdefault((own["form"], own["shape"], own["store"]), {})[own["order"]] = cell(own)
-        found.append(f"{title}\n\n{pivot(('form', 'shape', 'store'), rows, 'P={}')}\n")
+            with suppress(KeyError):
+                text = cell(own)
+                rows.setdefault((own["form"], own["shape"], own.get("store", "")), {})[own["order"]] = text
+        if rows:
+            found.append(f"{title}\n\n{pivot(('form', 'shape', 'store'), rows, 'P={}')}\n")
     return "\n".join(found)
 
 
@@ -148,6 +179,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--orders", nargs="*", type=int, default=[2, 3, 4, 5, 6])
     parser.add_argument("--stores", nargs="*", choices=STORES, default=["cheap"])
     parser.add_argument("--forms", nargs="*", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--multigrid", action="store_true")
     parser.add_argument("--points", type=int, help="quadrature points of a case")
 
 

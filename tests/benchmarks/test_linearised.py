@@ -12,6 +12,23 @@ def test_bytes_of_a_tangent(tmp_path, capsys):
     assert "at(u) / residual" in capsys.readouterr().out and main(["--show", str(tmp_path / "out.json")])
 
 
+def test_refresh_of_multigrid(tmp_path, capsys):
+    given = [
+        "--multigrid",
+        "--points",
+        "300",
+        "--orders",
+        "2",
+        "--forms",
+        "neo-hooke",
+        "-o",
+        str(tmp_path / "out.json"),
+    ]
+    found = main(given)["cases"]
+    assert all(0 < record["refresh"] < record["set-up"] and record["unknowns"] % 3 == 0 for record in found)
+    assert "refresh / making" in capsys.readouterr().out
+
+
 def test_errors_of_derivatives(tmp_path, capsys):
     given = ["--orders", "1", "--shapes", "tri", "-o", str(tmp_path / "out.json")]
     for own in derivatives.main(given)["cases"]:
