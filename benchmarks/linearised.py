@@ -104,7 +104,7 @@ def refreshed(name: str, shape: str, order: int, space: hp.Space, timer: Timer) 
             A = hp.GlobalOperator(J, c0, bc, n)
             call = partial(hp.Multigrid, A) if what == "set-up" else partial(M.refresh, A)
             least[what] = min(least[what], timer.seconds(call, 1))
-    sizes = [] if M.vertices is None else M.vertices.sizes
+    sizes = getattr(M.vertices, "sizes", [])
     return {"form": name, "shape": shape, "order": order, "unknowns": A.shape[0], "vertices": sizes, **least}
 
 

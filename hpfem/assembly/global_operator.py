@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_diag, coo_array, csr_array, diags_array
+from scipy.sparse import block_array, block_diag, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import flag, instance, integer, shown
@@ -21,7 +20,7 @@ from ..backends.vectors import VectorSpace, sparse_on_host
 from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
-from ..memory import HOST, Device, PerDevice, as_numpy, every
+from ..memory import HOST, Device, PerDevice, every
 from ..operators import BoundaryForm, Operator, OperatorSum
 from ..operators.arrays import same_kind
 from ..operators.sums import Summable
@@ -454,26 +453,35 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
 def _assembled(operator: Operator, Q: BlockMatrix, vectors: VectorSpace) -> csr_array:
     """Q^T A Q of an operator on cells; -> [components * size, components * size]."""
-    size = operator.form.components * Q.size
-    return sparse_on_host(vectors.summed_there(*summands(operator, Q, vectors), (size, size)))
+    n, blocks = operator.form.components, operator.space.blocks
+    found = [element_matrices(operator, number, vectors) for number in range(len(blocks))]
+
+    def part(i: int, j: int) -> csr_array:
+        """The block of the matrix that takes component j to component i."""
+        return _gathered([own[j, :, i] for own in found], Q, vectors)
+
+    return csr_array(block_array([[part(i, j) for j in range(n)] for i in range(n)]))
 
 
-def summands(operator: Operator, Q: BlockMatrix, vectors: VectorSpace) -> list[Any]:
-    """Values, rows and columns of Q^T A Q of an operator on cells, several of a place in their order; each [n]."""
-    xp, n, found = vectors.xp, operator.form.components, list[tuple[Any, Any, Any]]()
-    kind = np.int32 if n * Q.size < 2**31 else np.int64  # fewer bytes: matrices of many cells are large
-    first = xp.arange(n, dtype=kind) * Q.size
-    matrices = [element_matrices(operator, number, vectors) for number in range(len(Q.blocks))]
-    for block, own in zip(Q.blocks if Q.signed else (), matrices, strict=False):
+def _gathered(matrices: list[Any], Q: BlockMatrix, vectors: VectorSpace) -> csr_array:
+    """Q^T A Q of the blocks' element matrices, [n, E, m] by columns n, which the vectors' device has."""
+    xp = vectors.xp
+    if not Q.signed:
+        own = [block_diagonal(m.transpose(1, 2, 0)) for m in matrices]
+        matrix = csr_array(Q.transpose @ block_diag(own, format="csr") @ Q.matrix)
+        matrix.sum_duplicates()
+        return matrix
+    values, rows, columns = [], [], []
+    number = np.int32 if Q.size < 2**31 else np.int64  # fewer bytes: matrices of many cells are large
+    for block, given in zip(Q.blocks, matrices, strict=True):
         codes = block.on(xp)
-        negative, place = codes & 1, (codes >> 1).astype(kind)
+        negative, place = codes & 1, (codes >> 1).astype(number)
         if not every(negative == 0):
             sign = 1.0 - 2 * negative
-            own *= sign * sign.T[:, None, :, None]
-        rows, columns = first[:, None, None] + place, (first[:, None, None] + place.T)[:, :, None, :, None]
-        found.append((own.ravel(), *(xp.broadcast_to(places, own.shape).ravel() for places in (rows, columns))))
-    for i, j in product(range(0 if Q.signed else n), range(n)):
-        A = block_diag([block_diagonal(as_numpy(own[j, :, i]).transpose(1, 2, 0)) for own in matrices], format="csr")
-        entries = coo_array(Q.transpose @ A @ Q.matrix)
-        found.append(tuple(map(xp.asarray, (entries.data, entries.row + i * Q.size, entries.col + j * Q.size))))
-    return [parts[0] if len(parts) == 1 else xp.concatenate(parts) for parts in zip(*found, strict=True)]
+            given = given * sign * sign.T[:, :, None]
+        values.append(given.reshape(-1))
+        rows.append(xp.tile(place.reshape(-1), codes.shape[1]))
+        columns.append(xp.repeat(place.T.reshape(-1), codes.shape[1]))
+    entries = [parts.pop() if len(parts) == 1 else xp.concatenate(parts) for parts in (values, rows, columns)]
+    del values, rows, columns
+    return sparse_on_host(vectors.summed_there(entries[0], entries[1], entries[2], (Q.size, Q.size)))

@@ -146,6 +146,17 @@ class VectorSpace(Unshared):
             out[some] = np.maximum(np.maximum.reduceat(values, starts[some]), 0)
         return out
 
+    def pattern(self, rows: Any, columns: Any, size: int) -> tuple[Callable[[Any], Any], Any, Any]:
+        """Find the places of entries of a square matrix: what sums values up there, rows and columns, in order."""
+        order, n = np.arange(len(rows)), len(rows)
+        for keys in (columns, rows):  # sorted by counting
+            each = csr_array((np.ones(n, bool), keys[order], np.arange(n + 1)), shape=(n, size))
+            order = order[each.tocsc().indices]
+        rows, columns = rows[order], columns[order]
+        starts = np.flatnonzero(np.append(n > 0, (np.diff(rows) > 0) | (np.diff(columns) > 0))[:n])
+        sums = csr_array((np.ones(n), order, np.append(starts, n)), shape=(len(starts), n))
+        return sums.dot, rows[starts], columns[starts]
+
     def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
         """Make a matrix in CSR where its entries are; those of one place are summed up in their order; each [n]."""
         return csr_array(coo_array((values, (rows, columns)), shape=shape))

@@ -13,13 +13,13 @@ from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import coo_array, csr_array, eye_array, kron
+from scipy.sparse import csr_array, eye_array, kron
 
 from hpfem.shapes.arguments import instance, integer, name_of, shown
 from hpfem.shapes.overlap import stacked
 
 from ...assembly import GlobalOperator
-from ...assembly.global_operator import summands
+from ...assembly.entries import between
 from ...backends.cellwise import FactorisedMatrix
 from ...backends.vectors import HOST_VECTORS, sparse_on_host
 from ...errors import ArgumentError, MeshError, NotSuitable
@@ -38,6 +38,7 @@ from .energies import Energies, cell_energies, refreshed
 from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
+from .vertex_matrix import VertexMatrix
 
 # What the vertices interpolate exactly.
 NEAR_NULL = ("auto", "constants", "rigid")
@@ -383,23 +384,21 @@ class Multigrid:
         self.vertices: AlgebraicMultigrid | SharedVertices | None = None
         if not vectors.comm.any(len(inside) > 0):
             return False
-        where = made_on(len(inside), vectors)
+        given, where = free.ravel()[inside], made_on(len(inside), vectors)
         if self._P is None and single.components == A.operator.form.components and not _on_boundaries(A):
-            values, *places = summands(A.operator, A.c0.block_matrix, where)
+            if before is None:
+                number = np.full((n, c0.size), -1, np.int32)
+                number.ravel()[inside[given]] = np.flatnonzero(given)
+                self._vertex_matrix = VertexMatrix(A.c0.block_matrix, number, len(inside), where)
+            matrix = self._vertex_matrix(A.operator)
         else:
-            P = eye_array(n * c0.size) if self._P is None else kron(eye_array(n), self._P, format="csr")
-            entries = coo_array(P.T @ single.assemble() @ P)
-            values, *places = map(where.xp.asarray, (entries.data, entries.row, entries.col))
-        # Numbers in the matrix, or -1, and zeros for all entries but those between free unknowns.
-        number = np.full(n * c0.size, -1, np.int32)
-        number[inside] = np.arange(len(inside))
-        number, given = where.xp.asarray(number), where.xp.asarray(free.ravel())
-        rows, columns = (number[own] for own in places)
-        (kept,) = ((rows >= 0) & (columns >= 0)).nonzero()
-        values = values[kept] * (given[places[0][kept]] & given[places[1][kept]])
-        matrix = where.summed_there(values, rows[kept], columns[kept], (len(inside),) * 2)
+            matrix = single.assemble()
+            if self._P is not None:
+                P = kron(eye_array(n), self._P, format="csr")
+                matrix = csr_array(P.T @ matrix @ P)
+            matrix = between(csr_array(matrix[inside][:, inside]), given)
         if where is HOST_VECTORS or vectors.comm.size > 1:
-            matrix = sparse_on_host(matrix)
+            matrix = sparse_on_host(matrix).copy()
             matrix.eliminate_zeros()
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)

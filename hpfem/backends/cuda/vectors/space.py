@@ -183,19 +183,27 @@ class CudaVectors(VectorSpace):
         """Find the largest values by a thread for each row; see `VectorSpace.row_max`."""
         return _largest_of_each()(values, starts, self.xp.empty(len(starts) - 1, values.dtype))
 
-    def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
-        """Sort entries by their places, and sum them up there; see `VectorSpace.summed_there`."""
+    def pattern(self, rows: Any, columns: Any, size: int) -> tuple[Callable[[Any], Any], Any, Any]:
+        """Sort entries by their places; see `VectorSpace.pattern`."""
         xp = self.xp
-        places = rows.astype(xp.int64) * shape[1] + columns
+        places = rows.astype(xp.int64) * size + columns
         order = places.argsort()  # CuPy's is stable
         places = places[order]
         starts = xp.flatnonzero(xp.diff(places, prepend=-1))
         places = places[starts]
         starts = xp.append(starts, len(order))
-        data = _sum_of_each()(values, order, starts, xp.empty(len(places), values.dtype))
-        ends = xp.searchsorted(places, xp.arange(shape[0] + 1) * shape[1])
-        kind = xp.int32 if max(*shape, len(places)) < 2**31 else xp.int64
-        parts = data, (places % shape[1]).astype(kind), ends.astype(kind)
+
+        def sums(values: Any) -> Any:
+            return _sum_of_each()(values, order, starts, xp.empty(len(places), values.dtype))
+
+        return sums, places // size, places % size
+
+    def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+        """Sum values up at the places of a `pattern`; see `VectorSpace.summed_there`."""
+        xp = self.xp
+        sums, rows, columns = self.pattern(rows, columns, max(shape))
+        kind = xp.int32 if max(*shape, len(rows)) < 2**31 else xp.int64
+        parts = sums(values), columns.astype(kind), xp.searchsorted(rows, xp.arange(shape[0] + 1)).astype(kind)
         found = self.sparse_library.csr_matrix(parts, shape=shape)
         found.has_canonical_format = True
         return found
