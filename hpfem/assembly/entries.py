@@ -64,33 +64,38 @@ def pointwise_matrix(
     inverse, weight = geometry.inverse_and_weights(elements, xp)
     entries, S = component_matrix(trace, component)
     found = evaluate(entries, lambda key: given_at(operator, number, key, x, elements))
-    d, axes, K = geometry.dim, range(1, 1 + geometry.space_dim), dict[tuple[int, int], Any]()
+    d, K = geometry.dim, dict[tuple[int, int], Any]()
     values = {place: found[node.index] for place, node in S.items()}
     if len(geometry.rule) < len(own.rule):
         mean = xp.asarray(own.rule.weights / own.rule.weights.sum())[:, None]
         values = {place: value @ mean if np.ndim(value) else value for place, value in values.items()}
     if (0, 0) in values:
         K[0, 0] = values[0, 0] * weight
-    if not trace.general and (1, 1) in values:
-        scaled = values[1, 1] * weight
-        for a, b in symmetric_pairs(d):
-            K[1 + a, 1 + b] = scaled * sum(inverse[a, i] * inverse[b, i] for i in range(geometry.space_dim))
+    weighted, lead = inverse * weight, 1 - any(place[0] == 0 < place[1] for place in values)
+    if not any(place[1] for place in values):
         return K
+    if not trace.general:
+        products = _contracted(weighted * values[1, 1], inverse)
+    else:
+        D = geometry.space_dim
+        V = xp.zeros((D + 1 - lead, D, *np.broadcast_shapes(weight.shape, *map(np.shape, values.values()))))
+        for (i, j), value in values.items():
+            if j:
+                V[i - lead, j - 1] = value
+            if i:
+                V[j - lead, i - 1] = value
+        along = _contracted(inverse, V)
+        K |= {(0, 1 + b): row[0] * weight for b, row in enumerate(along) if not lead}
+        products = _contracted(weighted, along[:, 1 - lead :])
+    return K | {(1 + a, 1 + b): products[a, b] for a, b in symmetric_pairs(d)}
 
-    def pulled(row: int, a: int) -> Any:
-        """The change of a row from derivatives by x to the derivative by eta_a."""
-        terms = ((inverse[a - 1, j - 1], values.get((min(row, j), max(row, j)))) for j in axes)
-        some = [own * value for own, value in terms if value is not None]
-        return sum(some[1:], some[0]) if some else None
 
-    for b in range(1, 1 + d):
-        along = [pulled(row, b) for row in (0, *axes)]
-        for a in range(b + 1):
-            terms = [(inverse[a - 1, i - 1] if a else 1.0, along[i]) for i in (axes if a else (0,))]
-            some = [own * value for own, value in terms if value is not None]
-            if some:
-                K[a, b] = sum(some[1:], some[0]) * weight
-    return K
+def _contracted(A: Any, B: Any) -> Any:
+    """Sums over k of A_ik B_jk of arrays, [i, k, ...], [j, k, ...] -> [i, j, ...], by few operations."""
+    found = A[:, None, 0] * B[:, 0]
+    for k in range(1, A.shape[1]):
+        found += A[:, None, k] * B[:, k]
+    return found
 
 
 def given_at(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elements: Elements) -> Any:

@@ -86,7 +86,7 @@ def in_order(A: Any) -> Any:
 
 def taken(A: Any, vectors: VectorSpace) -> Any:
     """A matrix of any library, no entry of which is there twice, where vectors are, in order."""
-    A = vectors.sparse_library.csr_matrix(in_order(A))
+    A = vectors.sparse_library.csr_matrix(A if A.has_canonical_format else in_order(A))
     A.has_canonical_format = True
     return A
 
