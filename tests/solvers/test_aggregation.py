@@ -227,6 +227,19 @@ def test_aggregates_grow_around_an_independent_set(vectors):
     assert (np.bincount(vectors.to_host(aggregate), minlength=count) > 0).all() and count >= chosen.sum()
 
 
+def test_a_smoothed_interpolation_is_kept_while_couplings_are_alike(vectors):
+    def matrix(size):
+        return laplace(box("tet", (9, 9, 9)), k=lambda space: space.evaluate(lambda *x: np.exp(size * np.sin(3 * x[0]))))
+
+    A, *others = matrix(0.0)
+    made = Hierarchy.of(A, *others, vectors)
+    for size, kept in ((0.3, True), (3.0, False)):
+        B, *_ = matrix(size)
+        again = made.again(B, vectors)
+        assert (again.levels[0].smoothed is made.levels[0].smoothed) == kept
+        assert iterations(B, again, vectors) <= iterations(B, Hierarchy.of(B, *others, vectors), vectors) + 1
+
+
 def test_largest_of_rows(vectors):
     starts, values = np.array([0, 2, 2, 3, 5]), np.array([3, 7, -1, 5, 2])
     for dtype in ("int64", "float64"):

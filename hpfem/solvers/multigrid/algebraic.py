@@ -137,8 +137,7 @@ class Hierarchy(NamedTuple):
         where, levels = made_on(A.shape[0], vectors), list[Coarsening]()
         last = taken(A, where) if self.levels else A
         for old in self.levels:
-            bounds, smooth = bounds_of(last, where, old.bounds), old.smoothed is not None
-            own, last = Coarsening.of(last, old.P, old.near, bounds, where, smooth)
+            own, last = Coarsening.of(last, old.P, old.near, bounds_of(last, where, old.bounds), where, old)
             levels.append(own)
         return Hierarchy(levels, *_root_of_inverse(last, made_on(last.shape[0], vectors)))
 

@@ -24,7 +24,7 @@ from ...backends.cellwise import FactorisedMatrix
 from ...backends.vectors import HOST_VECTORS, sparse_on_host
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
-from ...memory import as_numpy, xp_for
+from ...memory import FEW, as_numpy, xp_for
 from ...operators import Operator
 from ...space import Space
 from ...space.arguments import checked_dtype
@@ -75,6 +75,7 @@ class Level:
         self.smoothers: list[LowEnergySmoother] = []
         self.degree, self.numbers = 0, list[Numbers]()  # of entities, for `irregular`
         self.bounds: Any = None  # on the largest eigenvalue
+        self.noise: Any = None  # where its estimate starts; of few unknowns kept
 
     def keep(self, lower: Level) -> None:
         """Take the unknowns that the next coarser level has."""
@@ -124,7 +125,8 @@ class Level:
 
     def refresh(self, energies: list[list[Energies]]) -> None:
         """Take means of the same cells; groups are kept unless that raises the largest eigenvalue."""
-        vectors, noise = self.A.vectors, irregular(self.A, self.numbers)
+        vectors, noise = self.A.vectors, irregular(self.A, self.numbers) if self.noise is None else self.noise
+        self.noise = noise if len(noise) < FEW else None
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
