@@ -6,11 +6,13 @@ over [-1, 1], so that the product of the directions' weights integrates over the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import permutations
 from math import prod
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -284,23 +286,29 @@ def simplex_quadrature(shape: Shape, order: int) -> PointRule:
     ArgumentError
         If there is no such rule of this shape or order.
     """
-    from .simplex_rules import ORBITS  # imported only if needed
-
     instance(shape, Shape, "the shape of a quadrature")
     order = integer(order, 1, "the order", MAX_ORDER)
-    if order not in ORBITS.get(shape.name, {}):
-        known = ", ".join(f"{name} up to order {max(orders)}" for name, orders in ORBITS.items())
+    if order not in _orbits().get(shape.name, {}):
+        known = ", ".join(f"{name} up to order {max(orders)}" for name, orders in _orbits().items())
         raise ArgumentError(f"there is no simplex rule of order {order} on a {shape.name}; there are those of {known}")
     return _simplex_quadrature(shape, order)
 
 
 @cache
-def _simplex_quadrature(shape: Shape, order: int) -> PointRule:
-    from .simplex_rules import ORBITS
+def _orbits() -> dict[str, dict[int, list[list[float]]]]:
+    """Simplex rules by shape and P: of each orbit under the permutations of the vertices, its share of the volume a
+    point, and the barycentric coordinates of one point, the last left out; written by
+    tests/shapes/record_simplex_rules.py.
+    """
+    text = Path(__file__).with_name("simplex_rules.json").read_text(encoding="utf-8")
+    return {shape: {int(order): rows for order, rows in rules.items()} for shape, rules in json.loads(text).items()}
 
+
+@cache
+def _simplex_quadrature(shape: Shape, order: int) -> PointRule:
     points: list[tuple[float, ...]] = []
     shares: list[float] = []
-    for share, *others in ORBITS[shape.name][order]:
+    for share, *others in _orbits()[shape.name][order]:
         point = [*others, 1 - sum(others)]
         point = [next(other for other in point if abs(x - other) < 1e-9) for x in point]  # equal ones to the last bit
         orbit = sorted(set(permutations(point)))

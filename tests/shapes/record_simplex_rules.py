@@ -1,4 +1,4 @@
-"""Writes shapes/simplex_rules.py from modepy's tables: `python tests/shapes/record_simplex_rules.py` (modepy 2026.1
+"""Writes shapes/simplex_rules.json from modepy's tables: `python tests/shapes/record_simplex_rules.py` (modepy 2026.1
 beside hpfem).
 
 Triangles: [XG]; tets: [JS]. An orbit of points under the permutations of the vertices is kept as its weight and the
@@ -7,21 +7,12 @@ Newton's method takes what is left of the error away.
 """
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
 
 from hpfem.shapes import SHAPES, make_basis, quadrature
-
-TEXT = '''"""Symmetric quadrature of simplices, for degrees 2P; written by tests/shapes/record_simplex_rules.py.
-
-By shape and P: per orbit under the permutations of the vertices, its share of the volume a point and the barycentric
-coordinates of one point, the last left out. Triangles [XG], tets [JS].
-"""
-
-# fmt: off
-ORBITS: dict[str, dict[int, tuple[tuple[float, ...], ...]]] = {
-'''
 
 
 def orbit(point):
@@ -85,23 +76,20 @@ def polished(shape, found, degree):
 def main():
     import modepy
 
-    lines = [TEXT]
+    shapes = []
     for shape, most, rule in (
         ("tri", 15, lambda p: modepy.XiaoGimbutasSimplexQuadrature(2 * p, 2)),
         ("tet", 10, lambda p: modepy.JaskowiecSukumarQuadrature(2 * p - 1, 3)),
     ):
-        lines.append(f'    "{shape}": {{\n')
+        rules = []
         for p in range(1, most + 1):
             made = rule(p)
             rows, error = polished(SHAPES[shape], orbits(made.nodes, made.weights), 2 * p)
             print(shape, p, len(made.weights), error)
-            lines.append(f"        {p}: (\n")
-            for point, weight in rows:
-                lines.append("            (" + ", ".join(repr(float(x)) for x in (weight, *point[:-1])) + "),\n")
-            lines.append("        ),\n")
-        lines.append("    },\n")
-    lines.append("}\n")
-    Path("shapes/simplex_rules.py").write_text("".join(lines), encoding="utf-8")
+            lines = (f"      {json.dumps([float(x) for x in (weight, *point[:-1])])}" for point, weight in rows)
+            rules.append(f'    "{p}": [\n' + ",\n".join(lines) + "\n    ]")
+        shapes.append(f'  "{shape}": {{\n' + ",\n".join(rules) + "\n  }")
+    Path("shapes/simplex_rules.json").write_text("{\n" + ",\n".join(shapes) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
