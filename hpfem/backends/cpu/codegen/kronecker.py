@@ -14,7 +14,7 @@ from ....forms.kronecker import check_kronecker, functions_of, kronecker_flops, 
 from .affine import Group, factors_of_terms, write_affine
 from .indexed import Indexed
 from .ir import Builder, Program
-from .line import Array, Fiber, matrix_product
+from .line import Array, Fiber, matrix_product, summed_products
 
 # Operations in the time in which a number is handed on from one direction to the next.
 _HANDED_ON = 9.0
@@ -52,7 +52,7 @@ def write_kronecker(problem: BlockProblem, lanes: int, prefetch: int = 0, indexe
         if not solid:
             with b.each(N) as i:
                 rows = [b.load_fiber(b.at(start, (i, N)), 1, N) for start in R]
-                b.store_fiber(_summed(b, S[1], rows), b.at(group.results, (i, N)), 1)
+                b.store_fiber(summed_products(b, S[1], rows), b.at(group.results, (i, N)), 1)
             return
         with b.loop(N) as i:
             with b.each(N) as j:
@@ -62,18 +62,9 @@ def write_kronecker(problem: BlockProblem, lanes: int, prefetch: int = 0, indexe
                     b.store_fiber(fiber, b.at(target, (j, N)), 1)
             with b.each(N) as k:
                 columns = [b.load_fiber(b.at(start, (k, 1)), N, N) for start in R]
-                b.store_fiber(_summed(b, S[1], columns), b.at(group.results, (i, plane), (k, 1)), N)
+                b.store_fiber(summed_products(b, S[1], columns), b.at(group.results, (i, plane), (k, 1)), N)
 
     return write_affine(problem, lanes, prefetch, indexed, sum(sizes), product_of)
-
-
-def _summed(b: Builder, matrices: Sequence[Array], fibers: Sequence[Fiber]) -> Fiber:
-    """Sum of the products of matrices with their fibers."""
-    total: Fiber | None = None
-    for matrix, fiber in zip(matrices, fibers, strict=True):
-        total = matrix_product(b, matrix, fiber, total)
-    assert total is not None
-    return total
 
 
 class _Terms:

@@ -50,10 +50,3 @@ class Integers:
         if self._step is None:
             return self._b.load_index(self._b.index_table(self._values), index)
         return self._b.index((int(self._values[0]), 1), (index, self._step))
-
-
-def shared_leaves(tree: ModeTree) -> tuple[Indices, Indices, Indices]:
-    """Leaves of modes that have several."""
-    first = np.unique(tree.leaf_to_mode, return_index=True)[1]
-    others = np.setdiff1d(np.arange(tree.n_leaves), first)
-    return first, others, first[tree.leaf_to_mode[others]]

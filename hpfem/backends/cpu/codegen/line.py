@@ -11,7 +11,7 @@ Found from the numbers: column j reversed is s_j times column j'. Then, with sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,15 @@ def matrix_product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[
             if matrix[i, j] != 0:
                 ys[i] = b.fma(float(matrix[i, j]), x, ys[i])
     return [b.operand(0.0) if y is None else y for y in ys]
+
+
+def summed_products(b: Builder, matrices: Iterable[Array], fibers: Iterable[Sequence[str]]) -> Fiber:
+    """Sum of the products of matrices with their fibers, at least one."""
+    total: Fiber | None = None
+    for matrix, fiber in zip(matrices, fibers, strict=True):
+        total = matrix_product(b, matrix, fiber, total)
+    assert total is not None
+    return total
 
 
 def table_product(

@@ -17,7 +17,7 @@ from ....forms.orthogonal import check_orthogonal, orthogonal_flops, orthogonal_
 from .affine import Group, factors_of_terms, write_affine
 from .indexed import Indexed
 from .ir import Builder, Program
-from .line import Array, Fiber, matrix_product
+from .line import Array, Fiber, summed_products
 
 # Entries of a function: LLVM takes longer for each if there are more.
 _ENTRIES = 200
@@ -86,9 +86,6 @@ def _parts(
 
 def _sum(b: Builder, matrices: Sequence[Array], sources: Sequence[str]) -> Fiber:
     """Sum of the products of matrices with vectors in memory."""
-    total: Fiber | None = None
-    for matrix, source in zip(matrices, sources, strict=True):
-        used = np.flatnonzero(matrix.any(axis=0))
-        total = matrix_product(b, matrix[:, used], [b.load(source, int(j)) for j in used], total)
-    assert total is not None
-    return total
+    used = [np.flatnonzero(matrix.any(axis=0)) for matrix in matrices]
+    fibers = ([b.load(source, int(j)) for j in own] for own, source in zip(used, sources, strict=True))
+    return summed_products(b, (matrix[:, own] for own, matrix in zip(used, matrices, strict=True)), fibers)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .context import Context
 from .indexed import codes_at, write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Index, Program
-from .levels import Integers, shared_leaves
+from .levels import Integers
 from .line import table_product
 from .pointwise import field_inputs, load_parameters
 from .transpose import Layout, write_reader, write_writer
@@ -23,7 +23,7 @@ _ROWS = 8
 def write_transposes(ctx: Context) -> None:
     """Write the functions that transpose users' arrays."""
     b, problem = ctx.b, ctx.problem
-    first, transform = shared_leaves(ctx.tree)[0], problem.tabulation.basis.transform
+    first, transform = ctx.tree.first_leaves[0], problem.tabulation.basis.transform
     in_order = transform is not None or np.array_equal(first, np.arange(len(first)))
     modes = Layout(problem.n_modes), None if in_order else b.index_table(first)
     contiguous = ctx.plane == ctx.rest[0]
@@ -123,10 +123,10 @@ def write_result(ctx: Context, application: Index, c: int) -> None:
 
 def _share(ctx: Context, leaves: str, scatter: bool) -> None:
     """Copy the first leaf of shared modes to the others, or add the others to it."""
-    b, (_, others, first) = ctx.b, shared_leaves(ctx.tree)
+    b, (first, others) = ctx.b, ctx.tree.first_leaves
     if not len(others):
         return
-    sources, targets = Integers(b, others), Integers(b, first)
+    sources, targets = Integers(b, others), Integers(b, first[ctx.tree.leaf_to_mode[others]])
     with b.each(len(others)) as i:
         other, own = b.at(leaves, (sources[i], 1)), b.at(leaves, (targets[i], 1))
         if scatter:

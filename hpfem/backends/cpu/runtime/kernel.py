@@ -97,17 +97,14 @@ class GroupKernel:
         codes: NDArray[np.int32] | None = None,
     ) -> None:
         self.target, self.dtype, self._n_elements = target, np.dtype(dtype), n_elements
-        self._take_codes(codes)
+        # Getting the address of an array takes as long as the call of a small kernel.
+        self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data + _HEADER
         self.lanes = target.lanes(dtype)  # elements of a group
         self.groups = -(-n_elements // self.lanes)
         self._begun = code
         self.group_flops = program.flops * self.lanes  # counted as it was written
         self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
-
-    def _take_codes(self, codes: NDArray[np.int32] | None) -> None:
-        # Getting the address of an array takes as long as the call of a small kernel.
-        self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data + _HEADER
 
     @cached_property
     def code(self) -> Code:

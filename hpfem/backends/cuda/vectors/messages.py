@@ -42,13 +42,10 @@ class CudaMessages(Messages):
         return self._vectors.from_host(array, self._index)
 
     @cached_property
-    def _sums(self) -> tuple[Any, Any]:
-        """Starts and columns of rows."""
-        return self._on(self._sharing.sums.indptr), self._on(self._sharing.sums.indices)
-
-    @cached_property
-    def _of_owners(self) -> tuple[Any, Any]:
-        return self._on(self._sharing.of_owners.indptr), self._on(self._sharing.of_owners.indices)
+    def _tables(self) -> list[tuple[Any, Any]]:
+        """Starts and columns of rows of sums, and of the owners' numbers."""
+        both = self._sharing.sums, self._sharing.of_owners
+        return [(self._on(own.indptr), self._on(own.indices)) for own in both]
 
     def combine(self, rows: Any, sent: Any, received: Any, owners: bool = False, scale: Any = None) -> None:
         """Write sums over processes, or the owners' numbers; see `Messages.combine`."""
@@ -56,9 +53,8 @@ class CudaMessages(Messages):
             return
         out = self._vectors.xp.ascontiguousarray(rows)
         sizes = np.int64(self._n), np.int32(len(rows)), np.int64(self._m)
-        table = self._of_owners if owners else self._sums
         more = np.uint64(0) if scale is None else scale, np.int64(rows.shape[1])
-        given = (*sizes, *table, self._shared, sent, received, *more, out)
+        given = (*sizes, *self._tables[owners], self._shared, sent, received, *more, out)
         (kernel,) = functions(source(rows.dtype, self._index), current_device().name, "combine")
         kernel((-(-self._n // THREADS),), (THREADS,), given)
         if out is not rows:
