@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Array
 from .errors import ArgumentError
-from .polynomials import Array
 
 T = TypeVar("T")
 _signature = lru_cache(maxsize=64)(inspect.signature)

@@ -20,10 +20,10 @@ from typing import cast
 import numpy as np
 
 from .arguments import MAX_ORDER, coordinates, instance, integer, name_of, reals, shown
+from .arrays import Array
 from .errors import ArgumentError
 from .modes import Family, Function, Mode, tensor_modes
 from .nodes import interpolation_nodes, lattice, node_entities
-from .polynomials import Array
 from .shape import Shape
 from .tree import ModeTree
 

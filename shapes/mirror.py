@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Array, Indices
 from .quadrature import PointRule
 from .tabulation import Tabulation
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Largest difference, relative to their size, of modes that are mirror images up to rounding.
 ROUNDING = 1e-10

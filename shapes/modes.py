@@ -19,10 +19,11 @@ from typing import Literal
 
 import numpy as np
 
-from .polynomials import Array, lagrange, lagrange_derivative, modified_a, modified_c, orthogonal_c
+from .arrays import Array, Indices
+from .polynomials import lagrange, lagrange_derivative, modified_a, modified_c, orthogonal_c
 from .quadrature import make_rule
 from .shape import Shape
-from .tree import Indices, ModeTree
+from .tree import ModeTree
 
 Function = Callable[[Array, int], Array]
 Family = Literal["modified", "orthogonal", "lagrange"]

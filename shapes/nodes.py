@@ -16,11 +16,10 @@ from functools import cache
 import numpy as np
 
 from .arguments import MAX_ORDER, instance, integer
+from .arrays import Array, Indices
 from .errors import ArgumentError
-from .polynomials import Array
 from .quadrature import make_rule
 from .shape import Shape
-from .tree import Indices
 
 
 def lattice(shape: Shape, order: int) -> Indices:

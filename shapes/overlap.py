@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from .arrays import Array
 from .basis import make_basis
 from .low_energy import interior_modes, regular_jacobian
 from .segment import SEGMENT
 from .shape import Shape
-
-Array = NDArray[np.float64]
 
 # Ratio of energies from which on a direction is strong, so strong that pyramids lack functions, and so strong that low
 # energy means constant along it.

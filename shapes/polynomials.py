@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from .arrays import Array
 
 
 def jacobi(n: int, alpha: float, beta: float, z: Array, derivative: int = 0) -> Array:

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from .arguments import MAX_ORDER, MAX_POINTS, instance, integer, name_of, shown
+from .arrays import Array
 from .cached import cached_property
 from .errors import ArgumentError
-from .polynomials import Array, jacobi, lagrange
+from .polynomials import jacobi, lagrange
 from .shape import Shape
 
 # Highest order whose default is the simplex rule, by shape, on every device: as accurate as the collapsed rule, and at

@@ -17,9 +17,9 @@ from itertools import pairwise
 import numpy as np
 
 from .arguments import instance
+from .arrays import Indices
 from .errors import ArgumentError
 from .shape import Shape, get_shape
-from .tree import Indices
 
 
 @dataclass(frozen=True, eq=False)

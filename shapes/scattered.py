@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .arrays import Array
 from .basis import Basis
-from .polynomials import Array
 from .quadrature import make_rule
 
 

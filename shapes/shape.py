@@ -17,9 +17,9 @@ from typing import Literal
 import numpy as np
 
 from .arguments import coordinates, instance, integer, name_of, shown
+from .arrays import Array
 from .cached import cached_property
 from .errors import ArgumentError
-from .polynomials import Array
 
 _REGISTRY: dict[str, Shape] = {}
 

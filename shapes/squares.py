@@ -12,14 +12,12 @@ from itertools import groupby, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Array, Indices
 from .basis import Basis
-from .polynomials import Array
 from .tabulation import Tabulation
 from .tree import ModeTree
 
-Indices = NDArray[np.int64]
 Pair = tuple[int, int]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Array
 from .basis import Basis, make_basis
 from .cached import cached_property
 from .errors import ArgumentError
-from .polynomials import Array, differentiation_matrix, lagrange
+from .polynomials import differentiation_matrix, lagrange
 from .quadrature import Rule, ShapeRule, TensorRule, default_counts, quadrature
 
 

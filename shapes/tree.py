@@ -14,11 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Indices
 from .cached import cached_property
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

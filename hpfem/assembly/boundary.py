@@ -17,6 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
+from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..backends.restriction import ElementRestriction
 from ..backends.vectors import VectorSpace
@@ -31,8 +32,7 @@ from ..support.notebook import Printed
 from .boundary_terms import entities_of, sides_with_traces, trace_mass
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
-from .interpolation import Function, Mask, Piece, interpolate, values_of
-from .traces import Array, Indices
+from .interpolation import Function, Piece, interpolate, values_of
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array, kron
 
 from hpfem.shapes import Shape
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.cached import cached_property
 
 from ..backends.restriction import BlockMatrix
@@ -28,7 +29,7 @@ from ..space.sides import Side, facet_sides
 from .c0 import C0Space
 from .entries import block_diagonal, given_at, is_positive
 from .numbering import Seen
-from .traces import Array, Indices, entity_modes
+from .traces import entity_modes
 
 
 def entities_of(shape: Shape, of: int, place: int) -> Iterator[tuple[int, int]]:

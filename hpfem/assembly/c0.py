@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from hpfem.shapes.arguments import as_array, flag, shown
+from hpfem.shapes.arrays import Floats
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
@@ -40,8 +41,6 @@ from ..support.immutable import Immutable, frozen
 from .connected import Parts, connected_parts
 from .interpolation import Piece, interpolate
 from .numbering import LocalToGlobal, Numbering, Seen
-
-Array = NDArray[np.floating[Any]]
 
 
 class C0Space(Immutable):
@@ -436,7 +435,7 @@ class C0Space(Immutable):
         flat = vectors.xp.concatenate([own.reshape(-1) for own in local])
         return vectors.summed(self.restriction(device).gather(flat)[0])
 
-    def average(self, field: Field) -> Array:
+    def average(self, field: Field) -> Floats:
         """Global coefficients of an element-local function: the mean of the cells around each entity.
 
         Parameters
@@ -471,7 +470,7 @@ class C0Space(Immutable):
         xp = vectors_on(device).xp
         return arrays[0] if len(arrays) == 1 else xp.concatenate([array.reshape(-1) for array in arrays])
 
-    def project(self, function: Callable[..., Any] | float) -> Array:
+    def project(self, function: Callable[..., Any] | float) -> Floats:
         """Continuous approximation of a function: at the vertices, then in L2 on edges, faces and cells.
 
         Parameters

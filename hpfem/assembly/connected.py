@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
+
+from hpfem.shapes.arrays import Indices
 
 from ..mesh import Mesh
 from ..mesh.sorting import unique
 from ..mesh.topology import classes
 from ..space.space import Space
 from .numbering import Numbering
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

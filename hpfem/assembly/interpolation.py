@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
 from hpfem.shapes.arguments import is_real, real
+from hpfem.shapes.arrays import Array, Indices, Mask
 from hpfem.shapes.low_energy import interior_modes
 
 from ..errors import ArgumentError
@@ -23,9 +23,7 @@ from ..mesh.sorting import distinct, turned
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
 from .numbering import Numbering
-from .traces import Array, Indices
 
-Mask = NDArray[np.bool_]
 Function = Callable[..., Any] | float
 
 

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.cached import cached_property
 from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
@@ -35,7 +36,7 @@ from ..mesh.aligned import AlignedTopology
 from ..mesh.part import combined
 from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
-from .traces import Array, Indices, edge_block, entity_modes, inner_block, modes_by_entity, sizes_by_entity
+from .traces import edge_block, entity_modes, inner_block, modes_by_entity, sizes_by_entity
 
 
 @dataclass(frozen=True, eq=False)

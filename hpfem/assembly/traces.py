@@ -17,17 +17,14 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.low_energy import interior_modes, modal_entity_modes
 
 from ..errors import ArgumentError
 from ..mesh.symmetry import entity_nodes, interior_nodes, symmetries
 from ..support.immutable import frozen
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Largest rounding error of an entry of R that is 0, 1 or -1.
 _ROUNDING = 1e-10

@@ -19,7 +19,6 @@ from hpfem.shapes.cached import cached_property
 from ..geometry.element_map import CACHED, chunks
 from ..memory import moved
 
-Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
 
 

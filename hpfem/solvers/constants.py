@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, diags_array
 
+from hpfem.shapes.arrays import Array, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
@@ -33,9 +34,6 @@ from ..mesh.sorting import unique
 from ..support.log import warn
 from .breakdown import ROUNDING, bad_operator, mixed_signs
 from .norms import load
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 # In units of the type's rounding: a sum of the data, over that of their absolute values, up to this is rounding.
 _SUM_ROUNDING = 1e4

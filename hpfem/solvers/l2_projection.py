@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes.arguments import instance
+from hpfem.shapes.arrays import Array
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary_terms import sides_with_traces
@@ -21,8 +21,6 @@ from ..space import Space
 from .cg import cg
 from .norms import load
 from .preconditioners import jacobi
-
-Array = NDArray[np.float64]
 
 # The largest misfit on the boundary that is accepted: relative to that of values by entity, and to the function.
 _RATIO, _SHARE = 1.5, 0.7

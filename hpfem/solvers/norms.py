@@ -11,7 +11,6 @@ from math import frexp, hypot
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import flag, instance, integer, is_real, shown
@@ -34,7 +33,6 @@ from ..space.regions import ByRegion, CellValues, regional
 from ..support.communicator import Communicator
 from ..tuning.select import choose
 
-Array = NDArray[np.float64]
 # Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.
 Source = Callable[..., Any] | float | Sequence[float] | CellValues | Field
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes.arguments import flag, instance, integer, is_real, name_of, real, reals, shown
+from hpfem.shapes.arrays import Array
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
@@ -40,8 +41,6 @@ from .l2_projection import domain_boundary_values
 from .needs import Needs
 from .norms import Loads, Source
 from .preconditioners import checked_preconditioner, each_component, instead_of_multigrid, make_preconditioner
-
-Array = NDArray[np.float64]
 
 # Up to this order, values of one function for the whole boundary come from its projection over the domain.
 _DOMAIN_ORDER = 2

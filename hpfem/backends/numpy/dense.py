@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from hpfem.shapes import Tabulation
-
-Array = NDArray[np.floating[Any]]
+from hpfem.shapes.arrays import Floats
 
 
 class Dense:
@@ -29,21 +26,21 @@ class Dense:
         """Make the scratch."""
         self._work = np.empty(*self._work_size)
 
-    def evaluate(self, modes: Array, out: Array) -> None:
+    def evaluate(self, modes: Floats, out: Floats) -> None:
         """Evaluate at the points; modes [n_modes, lanes], out [Q, lanes]."""
         np.matmul(self._trial, modes, out=out)
 
-    def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
+    def evaluate_gradient(self, modes: Floats, value: Floats | None, out: Floats) -> None:
         """Differentiate by collapsed coordinates at the points; see `evaluate`; out [dim, Q, lanes]."""
         np.matmul(self._trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
         if value is not None:
             self.evaluate(modes, value)
 
-    def test_value(self, values: Array, out: Array) -> None:
+    def test_value(self, values: Floats, out: Floats) -> None:
         """Test with the basis; values [Q, lanes], out [n_modes, lanes]."""
         np.matmul(self._test, values, out=out)
 
-    def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
+    def test_gradients(self, value: Floats | None, fluxes: Floats, out: Floats) -> None:
         """Test with the derivatives of the basis, and its values; see `test_value`; fluxes [dim, Q, lanes]."""
         np.matmul(self._test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
         if value is not None:

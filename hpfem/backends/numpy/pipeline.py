@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Floats
 
 from ...forms.cost import operator_flops
 from ...forms.evaluate import evaluate
@@ -23,8 +24,6 @@ from ...support.pool import Pool
 from .dense import Dense
 from .plan import twin
 from .sumfac import Collocation, SumFac
-
-Array = NDArray[np.floating[Any]]
 
 # Numbers of one array of a chunk: enough to pay for the calls, few enough for the caches.
 _CHUNK_NUMBERS = 24_000
@@ -55,7 +54,7 @@ class NumpyKernel(BlockKernel):
         kind = form.factor_kind
         stored = problem.factors_dtype
         self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, stored)
-        self._expansion: Array | None = None
+        self._expansion: Floats | None = None
         if kind is not None and problem.geometry.affine:
             matrix = expansion(problem.geometry, kind)
             self._expansion = np.ascontiguousarray(matrix.reshape(-1, matrix.shape[-1]), dtype)
@@ -83,7 +82,7 @@ class NumpyKernel(BlockKernel):
         if self._expansion is not None:
             self._expanded = np.empty((len(self._expansion) // q, q, lanes), dtype)
 
-    def apply(self, source: Array, out: Array) -> None:
+    def apply(self, source: Floats, out: Floats) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         worker = self._twins.take(self._twin)
         worker._apply(source, out)
@@ -95,7 +94,7 @@ class NumpyKernel(BlockKernel):
         del made._twins  # no cycle of references, so that memory is freed at once
         return made
 
-    def _apply(self, source: Array, out: Array) -> None:
+    def _apply(self, source: Floats, out: Floats) -> None:
         elements, coupled, given = self.problem.n_elements, self.problem.coupled, self.problem.given
         with np.errstate(all="ignore"):  # no messages about infinity and NaN, as on other backends
             for group, first in enumerate(range(0, elements, self.lanes)):
@@ -116,7 +115,7 @@ class NumpyKernel(BlockKernel):
             factors = self._expanded
         self._geometry = factors[..., self._live].astype(self.problem.dtype, copy=False)
 
-    def _evaluate(self, source: Array) -> None:
+    def _evaluate(self, source: Floats) -> None:
         """Values and derivatives at the points, of components that go together."""
         form = self.problem.form
         for i, given in enumerate(source):
@@ -166,7 +165,7 @@ class NumpyKernel(BlockKernel):
                 self._values[i][:, self._live] = value
                 yield self._values[i]
 
-    def _tested(self, values: Any, c: int) -> Array:
+    def _tested(self, values: Any, c: int) -> Floats:
         """Component of the result: the values at the points, tested with the values and derivatives of the basis."""
         form = self.problem.form
         if not form.to_modes:
@@ -181,12 +180,12 @@ class NumpyKernel(BlockKernel):
             self._engine.test_value(total, self._modes[c])
         return self._modes[c]
 
-    def _weighted(self, values: Any, out: Array) -> Array:
+    def _weighted(self, values: Any, out: Floats) -> Floats:
         """Values [point, live lane] times weights and Jacobian determinants, in a chunk's array."""
         np.multiply(values, self._geometry[-1], out=out[:, self._live])
         return out
 
-    def _physical(self, derivatives: Array, i: int) -> Array:
+    def _physical(self, derivatives: Floats, i: int) -> Floats:
         """Derivative by x_i from those by collapsed coordinates."""
         factors, derivatives = self._geometry[i :: self.problem.geometry.space_dim], derivatives[..., self._live]
         total = factors[0] * derivatives[0]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from hpfem.shapes import ModeTree, Tabulation
+from hpfem.shapes.arrays import Floats, Indices
 
 from .plan import ADD, Plans, Step
-
-Array = NDArray[np.floating[Any]]
 
 
 class Collocation:
@@ -31,27 +29,24 @@ class Collocation:
         """Begin the plans, which are made for the buffers of a kernel."""
         self._plans = Plans()
 
-    def _differentiation(self, values: Array, out: Array) -> Iterator[Step]:
+    def _differentiation(self, values: Floats, out: Floats) -> Iterator[Step]:
         for matrix, lines, derivative in zip(self._matrices, self._lines, out, strict=True):
             yield matrix, values.reshape(lines), derivative.reshape(lines)
 
-    def _transposition(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> Iterator[Step]:
+    def _transposition(self, fluxes: Floats, work: Floats, out: Floats, overwrite: bool) -> Iterator[Step]:
         for k, (matrix, lines) in enumerate(zip(self._transposes, self._lines, strict=True)):
             target = out if overwrite and k == 0 else work
             yield matrix, fluxes[k].reshape(lines), target.reshape(lines)
             if target is work:
                 yield ADD, work, out
 
-    def differentiate(self, values: Array, out: Array) -> None:
+    def differentiate(self, values: Floats, out: Floats) -> None:
         """Derivatives by collapsed coordinates; values [Q, lanes], out [dim, Q, lanes]."""
         self._plans.run(self._differentiation, values, out)
 
-    def add_transpose(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> None:
+    def add_transpose(self, fluxes: Floats, work: Floats, out: Floats, overwrite: bool) -> None:
         """Out (+)= sum_k D_k^T fluxes[k]; fluxes [dim, Q, lanes], work, out [Q, lanes]."""
         self._plans.run(self._transposition, fluxes, work, out, overwrite)
-
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -128,27 +123,27 @@ class SumFac:
         self._sorted = [[np.empty(size, dtype) for _ in range(n)] for n, size in zip(chains, sizes, strict=True)]
         self._sum = [np.empty(size, dtype) for size in [*sizes[1:], self._ends[0]] if self._gradients]
 
-    def _matrices(self, k: int, table: Array) -> list[tuple[Array, Array]]:
+    def _matrices(self, k: int, table: Floats) -> list[tuple[Floats, Floats]]:
         rows = [table[group.functions] for group in self._levels[k].groups]
         return [(np.ascontiguousarray(row.T, self._dtype), np.ascontiguousarray(row, self._dtype)) for row in rows]
 
-    def _expand(self, k: int, matrices: list[tuple[Array, Array]], source: Array, out: Array) -> Iterator[Step]:
+    def _expand(self, k: int, matrices: list[tuple[Floats, Floats]], source: Floats, out: Floats) -> Iterator[Step]:
         """Products of one direction, children to points: source [children, rest] -> out [nodes, Q_k * rest]."""
         for group, (matrix, transpose) in zip(self._levels[k].groups, matrices, strict=True):
             children = source[group.children].reshape(group.batch, len(transpose), -1)
             yield matrix, children, out[group.parents].reshape(group.batch, len(matrix), -1)
 
-    def _contract(self, k: int, matrices: list[tuple[Array, Array]], source: Array, out: Array) -> Iterator[Step]:
+    def _contract(self, k: int, matrices: list[tuple[Floats, Floats]], source: Floats, out: Floats) -> Iterator[Step]:
         """Transpose of `_expand`: source [nodes, Q_k * rest] -> out [children, rest]."""
         for (_, children, nodes), (_, transpose) in zip(self._expand(k, matrices, out, source), matrices):
             yield transpose, nodes, children
 
-    def _to_leaves(self, modes: Array) -> Array:
+    def _to_leaves(self, modes: Floats) -> Floats:
         if self._transform is not None:
             modes = np.matmul(self._transform, modes, out=self._modes)
         return modes if self._gather is None else np.take(modes, self._gather, axis=0, out=self._leaves, mode="clip")
 
-    def _from_leaves(self, out: Array) -> None:
+    def _from_leaves(self, out: Floats) -> None:
         """Scatter-add the leaves to modes, into `out`."""
         modes = out if self._transform_t is None else self._modes
         if self._first is None:
@@ -160,7 +155,7 @@ class SumFac:
         if self._transform_t is not None:
             np.matmul(self._transform_t, modes, out=out)
 
-    def _evaluation(self, leaves: Array, value: Array | None, gradient: Array | None) -> list[Step]:
+    def _evaluation(self, leaves: Floats, value: Floats | None, gradient: Floats | None) -> list[Step]:
         steps: list[Step] = []
         current = [leaves]  # the value's chain, then the derivatives of the directions done, last one first
         for k in range(self._dim - 1, 0, -1):
@@ -179,7 +174,7 @@ class SumFac:
             steps += self._expand(0, self._values[0], current[0], value.reshape(1, -1))
         return steps
 
-    def _testing(self, value: Array | None, fluxes: Array | None) -> list[Step]:
+    def _testing(self, value: Floats | None, fluxes: Floats | None) -> list[Step]:
         steps: list[Step] = []
         chain = None if value is None else value.reshape(1, -1)
         derivatives = [] if fluxes is None else [flux.reshape(1, -1) for flux in fluxes]  # directions k.. at level k
@@ -200,8 +195,8 @@ class SumFac:
 
     @staticmethod
     def _moved(
-        steps: list[Step], permutation: Indices | None, sources: list[Array], targets: list[Array]
-    ) -> list[Array]:
+        steps: list[Step], permutation: Indices | None, sources: list[Floats], targets: list[Floats]
+    ) -> list[Floats]:
         """Rows in another order: a step each, unless the order is the same."""
         if permutation is None:
             return sources
@@ -209,20 +204,20 @@ class SumFac:
         steps += moves
         return [target for _, _, target in moves]
 
-    def evaluate(self, modes: Array, out: Array) -> None:
+    def evaluate(self, modes: Floats, out: Floats) -> None:
         """Evaluate at the points; see `Dense.evaluate`."""
         self._plans.run(self._evaluation, self._to_leaves(modes), out, None)
 
-    def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
+    def evaluate_gradient(self, modes: Floats, value: Floats | None, out: Floats) -> None:
         """Differentiate at the points; see `Dense.evaluate_gradient`."""
         self._plans.run(self._evaluation, self._to_leaves(modes), value, out)
 
-    def test_value(self, values: Array, out: Array) -> None:
+    def test_value(self, values: Floats, out: Floats) -> None:
         """Test with the basis; see `Dense.test_value`."""
         self._plans.run(self._testing, values, None)
         self._from_leaves(out)
 
-    def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
+    def test_gradients(self, value: Floats | None, fluxes: Floats, out: Floats) -> None:
         """Test with the derivatives of the basis, and its values; see `Dense.test_gradients`."""
         self._plans.run(self._testing, value, fluxes)
         self._from_leaves(out)

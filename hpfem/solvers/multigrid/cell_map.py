@@ -20,8 +20,6 @@ from ...backends.cellwise import CellMatrices, FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
 from ...memory import as_numpy
 
-Array = NDArray[np.float64]
-
 # An entry that is zero up to rounding, relative to the largest one of a matrix.
 _ROUNDING = 1e-14
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, Shape, quadrature
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.low_energy import regular_jacobian
 from hpfem.shapes.overlap import thin
 
@@ -24,8 +25,6 @@ from ...geometry.jacobians import determinant, determinant_and_inverse, symmetri
 from ...memory import as_numpy, every, xp_for
 from ...operators import Operator
 from ...support.communicator import Communicator
-
-Array = NDArray[np.float64]
 
 # Ratio of lengths within a class, and where solid cells would have many classes and none is thin; how many these are;
 # the largest ratio that is distinguished, and the maximum of classes of a shape.

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes import Shape, make_basis
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.overlap import stacked, thin
 
 from ...assembly import C0Space
@@ -30,8 +31,6 @@ from ...mesh.sorting import marked, unique
 from .groups import Eliminated, eliminated, most_of, pieces, widest
 from .sweep import Beside, swept
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Factors = tuple[list[Eliminated], Indices, Blocks]  # as `eliminated` makes them
 
 # An entry of a cell's matrix that is weak, relative to the diagonal: in cells that are not thin, and in thin ones.

@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hpfem.shapes.arrays import Floats
 from hpfem.shapes.cached import cached_property
 
 from ....forms.form import BlockProblem
@@ -24,8 +24,6 @@ from .levels import Integers, groups
 from .line import Fiber, Line
 from .pointwise import CalledExpressions, field_inputs
 from .prefetch import Prefetch, input_streams
-
-Array = NDArray[np.floating[Any]]
 
 
 class Context:
@@ -116,7 +114,7 @@ class Context:
         weight = self.b.load_scalar(table, (across, 1))
         return [self.b.mul(weight, value) for value in scaled]
 
-    def _weights(self, direction: int) -> Array:
+    def _weights(self, direction: int) -> Floats:
         """What the matrices that test carry: the rule's weights for affine elements."""
         if not self.problem.geometry.affine:
             return np.ones(self.counts[direction])

@@ -6,10 +6,9 @@ written. At low order that is less work than sum factorisation, and all of it is
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Floats
 
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
@@ -18,8 +17,6 @@ from .affine import Group, write_affine
 from .indexed import Indexed
 from .ir import Program, Where
 from .line import matrix_product, table_product
-
-Array = NDArray[np.floating[Any]]
 
 # Sums that are formed together: what the registers of AVX-512 hold beside an input.
 _SUMS = 28
@@ -39,7 +36,7 @@ def dense_cost(problem: BlockProblem) -> float:
     return (_COST * matrices + _OVERHEAD) * 2.0 * problem.n_modes**2
 
 
-def _reference_matrices(problem: BlockProblem) -> Array:
+def _reference_matrices(problem: BlockProblem) -> Floats:
     """Matrices [n_factors, n_modes, n_modes] that the factors of an affine element multiply; the last is the mass."""
     tabulation, kind = problem.tabulation, problem.form.factor_kind
     assert kind is not None
@@ -83,7 +80,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: I
     return write_affine(problem, lanes, prefetch, indexed, 0, product_of)
 
 
-def _unrolled(group: Group, matrices: Array, scales: list[str]) -> None:
+def _unrolled(group: Group, matrices: Floats, scales: list[str]) -> None:
     """All results at once, entries as constants of the code."""
     b, n = group.b, matrices.shape[1]
     xs = b.load_fiber(group.modes, 1, n)
@@ -92,7 +89,7 @@ def _unrolled(group: Group, matrices: Array, scales: list[str]) -> None:
         b.store(b.dot((scale, matrix_product(b, row, xs)[0]) for scale, row in rows), group.results, i)
 
 
-def _block(group: Group, matrices: Array, rows: int, i: Where, scales: list[str], target: str) -> None:
+def _block(group: Group, matrices: Floats, rows: int, i: Where, scales: list[str], target: str) -> None:
     """`rows` results: block i of the matrices' rows."""
     b, (m, _, n) = group.b, matrices.shape
     # [block][column][row][matrix], read in this order

@@ -9,10 +9,10 @@ Weights of affine elements are part of the matrices that test (`generator`), so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Floats
 
 from ....forms.form import BlockProblem
 from ....geometry import MapLines
@@ -20,13 +20,11 @@ from ....geometry.jacobians import inverse_collapse, symmetric_pairs
 from .geometry import Matrix, cofactor
 from .ir import Builder, Index, Operand, Where
 
-Array = NDArray[np.floating[Any]]
-
 
 class _PointTable:
     """A number per point of the reference shape [Q_1, ..., Q_d], read where a fiber of a direction is."""
 
-    def __init__(self, b: Builder, values: Array, direction: int) -> None:
+    def __init__(self, b: Builder, values: Floats, direction: int) -> None:
         self._b = b
         rows = np.moveaxis(values, direction, -1).reshape(-1, values.shape[direction])  # [outer, fiber]
         size = np.abs(rows).max()

@@ -9,11 +9,10 @@ modes need half of the tables each (`hpfem.shapes.mirror`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hpfem.shapes.arrays import Floats
 from hpfem.shapes.mirror import Mirror, mirror_of, without_mirror
 
 from ....errors import NotSuitable
@@ -28,8 +27,6 @@ from .points import at_point
 from .pointwise import field_inputs
 from .transfer import call, component, multiply, program_of
 from .transpose import Layout, write_reader, write_writer
-
-Array = NDArray[np.floating[Any]]
 
 # Sums that are formed together: what the registers of AVX-512 hold beside an input.
 _SUMS = 24
@@ -131,7 +128,7 @@ class _Writer:
         first: int,
         together: int,
         i: Where,
-        tables: Sequence[Array],
+        tables: Sequence[Floats],
         halves: Sequence[str],
         targets: Sequence[tuple[str, ...]],
     ) -> None:

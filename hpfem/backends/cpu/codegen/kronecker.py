@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpfem.shapes.arrays import Floats
+
 from ....forms.form import BlockProblem
 from ....forms.kronecker import check_kronecker, functions_of, kronecker_flops, matrices_of_directions
 from .affine import Group, factors_of_terms, write_affine
 from .indexed import Indexed
 from .ir import Builder, Program
-from .line import Array, Fiber, matrix_product, summed_products
+from .line import Fiber, matrix_product, summed_products
 
 # Operations in the time in which a number is handed on from one direction to the next.
 _HANDED_ON = 9.0
@@ -81,7 +83,7 @@ class _Terms:
         others = (self._G[0, 1], t[2]), (self._G[1, 0], t[1]), (self._G[1, 1], t[0])
         return [first, *(self._scaled(term) for term in others)]
 
-    def solid(self, S: Sequence[Array], t: Sequence[Fiber]) -> list[Fiber]:
+    def solid(self, S: Sequence[Floats], t: Sequence[Fiber]) -> list[Fiber]:
         """R_ab of a line of a hex along its last direction, from the lines T_ab."""
         b, G = self._b, self._G
         value = matrix_product(b, S[0], t[0])

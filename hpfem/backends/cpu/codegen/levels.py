@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import ModeTree
+from hpfem.shapes.arrays import Indices
 
 from .ir import Builder, Where
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Floats
 
 from .ir import Builder, Index
 
-Array = NDArray[np.floating[Any]]
 Fiber = list[str]
 
 
@@ -32,7 +31,7 @@ class _Halves:
     odd: Fiber
 
 
-def matrix_product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
+def matrix_product(b: Builder, matrix: Floats, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
     """Product matrix @ xs (+ onto), column by column: one independent chain per result; zeros cost nothing."""
     ys: list[str | None] = list(onto) if onto is not None else [None] * len(matrix)
     for j, x in enumerate(xs):
@@ -42,7 +41,7 @@ def matrix_product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[
     return [b.operand(0.0) if y is None else y for y in ys]
 
 
-def summed_products(b: Builder, matrices: Iterable[Array], fibers: Iterable[Sequence[str]]) -> Fiber:
+def summed_products(b: Builder, matrices: Iterable[Floats], fibers: Iterable[Sequence[str]]) -> Fiber:
     """Sum of the products of matrices with their fibers, at least one."""
     total: Fiber | None = None
     for matrix, fiber in zip(matrices, fibers, strict=True):
@@ -82,7 +81,7 @@ def _join(b: Builder, halves: _Halves) -> Fiber:
 class Line:
     """A matrix [n_out, n_in] along a direction, which may have parity: columns that mirror each other."""
 
-    def __init__(self, matrix: Array) -> None:
+    def __init__(self, matrix: Floats) -> None:
         self.matrix = np.asarray(matrix, dtype=float)
         # Partner and sign of each column: fixed columns are their own partner.
         self._fixed: list[tuple[int, int]] = []

@@ -12,12 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from hpfem.shapes.arrays import Floats
+
 from ....forms.form import BlockProblem
 from ....forms.orthogonal import check_orthogonal, orthogonal_flops, orthogonal_matrices
 from .affine import Group, factors_of_terms, write_affine
 from .indexed import Indexed
 from .ir import Builder, Program
-from .line import Array, Fiber, summed_products
+from .line import Fiber, summed_products
 
 # Entries of a function: LLVM takes longer for each if there are more.
 _ENTRIES = 200
@@ -46,7 +48,7 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: int = 0, index
         parts = partial(_parts, b, places, {names[q]: scale for q, scale in group.scales.items()})
         w, G = factors_of_terms(names, dim, problem.form.test_gradient)
         # Matrices whose transposes give the results, and places of what these multiply.
-        tests, starts = list[Array](), list[int]()
+        tests, starts = list[Floats](), list[int]()
         if w is not None:
             tests, starts = [B], [0]
             for rows in parts("values", [B]):
@@ -70,7 +72,7 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: int = 0, index
 
 
 def _parts(
-    b: Builder, places: dict[str, str], scales: dict[str, str], name: str, matrices: Sequence[Array]
+    b: Builder, places: dict[str, str], scales: dict[str, str], name: str, matrices: Sequence[Floats]
 ) -> Iterator[slice]:
     """Divide rows of matrices into parts; what is written meanwhile becomes a function of the places and scales."""
     done = np.cumsum(sum(np.count_nonzero(matrix, axis=1) for matrix in matrices))
@@ -84,7 +86,7 @@ def _parts(
         b.emit(f"call void @{name}{first}({arguments})")
 
 
-def _sum(b: Builder, matrices: Sequence[Array], sources: Sequence[str]) -> Fiber:
+def _sum(b: Builder, matrices: Sequence[Floats], sources: Sequence[str]) -> Fiber:
     """Sum of the products of matrices with vectors in memory."""
     used = [np.flatnonzero(matrix.any(axis=0)) for matrix in matrices]
     fibers = ([b.load(source, int(j)) for j in own] for own, source in zip(used, sources, strict=True))

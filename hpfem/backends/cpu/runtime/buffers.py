@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-Array = NDArray[np.floating[Any]]
+from hpfem.shapes.arrays import Floats
 
 _PAGE = 4096
 
 
-def aligned(shape: tuple[int, ...], dtype: DTypeLike, alignment: int = _PAGE) -> Array:
+def aligned(shape: tuple[int, ...], dtype: DTypeLike, alignment: int = _PAGE) -> Floats:
     """Make an uninitialised array that starts at a page, or with another alignment."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(nbytes + alignment, dtype=np.uint8)

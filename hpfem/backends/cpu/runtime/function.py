@@ -6,7 +6,8 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Array
 
 from ....forms.trace import Trace
 from ....support.threads import THREAD_FLOPS, run_all, shares
@@ -14,8 +15,6 @@ from ..codegen.function import write_function
 from ..codegen.pointwise import parameter_inputs
 from .cache import compiled
 from .target import host
-
-Array = NDArray[np.float64]
 
 # Operations that are vectorised; for others NumPy is faster.
 _LANES = {

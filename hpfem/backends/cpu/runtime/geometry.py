@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pickle
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
+
+from hpfem.shapes.arrays import Floats
 
 from ....geometry.block_geometry import BlockGeometry
 from ....geometry.products import multiply
@@ -19,19 +20,17 @@ from .buffers import aligned
 from .programs import begin
 from .target import Target
 
-Array = NDArray[np.floating[Any]]
-
 
 def stored_factors(
     geometry: BlockGeometry, kind: str, dtype: DTypeLike, lanes: int, direction: int, target: Target
-) -> Array:
+) -> Floats:
     """Make factors in the order in which a kernel reads them; -> [group, point, factor, lane]."""
     out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
     _write(geometry, kind, direction, target, out)
     return out
 
 
-def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direction: int, target: Target) -> Array:
+def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direction: int, target: Target) -> Floats:
     """Make what kernels with scaled factors read; see `stored_factors`; -> [group, number, lane]."""
     n_points, n, n_map = geometry.n_points("scale"), geometry.n_factors("scale"), geometry.n_factors("map")
     out = aligned((-(-geometry.n_elements // lanes), n_points * n + n_map, lanes), dtype)
@@ -40,7 +39,7 @@ def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direc
     return out
 
 
-def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
+def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Floats) -> None:
     rest = geometry.n_elements % out.shape[-1]
     rounded = geometry.merged is not None and out.dtype != np.float64  # products are rounded once
     if kind == "map" or rounded or not geometry.by_element:
@@ -55,7 +54,7 @@ def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, o
         out[-1, ..., rest:] = out[-1, ..., rest - 1 : rest]  # what is recomputed stays finite
 
 
-def _as_made(out: Array, geometry: BlockGeometry, direction: int) -> Array:
+def _as_made(out: Floats, geometry: BlockGeometry, direction: int) -> Floats:
     """The same array as `BlockGeometry.write_factors` takes it."""
     groups, n_points, n_factors, lanes = out.shape
     if n_points == 1:
@@ -77,7 +76,7 @@ def _write_program(pickled: bytes, kind: str, lanes: int, own: int, dtype: str, 
     return write_geometry(pickle.loads(pickled), kind, lanes, own, np.dtype(dtype), stride)
 
 
-def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
+def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Floats) -> None:
     """Have the factors of all elements made; lanes past the last one are left as they come."""
     gradient, weights = (geometry.values[None], np.ones(0)) if kind == "points" else geometry.reference()
     table = gradient.transpose(2, 1, 0)
@@ -94,7 +93,7 @@ def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out
     coefficients, rows, factors = (array.ctypes.data for array in used)
     common = (geometry.n_elements, 0, coefficients, out.ctypes.data, 0, rows, 0, factors)
 
-    def run(first: int, last: int, own: Array, arrays: object) -> None:
+    def run(first: int, last: int, own: Floats, arrays: object) -> None:
         begun.code.run(first, last, *common, own.ctypes.data, 0, 0)
 
     # A task holds what it reads and writes.

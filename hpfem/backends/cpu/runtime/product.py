@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
+from hpfem.shapes.arrays import Floats, Indices
+
 from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
@@ -33,9 +35,6 @@ from ...vectors import HOST_VECTORS
 from ..codegen.indexed import Runs
 from .kernel import CpuKernel, MatrixKernel, indexed_codes
 from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
-
-Array = NDArray[np.floating[Any]]
-Indices = NDArray[np.int64]
 
 # Largest number of parts of a block, and for each core of the machine: more threads gain nothing.
 _MOST_PARTS, _OF_CORE = 64, 4
@@ -249,9 +248,9 @@ class CpuProduct:
         self._shared = np.flatnonzero(there)
         self._tail_t, self._length = csr_array(written.T[self._shared]), Q.size + written.shape[0]
         # Recordings of one product, with an argument if it is copied, by the number of components.
-        self._pools: dict[tuple[int, bool], Pool[tuple[Recording, Array]]] = {}
+        self._pools: dict[tuple[int, bool], Pool[tuple[Recording, Floats]]] = {}
 
-    def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE, scale: Array | None = None) -> Any:
+    def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE, scale: Floats | None = None) -> Any:
         """Apply to a vector; vector, scale [components, size] -> [components, size]."""
         assert scale is None or not len(constrained)
         if isinstance(vector, Recorded):
@@ -282,7 +281,7 @@ class CpuProduct:
         fits = vector.dtype == self.dtype and vector.flags.c_contiguous and vector.flags.aligned
         return fits and not self._rows.shape[0] and (len(vector) == 1 or self._length == self._size)
 
-    def _new_recording(self, n: int, direct: bool) -> tuple[Recording, Array]:
+    def _new_recording(self, n: int, direct: bool) -> tuple[Recording, Floats]:
         """A recording, and its argument; one that is not copied, and the result, are never touched."""
         recording = Recording(self.dtype)
         argument = np.empty((n, self._size), self.dtype) if direct else self._new_argument(n)
@@ -291,7 +290,7 @@ class CpuProduct:
         recording.finish((argument, out))
         return recording, argument
 
-    def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Array | None) -> Recorded:
+    def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Floats | None) -> Recorded:
         """The product of a recorded vector."""
         recording, some = vector.recording, len(constrained) > 0
         n, argument = len(vector.array), vector.array
@@ -311,16 +310,16 @@ class CpuProduct:
             recording.move(source, constrained, row, constrained)
         return out.part(out.array[:, : self._size])
 
-    def _kept(self, constrained: NDArray[np.integer[Any]], shape: tuple[int, ...]) -> Array:
+    def _kept(self, constrained: NDArray[np.integer[Any]], shape: tuple[int, ...]) -> Floats:
         kept = np.ones(shape, self.dtype)
         kept[:, constrained] = 0
         return kept
 
-    def _new_argument(self, n: int) -> Array:
+    def _new_argument(self, n: int) -> Floats:
         """Make a vector with all places; some are zero for ever; -> [n, size + other places]."""
         return np.zeros((n, self._length), self.dtype)
 
-    def _record(self, recording: Recording, argument: Array, out: Array) -> None:
+    def _record(self, recording: Recording, argument: Floats, out: Floats) -> None:
         """Record the product with a vector whose other places are to be filled in; argument, out [n, length]."""
         size, n_rows = self._size, self._rows.shape[0]
         for row in argument if n_rows else ():
@@ -373,29 +372,29 @@ class CpuCellwise:
 
     def apply(
         self,
-        x: Array,
-        scale: Array | None = None,
-        onto: Array | None = None,
-        more: Callable[[Array, bool], Any] | None = None,
-    ) -> Array:
+        x: Floats,
+        scale: Floats | None = None,
+        onto: Floats | None = None,
+        more: Callable[[Floats, bool], Any] | None = None,
+    ) -> Floats:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
-        found: Array = self._forward(x[None])[0]
+        found: Floats = self._forward(x[None])[0]
         if scale is not None:
             found *= scale
-        result: Array = added(found, onto)
+        result: Floats = added(found, onto)
         if more is not None:
             more(result, onto is not None)
         return result
 
     def transposed(
         self,
-        r: Array,
-        scale: Array | None = None,
-        weights: Array | None = None,
-        more: Callable[[Array], Array] | None = None,
-    ) -> Array:
+        r: Floats,
+        scale: Floats | None = None,
+        weights: Floats | None = None,
+        more: Callable[[Floats], Floats] | None = None,
+    ) -> Floats:
         """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""
-        found: Array = self._backward(r[None], scale=None if weights is None else weights[None])[0]
+        found: Floats = self._backward(r[None], scale=None if weights is None else weights[None])[0]
         end = None
         if self._vectors.comm.size > 1:
             end = self._vectors.summing(lambda: more_of(more, found[self._vectors.sent])[None])

@@ -24,7 +24,6 @@ from ..codegen.vectors import write_add, write_gather, write_scatter
 from .passes import code_of, run_code, run_pass
 from .recording import Recorded
 
-Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int32]
 
 _PRODUCTS = Pass("a b", "", sums=["a b"])

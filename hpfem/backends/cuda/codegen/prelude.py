@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ....forms.form import BlockProblem
 from .layout import lines_padded, numbers_read, numbers_stored, stored_kinds
@@ -34,7 +34,6 @@ _CONSTANT_MEMORY = 63 * 1024
 _CONSTANT_TABLES = (*(f"{name}{k}" for name in "BDC" for k in (1, 2, 3)), "KX", "W1")
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
 _TYPES = {"f8": "double", "f4": "float", "i8": "long long", "i4": "int"}
-Array = NDArray[np.float64]
 
 
 @cache

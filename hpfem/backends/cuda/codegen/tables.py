@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
+from hpfem.shapes.arrays import Array, Indices
 
 from ....forms.form import BlockProblem
 from ....geometry.jacobians import inverse_collapse
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 # Numbers of fields from which on they decide about the order of directions: six and ten were measured. Of coupled
 # components that gains a tenth to a fifth with 4 to 6 points in a line, and with 8 it costs half of the time.
 MANY, _SHORT = 4, 6

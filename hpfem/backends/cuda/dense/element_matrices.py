@@ -11,16 +11,13 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.cached import cached_property
 
 from ....errors import NotSuitable
 from ....geometry.jacobians import inverse_collapse
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Numbers smaller than this, relative to the modes' size, are zero up to rounding.
 ROUNDING = 1e-13

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.cached import cached_property
 
 from ....errors import NotSuitable
@@ -18,9 +18,6 @@ from ..codegen.prelude import constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from .element_matrices import places_of, shared_matrices
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Numbers of shared memory between tiles of eight elements' coefficients (PITCH of dense.h).
 PITCH = 72

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.mirror import mirror_of, without_mirror
 
 from ....errors import NotSuitable
@@ -15,8 +15,6 @@ from ....forms.form import BlockProblem
 from ..codegen.prelude import COMMON_HEADERS, arguments, constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
-
-Array = NDArray[np.float64]
 
 # Elements of a warp: those whose factors are stored side by side.
 GROUP = 16

@@ -8,7 +8,8 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Array
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
@@ -18,8 +19,6 @@ from ..codegen.tables import Levels
 from ..runtime.device import Limits
 from ..runtime.planned import ChoosingStrategy, Rounds
 from ..runtime.tree_kernel import TreeKernel
-
-Array = NDArray[np.float64]
 
 # Threads of a block and of a multiprocessor that are tried, the default first.
 BLOCK_THREADS, THREADS = (128, 64, 256), (512, 768, 1024, 384)
