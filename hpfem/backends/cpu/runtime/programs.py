@@ -61,5 +61,5 @@ def _read(key: str) -> tuple[Program | None, str]:
 def _sources() -> str:
     """Digest of all that writes programs."""
     folders = [Path(package.__path__[0]) for package in (codegen, forms, geometry, hpfem.shapes)]
-    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    files = sorted(file for folder in folders for pattern in ("*.py", "*.json") for file in folder.glob(pattern))
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
