@@ -37,12 +37,7 @@ class CudaDense(ChoosingStrategy):
 
     name, special = "dense", True
     options, sizes, kernel = DenseOptions, DensePlan, DenseKernel
-    bandwidth, speed = 2500.0, 25000.0
-
-    def checked(self, problem: BlockProblem) -> BlockProblem:
-        """Elements must be affine and the form linear."""
-        check_dense(problem)
-        return problem
+    bandwidth, speed, checks = 2500.0, 25000.0, (check_dense,)
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[DenseOptions]:
         """Options that fit, the most promising first."""

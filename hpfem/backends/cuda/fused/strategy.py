@@ -32,12 +32,11 @@ class CudaFused(ChoosingStrategy):
 
     name, special = "fused", True
     options, sizes, kernel = FusedOptions, FusedPlan, FusedKernel
-    bandwidth, speed = 3500.0, 22000.0
+    bandwidth, speed, checks = 3500.0, 22000.0, (check_fused,)
 
     def checked(self, problem: BlockProblem) -> BlockProblem:
-        """The rule must have no directions and the form be weak; coefficients are in the factors where they can be."""
-        check_fused(problem)
-        return merged_if_possible(problem)
+        """With coefficients in the factors where they can be."""
+        return merged_if_possible(super().checked(problem))
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[FusedOptions]:
         """Options that fit, the most promising first."""

@@ -79,12 +79,7 @@ class CudaKronecker(ChoosingStrategy):
 
     name, special, tensor = "kronecker", True, True
     options, sizes, kernel = KroneckerOptions, KroneckerPlan, TreeKernel
-    bandwidth, speed = 2000.0, 12000.0
-
-    def checked(self, problem: BlockProblem) -> BlockProblem:
-        """Elements must be affine products of lines and the form linear."""
-        check_kronecker(problem)
-        return problem
+    bandwidth, speed, checks = 2000.0, 12000.0, (check_kronecker,)
 
     def fitting(self, problem: BlockProblem, limits: Limits) -> list[KroneckerOptions]:
         """Options that fit, those of blocks of about 128 threads first."""

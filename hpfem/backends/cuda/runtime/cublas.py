@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DeviceError
+from .lazy import cupy
 
 _GEMM = {
     np.dtype(np.float64): ("cublasDgemm_v2", ctypes.c_double),
@@ -20,8 +21,6 @@ _GEMM = {
 @cache
 def library() -> Any:
     """Load cuBLAS: the one that CuPy has loaded, of the same version."""
-    import cupy
-
     major = int(cupy.cuda.runtime.runtimeGetVersion()) // 1000
     name = f"cublas64_{major}.dll" if sys.platform == "win32" else f"libcublas.so.{major}"
     try:
@@ -35,15 +34,11 @@ def library() -> Any:
 
 def handle() -> int:
     """Handle of cuBLAS for the current device, made at the first call, which must not be while a graph is captured."""
-    import cupy
-
     return int(cupy.cuda.device.get_cublas_handle())
 
 
 def multiply(left: Any, matrix: Any, out: Any) -> None:
     """Product of [..., n] with a matrix [n, m] into [..., m], all in C order: one GEMM on the current stream."""
-    import cupy
-
     stream = cupy.cuda.get_current_stream()
     if not stream.is_capturing():
         cupy.matmul(left.reshape(-1, left.shape[-1]), matrix, out=out.reshape(-1, out.shape[-1]))

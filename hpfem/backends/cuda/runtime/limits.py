@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from ...roofline import MIB, Roofline
 from ...timer import measure
 from .device import CudaTimer, limits
+from .lazy import cupy
 
 _THREADS, _TRIPS, _CHAINS = 256, 512, 8
 
@@ -42,8 +43,6 @@ extern "C" __global__ void multiply_add(REAL* out, REAL factor) {
 
 def measure_gpu(dtype: DTypeLike = np.float64, quick: bool = False) -> Roofline:
     """Measure the current GPU: reading and copying memory, multiply-adds in registers, a matrix product."""
-    import cupy
-
     real = np.dtype(dtype)
     n = (256 if quick else 1024) * MIB // real.itemsize
     source, target = cupy.ones(n, real), cupy.empty(n, real)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ....support.communicator import Communicator
 from ....support.log import report_once
+from .lazy import cupy
 from .peers import Peers
 
 _MADE: WeakKeyDictionary[Communicator, Nccl | None] = WeakKeyDictionary()
@@ -34,8 +35,6 @@ class Nccl:
 
     def exchanged(self, sent: Any, parts: Mapping[int, slice]) -> Any:
         """Exchange parts of an array with other processes; see `VectorSpace.started`."""
-        import cupy
-
         stream, received = cupy.cuda.get_current_stream().ptr, cupy.empty_like(sent)
         if self._peers is not None:
             parts = self._peers.exchanged(sent, received, parts)
@@ -51,8 +50,6 @@ class Nccl:
 
     def sum(self, numbers: Any, out: Any = None) -> Any:
         """Sum over processes; see `Communicator.sum`."""
-        import cupy
-
         given = cupy.ascontiguousarray(numbers)
         total, stream = cupy.empty_like(given) if out is None else out, cupy.cuda.get_current_stream().ptr
         operation = self._nccl.NCCL_SUM
@@ -95,6 +92,4 @@ def _missing() -> str | None:
 
 def _place(comm: Communicator) -> tuple[str, str]:
     """Machine and GPU of this process."""
-    import cupy
-
     return comm.host, cupy.cuda.Device().pci_bus_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, Protocol
 
@@ -75,12 +75,16 @@ class ChoosingStrategy(CudaStrategy):
     """A strategy with options: by default the measured ones if they fit, else the most promising."""
 
     options: ClassVar[type]
+    # What says why a problem is none for the kernel.
+    checks: ClassVar[tuple[Callable[[BlockProblem], None], ...]] = ()
     # Its plans, of a problem and options; they tell their misfit on a device.
     sizes: ClassVar[type[Any]]
 
-    @abstractmethod
     def checked(self, problem: BlockProblem) -> BlockProblem:
         """The problem as the kernel takes it, or say why it cannot."""
+        for check in self.checks:
+            check(problem)
+        return problem
 
     def planned(self, problem: BlockProblem, options: Any, limits: Limits) -> Any:
         """Plan a kernel of a checked problem, or say why it does not fit a device."""

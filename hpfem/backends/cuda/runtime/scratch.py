@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from ....support.pool import Pool
+from .lazy import cupy
 
 T = TypeVar("T")
 
@@ -33,7 +34,6 @@ class StreamPool(Generic[T]):
 
     def take(self, make: Callable[[], T]) -> T:
         """Take scratch for launches on the current stream."""
-        import cupy
 
         def new() -> tuple[T, Any, Any]:
             scratch = make()
@@ -52,8 +52,6 @@ class StreamPool(Generic[T]):
 
     def give(self, scratch: T) -> None:
         """Give scratch back, after the last launch that uses it."""
-        import cupy
-
         stream = cupy.cuda.get_current_stream()
         if not stream.is_capturing():
             self._idle.give((scratch, stream, stream.record() if stream.ptr == _PER_THREAD else None))
@@ -75,8 +73,6 @@ FIRST = -5
 @cache
 def aside(device: str) -> Any:
     """The stream of what a device exchanges and tells beside its other work."""
-    import cupy
-
     return cupy.cuda.Stream(non_blocking=True, priority=FIRST)
 
 
@@ -103,8 +99,6 @@ def in_branches(calls: Sequence[Callable[[], Any]]) -> None:
 
     The first stays on the stream: it alone may take scratch. Each may have branches again while some are left.
     """
-    import cupy
-
     stream = cupy.cuda.get_current_stream()
     free = _BESIDE.get(stream.ptr, [])
     branches = list(zip(free, calls[1:]))

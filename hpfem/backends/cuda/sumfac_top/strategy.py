@@ -37,10 +37,6 @@ class CudaSumFacTop(ChoosingStrategy):
     name, special, tensor = "sumfac-top", False, True
     options, kernel = SumFacTopOptions, TreeKernel
 
-    def checked(self, problem: BlockProblem) -> BlockProblem:
-        """It serves them all."""
-        return problem
-
     def planned(self, problem: BlockProblem, options: Any, limits: Limits) -> SumFacTopPlan:
         """Plan a kernel that fits."""
         problem = of_source(problem, options.source)

@@ -16,6 +16,7 @@ from ...sharing import Sharing
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
+from ..runtime.lazy import cupy, cupyx
 from ..runtime.nccl import Nccl
 from .indexed import MOST_SUMS, THREADS, bits_at, sum_blocks, sum_bytes
 
@@ -105,10 +106,7 @@ class CudaConjugateVectors:
         inverse: Any = None,
         product_blocks: int | None = None,
     ) -> None:
-        import cupy
-        import cupyx
-
-        self._cupy, self._n = cupy, np.int64(r.size)
+        self._n = np.int64(r.size)
         self._diagonal = inverse is not None
         self._inverse, kind = _NONE, r.dtype
         if inverse is not None:
@@ -169,7 +167,7 @@ class CudaConjugateVectors:
 
     def measure_product(self, q: Any) -> None:
         """Sums of p.q of a product that came without them; see `ConjugateVectors.measure_product`."""
-        self.q = self._cupy.ascontiguousarray(q, self.r.dtype)
+        self.q = cupy.ascontiguousarray(q, self.r.dtype)
         launch_dots(self.p, self.q, self.partials, self._owned, stop=self.stop)
 
     def update_residual(self) -> None:
@@ -185,7 +183,7 @@ class CudaConjugateVectors:
         if z is None:
             z = self.r
         else:
-            rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z)
+            rz, inverse, z = self._rz, _NONE, cupy.ascontiguousarray(z)
             direction = self._of(z.dtype)[2]
             launch_dots(self.r, z, rz, self._owned, free, self.stop)
         sums = self._sums(self._rr, rz)
@@ -201,16 +199,16 @@ class CudaConjugateVectors:
 
     def finish(self) -> None:
         """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
-        self._cupy.cuda.get_current_stream().synchronize()
+        cupy.cuda.get_current_stream().synchronize()
 
     def read(self) -> Reading:
         """Ask for the control block; the host goes on."""
-        home, event = next(self._homes), self._cupy.cuda.Event(block=False, disable_timing=True)
+        home, event = next(self._homes), cupy.cuda.Event(block=False, disable_timing=True)
         self._copy_control(home.ctypes.data, self._control.data.ptr)
         event.record()
         return Reading(home, event, self._sharing)
 
     def _copy_control(self, target: int, source: int) -> None:
         """Copy the control block from or to the host, which goes on."""
-        runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
+        runtime, stream = cupy.cuda.runtime, cupy.cuda.get_current_stream().ptr
         runtime.memcpyAsync(target, source, CONTROL.itemsize, runtime.memcpyDefault, stream)

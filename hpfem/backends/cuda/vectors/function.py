@@ -11,6 +11,7 @@ from ..codegen.pointwise import parameter_names, physics
 from ..codegen.prelude import fill
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
+from ..runtime.lazy import cupy
 from .indexed import THREADS
 
 
@@ -36,8 +37,6 @@ class CudaFunction:
 
     def __call__(self, x: Any, parameters: dict[str, float]) -> Any:
         """Evaluate, on the current stream; x [D, ...] -> [components, ...]."""
-        import cupy
-
         device, x = current_device(), cupy.ascontiguousarray(x)
         out = device.empty((self._components, *x.shape[1:]), np.float64)
         n = x[0].size

@@ -27,6 +27,7 @@ from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
+from ..runtime.lazy import cupy
 
 THREADS = 256
 # Columns of a slice.
@@ -250,8 +251,6 @@ class IndexedRestriction(ElementRestriction):
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
-        import cupy
-
         codes = self._tables.codes
         signs = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
         parts = zip(local, pairwise(self._Q.starts), strict=True)

@@ -17,6 +17,7 @@ from ....errors import DeviceError
 from ....support.log import report_once
 from ...iteration import DeviceIteration
 from ...sharing import Sharing
+from ..runtime.lazy import cupy
 from ..runtime.nccl import nccl_of
 from ..runtime.scratch import FIRST, StreamPool, captured
 from .conjugate import CudaConjugateVectors, DeviceSharing
@@ -38,8 +39,6 @@ class Graph:
 
     def launch(self) -> None:
         """Launch all on the current stream."""
-        import cupy
-
         _call("cuGraphLaunch", self._made, cupy.cuda.get_current_stream().ptr)
 
     @property
@@ -96,8 +95,6 @@ class CudaIteration(DeviceIteration):
         return None
 
     def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
-        import cupy
-
         stream = cupy.cuda.Stream(non_blocking=True)
         beside = [cupy.cuda.Stream(non_blocking=True, priority=FIRST) for _ in range(_BRANCHES)]
         graph, memory = None, cupy.cuda.MemoryPool()
@@ -128,8 +125,6 @@ def _ended(stream: Any) -> tuple[int, int] | None:
     try:
         if not stream.is_capturing():
             return None
-        import cupy
-
         graph, made = int(cupy.cuda.runtime.streamEndCapture(stream.ptr)), ctypes.c_void_p()
         _call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, _OWN_PRIORITIES)
         return graph, int(made.value or 0)
