@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import permutations
 from math import prod
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -124,55 +124,6 @@ def _jacobi_zeros(n: int, alpha: int, beta: int) -> Array:
     return z
 
 
-class ShapeRule(Protocol):
-    """A quadrature rule of a shape: a `TensorRule` or a `PointRule`.
-
-    Attributes
-    ----------
-    tensor : bool
-        Whether it is a tensor product of rules of one direction.
-    eta : ndarray, [Q, dim]
-        Points in collapsed coordinates.
-    weights : ndarray, [Q]
-        Weights, collapse included: their sum is the reference volume.
-    """
-
-    tensor: ClassVar[bool]
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Points per direction; the number of points if there are no directions."""
-
-    @property
-    def key(self) -> tuple[tuple[str, int, int], ...]:
-        """Key of the rule."""
-
-    @property
-    def eta(self) -> Array:
-        """Points in collapsed coordinates, [Q, dim]."""
-
-    @property
-    def weights(self) -> Array:
-        """Weights, collapse included: their sum is the reference volume, [Q]."""
-
-    def __len__(self) -> int: ...
-
-    def __hash__(self) -> int: ...
-
-    def resolves(self, order: int) -> bool:
-        """Tell whether values at the points determine polynomials, and products of two of these are integrated exactly.
-
-        Parameters
-        ----------
-        order : int
-            Of the polynomials.
-
-        Returns
-        -------
-        bool
-        """
-
-
 @dataclass(frozen=True, eq=False)
 class TensorRule:
     """The tensor product of one rule per direction, first direction slowest.
@@ -181,6 +132,8 @@ class TensorRule:
     ----------
     rules : tuple of Rule
         One per collapsed coordinate.
+    tensor : bool
+        Whether it is a tensor product of rules of one direction.
     """
 
     rules: tuple[Rule, ...]
@@ -221,7 +174,17 @@ class TensorRule:
         return weights
 
     def resolves(self, order: int) -> bool:
-        """Tell whether each direction has enough points; see `ShapeRule.resolves`."""
+        """Tell whether values at the points determine polynomials, and products of two of these are integrated exactly.
+
+        Parameters
+        ----------
+        order : int
+            Of the polynomials.
+
+        Returns
+        -------
+        bool
+        """
         return min(self.counts) > order
 
 
@@ -237,6 +200,10 @@ class PointRule:
     shape : Shape
     degree : int
         Highest degree integrated exactly.
+    eta : ndarray, [Q, dim]
+        Points in collapsed coordinates.
+    weights : ndarray, [Q]
+        Weights, collapse included: their sum is the reference volume.
     pairs : int
         Pairs of mirror images.
     """
@@ -265,8 +232,12 @@ class PointRule:
         return len(self.weights)
 
     def resolves(self, order: int) -> bool:
-        """Tell whether products of two polynomials are integrated; see `ShapeRule.resolves`."""
+        """Tell whether products of two polynomials are integrated; see `TensorRule.resolves`."""
         return self.degree >= 2 * order
+
+
+# A quadrature rule of a shape.
+ShapeRule = TensorRule | PointRule
 
 
 def simplex_quadrature(shape: Shape, order: int) -> PointRule:

@@ -54,34 +54,30 @@ class CpuRestriction(ElementRestriction):
     """Q by compiled code, if each of its rows has one entry; see `ElementRestriction`."""
 
     @cached_property
-    def _codes(self) -> list[Indices] | None:
-        """Of each block; None if some row has several entries."""
+    def _codes(self) -> list[tuple[Indices, int]] | None:
+        """Of each block, with their address; None if some row has several entries."""
         Q = self._Q
         if not Q.signed or 2 * max(Q.starts[-1], Q.size) >= 2**31:
             return None
-        return [np.ascontiguousarray(own.reshape(-1), np.int32) for own in Q.codes]
+        codes = [np.ascontiguousarray(own.reshape(-1), np.int32) for own in Q.codes]
+        return [(own, own.ctypes.data) for own in codes]
 
     @cached_property
-    def _columns(self) -> list[tuple[Indices, Indices, Indices]]:
-        """Of each block: columns of Q with entries, the first of the codes of each, and codes of local numbers."""
-        found = []
-        for codes in self._codes or ():
+    def _columns(self) -> list[tuple[int, tuple[int, ...], Any]]:
+        """Of each block: how many columns of Q have entries, and the addresses of tables: these columns, the first of
+        the codes of each, and codes of local numbers.
+        """
+        found = list[tuple[int, tuple[int, ...], Any]]()
+        for codes, _ in self._codes or ():
             n = len(codes)
             numbers = 2 * np.arange(n, dtype=np.int32) + (codes & 1)
             rows = np.arange(n + 1, dtype=np.int32)
             by_column = csr_array(csr_array((numbers, codes >> 1, rows), shape=(n, self.size)).T)
             some = np.flatnonzero(np.diff(by_column.indptr))
             starts = np.append(by_column.indptr[some], np.int32(n))
-            found.append((some.astype(np.int32), starts, by_column.data))
+            tables = some.astype(np.int32), starts, by_column.data
+            found.append((len(some), tuple(own.ctypes.data for own in tables), tables))
         return found
-
-    @cached_property
-    def _code_addresses(self) -> list[int]:
-        return [own.ctypes.data for own in self._codes or ()]
-
-    @cached_property
-    def _column_addresses(self) -> list[tuple[int, ...]]:
-        return [tuple(own.ctypes.data for own in tables) for tables in self._columns]
 
     def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
         """Write local numbers; see `ElementRestriction.scatter`."""
@@ -90,7 +86,7 @@ class CpuRestriction(ElementRestriction):
             return
         given = vector if self._keep is None else vector * self._keep
         code, at = code_of(write_scatter, given.dtype.name), given.ctypes.data
-        for codes, place, target in zip(self._codes, self._code_addresses, targets, strict=True):
+        for (codes, place), target in zip(self._codes, targets, strict=True):
             arguments = len(codes), len(given), at, target.ctypes.data, 0, 0, 0, 0, 0, place, self.size
             run_code(code, len(codes), arguments, target.size, (self, given, target))
 
@@ -102,13 +98,11 @@ class CpuRestriction(ElementRestriction):
         out = np.zeros((components, self.size), local.dtype)
         at, there = local.ctypes.data, out.ctypes.data
         if thread_count() == 1:  # which needs no tables by column
-            tables: list[tuple[int, ...]] = [(0, 0, place) for place in self._code_addresses]
-            code = code_of(write_add, local.dtype.name)
-            groups = [len(codes) for codes in self._codes]
+            write, tables = write_add, [(len(codes), (0, 0, place)) for codes, place in self._codes]
         else:
-            code, tables = code_of(write_gather, local.dtype.name), self._column_addresses
-            groups = [len(columns) for columns, *_ in self._columns]
-        for codes, count, (places, starts, numbers) in zip(self._codes, groups, tables, strict=True):
+            write, tables = write_gather, [own[:2] for own in self._columns]
+        code = code_of(write, local.dtype.name)
+        for (codes, _), (count, (places, starts, numbers)) in zip(self._codes, tables, strict=True):
             arguments = len(codes), components, at, there, places, starts, 0, 0, 0, numbers, self.size
             run_code(code, count, arguments, components * len(codes), (self, local, out))
             at += components * len(codes) * local.itemsize
