@@ -22,7 +22,7 @@ import numpy as np
 import hpfem as hp
 from benchmarks.script import Content, Tables, by_tables, run
 from hpfem.backends import choose_backend
-from hpfem.backends.timer import HostTimer
+from hpfem.backends.timer import Timer
 from hpfem.benchmarks import thread_limit
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.benchmarks.turns import gain, time_in_turns
@@ -45,7 +45,7 @@ TABLES = Tables()
 table = TABLES.add
 
 
-class ProcessTimer(HostTimer):
+class ProcessTimer(Timer):
     """A clock for what the process computes, which leaves out what others do meanwhile."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:

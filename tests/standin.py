@@ -5,7 +5,7 @@ import numpy as np
 from hpfem.backends import Backend
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.strategy import Strategy
-from hpfem.backends.timer import HostTimer
+from hpfem.backends.timer import Timer
 from hpfem.forms.form import BlockKernel
 from hpfem.memory import HOST, Device
 
@@ -87,7 +87,7 @@ class StandInBackend(Backend):
     timer : callable
     """
 
-    def __init__(self, name="stand-in", device=HOST, strategies=(), missing=None, timer=HostTimer):
+    def __init__(self, name="stand-in", device=HOST, strategies=(), missing=None, timer=Timer):
         self.name, self.strategies = name, tuple(strategies)
         self._device, self._missing, self._timer = device, missing, timer
 

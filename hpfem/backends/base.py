@@ -32,7 +32,7 @@ from .cellwise import CellMatrices, CellwiseProduct
 from .restriction import BlockMatrix
 from .roofline import Roofline
 from .strategy import Strategy
-from .timer import HostTimer, Timer
+from .timer import Timer
 from .vectors import HOST_VECTORS, VectorSpace
 
 
@@ -257,7 +257,7 @@ class Backend(Immutable, ABC):
 
     def timer(self) -> Timer:
         """Clock for work on its device; see `Timer`."""
-        return HostTimer()
+        return Timer()
 
     def processor(self) -> str:
         """Name the processor, with everything that its speed depends on; see `TuningRecord`."""

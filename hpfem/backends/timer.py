@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 MAX_CALLS = 10_000
 SLOW_SECONDS = 1.0
@@ -17,18 +16,11 @@ SLOW_SECONDS = 1.0
 ATTEMPTS = 20
 
 
-class Timer(Protocol):
-    """A clock for work on some device."""
+class Timer:
+    """A clock for work on the host; devices have their own."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
         """Time calls in a row, until all their work is done; -> seconds of all of them."""
-
-
-class HostTimer(Timer):
-    """A clock for work on the host."""
-
-    def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row; see `Timer.seconds`."""
         start = time.perf_counter()
         for _ in range(calls):
             call()
@@ -80,7 +72,7 @@ def measure(
     call : callable
         The work; its result is dropped.
     timer : Timer, optional
-        A `HostTimer` when left out.
+        A `Timer` when left out.
     repeats : int
         Repeats; at most 3 of a call that takes longer than a second.
     min_seconds : float
@@ -94,7 +86,7 @@ def measure(
     -------
     Timing
     """
-    timer = timer or HostTimer()
+    timer = timer or Timer()
     timer.seconds(call, 1)
     if start is not None:
         timer.seconds(start, 1)

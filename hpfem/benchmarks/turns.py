@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple, TypeVar
 
-from ..backends.timer import MAX_CALLS, HostTimer, Timer, Timing, quartiles
+from ..backends.timer import MAX_CALLS, Timer, Timing, quartiles
 
 Name = TypeVar("Name")
 
@@ -57,7 +57,7 @@ def time_in_turns(
     most_seconds: float = 4.0,
 ) -> dict[Name, Timing]:
     """Time calls in turns, at least `turns`, but no more than take `most_seconds`; a sample takes `min_seconds`."""
-    timer = timer or HostTimer()
+    timer = timer or Timer()
     once: dict[Name, float] = {}
     for name, call in calls.items():
         timer.seconds(call, 1)
