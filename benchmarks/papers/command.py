@@ -15,7 +15,7 @@ from typing import Any
 
 from hpfem.benchmarks import thread_limit
 from hpfem.cli import options, output
-from hpfem.cli.result_file import ResultFile
+from hpfem.cli.output import ResultFile
 from hpfem.errors import ArgumentError
 from hpfem.support.files import atomic_path, output_path
 from hpfem.support.machine import machine_description

@@ -50,8 +50,8 @@ _PING = 1 << 23
 _LOCAL, _VECTORS = 2, 6
 # Of a whole solution, and how many of which the median is taken.
 TOLERANCE, SOLUTIONS = 1e-8, 5
-# Largest number of neighbours of a box among boxes, and its faces.
-_NEIGHBOURS, _FACES = 26, 6
+# Largest number of neighbours of a box among boxes.
+_NEIGHBOURS = 26
 
 
 def unknowns_per_box(shape: str, order: int) -> float:

@@ -63,7 +63,7 @@ from ..support.machine import machine_description
 from ..support.progress import progress
 from . import options, output
 from .bench_tables import print_bench, print_suite
-from .result_file import ResultFile
+from .output import ResultFile
 
 # Defaults with --quick, for runs on meshes and for the whole benchmark: a few seconds instead of two minutes.
 QUICK: tuple[dict[str, Any], dict[str, Any]] = (

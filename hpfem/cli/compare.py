@@ -33,7 +33,7 @@ from ..plots import plot_results
 from ..support.machine import machine_description
 from ..support.progress import progress
 from . import options, output, plot
-from .result_file import ResultFile
+from .output import ResultFile
 
 Rows = Sequence[ComparisonRow]
 

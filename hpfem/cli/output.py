@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""What commands print and write: tables for people, JSON for programs, files of growing results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -18,9 +20,14 @@ from rich.table import Table
 from ..errors import ArgumentError
 from ..support.communicator import world
 from ..support.ending import launched
-from ..support.files import plain
+from ..support.files import plain, write_json
+from ..support.log import report_once
 
 WIDE = 200
+# A long run is saved this often.
+SAVE_SECONDS = 30.0
+
+Result = Mapping[str, Any]
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -111,3 +118,42 @@ def engineering(value: float, unit: str = "") -> str:
 def flat(mapping: Mapping[str, Any]) -> str:
     """Write a mapping as `a 3, b 4`."""
     return ", ".join(f"{name} {value}" for name, value in mapping.items())
+
+
+class ResultFile:
+    """The file of a run's result. In a `with` block around the run, an interruption saves the result so far."""
+
+    def __init__(self, path: Path | None, result: Callable[[bool], Result]) -> None:
+        self.path = path
+        self.result = result
+        self._saved = time.monotonic()
+
+    def __enter__(self) -> ResultFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and (trouble := self._save(False)):
+            report_once(f"result/{self.path}", f"what was measured so far is lost: {trouble}")
+
+    def save_sometimes(self) -> None:
+        """Write the result so far, if the last time was long ago."""
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self._save(False)
+            self._saved = time.monotonic()
+
+    def finish(self, arguments: argparse.Namespace, table: Callable[[Result], None]) -> None:
+        """Write the result, and print it even if that failed."""
+        trouble = self._save(True)
+        result = self.result(True)
+        show(arguments, result, lambda: table(result))
+        if trouble is not None:
+            raise trouble
+
+    def _save(self, complete: bool) -> ArgumentError | None:
+        result = self.result(complete)
+        try:
+            if self.path is not None and result["results"]:
+                write_json(self.path, result)
+        except ArgumentError as error:
+            return error
+        return None

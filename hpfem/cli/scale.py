@@ -39,7 +39,7 @@ from ..benchmarks.scaling import (
 from ..errors import ArgumentError
 from ..support.communicator import world
 from . import options, output
-from .result_file import ResultFile
+from .output import ResultFile
 
 SHAPES = (*MIXED, "mixed")
 # Numbers of processes that the model is printed for.

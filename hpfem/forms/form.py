@@ -33,18 +33,10 @@ ALGORITHMS = ("collocated", "noncollocated")
 
 
 class Term(NamedTuple):
-    """What a form takes of a trial or test function.
+    """What a form takes of a trial or test function."""
 
-    Attributes
-    ----------
-    what : str
-        "value" or "grad".
-    field : str
-        The field: a form on several fields names each.
-    """
-
-    what: str
-    field: str = "u"
+    what: str  # "value" or "grad"
+    field: str = "u"  # a form on several fields names each
 
 
 VALUE, GRAD = Term("value"), Term("grad")
@@ -151,20 +143,11 @@ IPRODUCT_WRT_DERIV_BASE = Form("IProductWRTDerivBase", "phys", (VALUE,), (GRAD,)
 
 @dataclass(frozen=True, eq=False)
 class FieldValues:
-    """A named field at the points of a block.
+    """A named field at the points of a block."""
 
-    Attributes
-    ----------
-    pair : PairArray, [components, E, Q]
-    device : Device
-        Of the kernel that uses it.
-    vector : bool
-        Whether the pointwise function gets a vector, even of one component, or a scalar.
-    """
-
-    pair: PairArray
-    device: Device
-    vector: bool
+    pair: PairArray  # [components, E, Q]
+    device: Device  # of the kernel that uses it
+    vector: bool  # whether the pointwise function gets a vector, even of one component, or a scalar
 
     @property
     def values(self) -> Any:
@@ -174,48 +157,18 @@ class FieldValues:
 
 @dataclass(eq=False)
 class BlockProblem:
-    """Everything a strategy is specialised by: a form on a block.
-
-    Attributes
-    ----------
-    form : Form
-    tabulation : Tabulation
-        Basis on the block's rule.
-    geometry : BlockGeometry
-        Mapping of the block's elements.
-    dtype : dtype
-        Of fields and arithmetic.
-    algorithm : str
-        "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); without meaning if the form has no gradients.
-    fields : mapping
-        Name -> `FieldValues` of the form's fields.
-    parameters : mapping
-        Name -> number. Kernels take them at run time.
-    source : FactorSource
-        Where the kernel has geometric factors from; see `hpfem.forms.sources.of_source` for another one.
-    mixed : bool
-        Whether geometric factors may be stored in float32 where arithmetic is in float64; see `stored_dtype`.
-    shape : Shape
-        The elements'.
-    n_modes, n_points : int
-        Modes and quadrature points of an element.
-    n_input, n_output : int
-        Input and output values of one component of an element.
-    collocated : bool
-        Whether derivatives are those of the values at the points.
-    coupled, given : int
-        Components of the input that one application of the form takes together, and of its result.
-    """
+    """Everything a strategy is specialised by: a form on a block."""
 
     form: Form
-    tabulation: Tabulation
-    geometry: BlockGeometry
-    dtype: np.dtype[Any]
+    tabulation: Tabulation  # basis on the block's rule
+    geometry: BlockGeometry  # mapping of the block's elements
+    dtype: np.dtype[Any]  # of fields and arithmetic
+    # "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); without meaning if the form has no gradients.
     algorithm: str = "collocated"
-    fields: Mapping[str, FieldValues] = field(default_factory=dict)
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    source: FactorSource = FactorSource.STORED
-    mixed: bool = False
+    fields: Mapping[str, FieldValues] = field(default_factory=dict)  # of the form, by name
+    parameters: Mapping[str, float] = field(default_factory=dict)  # by name; kernels take them at run time
+    source: FactorSource = FactorSource.STORED  # of geometric factors; for another one `hpfem.forms.sources.of_source`
+    mixed: bool = False  # whether factors may be stored in float32 under arithmetic in float64; see `stored_dtype`
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -223,6 +176,8 @@ class BlockProblem:
         form, space_dim = self.form, self.geometry.space_dim
         self.shape, self.n_modes = self.tabulation.basis.shape, self.tabulation.basis.n_modes
         self.n_points = len(self.tabulation.rule)
+        # Values of one component of an element; whether derivatives are those of the values at the points; components
+        # of the input that one application takes together, and of its result.
         self.n_input = self.n_modes if form.from_modes else self.n_points
         self.n_output = self.n_modes if form.to_modes else self.n_points
         self.collocated = self.algorithm == "collocated" or form.always_collocated
@@ -307,34 +262,18 @@ class ProductKernel(NamedTuple):
     """A kernel for Q^T A Q, whose results stand entity by entity in each element.
 
     A restriction for such kernels has `modes`, the order of a block's modes, and `by_entity`, what gathers the results.
-
-    Attributes
-    ----------
-    apply : callable
-        (source, out) -> None, as `BlockKernel.apply`.
-    scattered : bool
-        Whether the source is a global vector, [components, size].
     """
 
-    apply: Callable[[Any, Any], None]
-    scattered: bool
+    apply: Callable[[Any, Any], None]  # (source, out) -> None, as `BlockKernel.apply`
+    scattered: bool  # whether the source is a global vector, [components, size]
 
 
 class BlockKernel:
-    """A form on a block, ready to apply; made by a strategy.
-
-    Attributes
-    ----------
-    problem : BlockProblem
-    strategy : str
-        Name of the strategy that made it.
-    flops : int
-        Floating-point operations per element and component.
-    """
+    """A form on a block, ready to apply; made by a strategy."""
 
     problem: BlockProblem
-    strategy: str
-    flops: int
+    strategy: str  # name of the one that made it
+    flops: int  # floating-point operations per element and component
 
     def finish(self) -> None:
         """Wait for background work of making the kernel, for which `apply` would wait at its first call.

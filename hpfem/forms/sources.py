@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..errors import NotSuitable
-from ..geometry.factor_source import FactorSource
+from ..geometry.factors import FactorSource
 from .form import BlockProblem
 from .merged import merged
 

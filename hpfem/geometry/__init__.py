@@ -2,7 +2,7 @@
 
 from .block_geometry import BlockGeometry as BlockGeometry
 from .element_map import ElementMap as ElementMap
-from .factor_source import FactorSource as FactorSource
+from .factors import FactorSource as FactorSource
 from .kinds import AFFINE as AFFINE
 from .kinds import GENERAL as GENERAL
 from .kinds import MULTILINEAR as MULTILINEAR

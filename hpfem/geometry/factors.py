@@ -22,6 +22,7 @@ to get the deformed ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +41,31 @@ from .map_lines import MapLines
 Array = NDArray[np.float64]
 
 KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
+
+
+class FactorSource(StrEnum):
+    """Where a kernel has geometric factors from; the words are those of options, results and messages."""
+
+    STORED = "stored"
+    MERGED = "merged"
+    RECOMPUTED = "recomputed"
+    SCALED = "scaled"
+    SCALED_MERGED = "scaled merged"
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether factors are recomputed from the elements' maps, and not read."""
+        return self not in (FactorSource.STORED, FactorSource.MERGED)
+
+    @property
+    def scales(self) -> bool:
+        """Whether w / |J| is read at every point beside the maps, instead of the division ([Cao] section 4.1.2)."""
+        return self in (FactorSource.SCALED, FactorSource.SCALED_MERGED)
+
+    @property
+    def merges(self) -> bool:
+        """Whether coefficients of the form are multiplied into what is read (`hpfem.forms.merged`)."""
+        return self in (FactorSource.MERGED, FactorSource.SCALED_MERGED)
 
 
 # Tables of all elements of a shape and order at the points of a rule: they serve the blocks of all spaces.

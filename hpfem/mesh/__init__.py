@@ -1,8 +1,8 @@
 """Meshes that mix element shapes: reading, topology, geometry of the cells, checks.
 
 From a file to a `Mesh`, in this order: `io` reads it; `cells` brings its cells and points into canonical form;
-`orientation` makes the cells positively oriented; `topology` numbers their vertices, edges and faces; `checks` refuses
-unusable meshes; `named_sets` finds its regions and boundaries. `Mesh.from_cells` runs these steps.
+`checks` renumbers mirrored cells and refuses unusable meshes; `topology` numbers vertices, edges and faces;
+`named_sets` finds regions and boundaries. `Mesh.from_cells` runs these steps.
 """
 
 from .box import box

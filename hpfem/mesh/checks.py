@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..geometry.element_map import CACHED, Quality, chunks, elevated_nodes
+from ..geometry.element_map import CACHED, ElementMap, Quality, check_gradient, chunks, elevated_nodes
 from .cells import Array, CellArray, Labels
 from .lattice import inner_points, lattice_numbering
 from .sorting import sorted_rows
-from .symmetry import Indices, outward_signs, parities
+from .symmetry import Indices, mirror, outward_signs, parities
 from .topology import Topology, classes
 
 # Neighbours must agree on their common points up to this fraction of the cell's size.
@@ -78,6 +79,29 @@ def tangling(arrays: Sequence[CellArray], found: Sequence[Quality], labels: Labe
     if worst is not None:
         others = f" ({count} such elements, this is the worst)" if count > 1 else ""
         raise labels.error(f"{worst[1]} is tangled or flat: {worst[2]}{others}")
+
+
+def positively_oriented(
+    points: Array, arrays: Sequence[CellArray], labels: Labels
+) -> tuple[list[CellArray], list[NDArray[np.bool_]]]:
+    """Renumber the nodes of mirrored cells so that det J > 0; points [n, D] -> mirrored [E]."""
+    mirrored, unsure, found = [], [], []
+    for array in arrays:
+        gradient = check_gradient(array.shape, array.order)
+        signs = np.concatenate([own.sure_signs(gradient) for own in ElementMap.parts(array, points)])
+        rest = np.flatnonzero(signs == 0)
+        unsure.append(CellArray(array.shape, array.order, array.nodes[rest], array.indices[rest]))
+        found.append(ElementMap.of(unsure[-1], points).quality())
+        mirrored.append(signs < 0)
+        mirrored[-1][rest] = found[-1].mirrored
+    tangling(unsure, found, labels)
+    result = list(arrays)
+    for position, (array, own) in enumerate(zip(arrays, mirrored, strict=True)):
+        if own.any():
+            nodes = array.nodes.copy()
+            nodes[own] = nodes[own][:, mirror(array.shape, array.order)]
+            result[position] = CellArray(array.shape, array.order, nodes, array.indices)
+    return result, mirrored
 
 
 def neighbours(topology: Topology, labels: Labels, *, oriented: bool) -> None:

@@ -29,7 +29,7 @@ from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
 from ..support.log import warn as say
 from ..support.notebook import Printed
-from ..support.views import VIEWS
+from ..support.registry import VIEWS
 from . import checks
 from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, is_flat, merged, ordered, used_points
@@ -39,7 +39,6 @@ from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
 from .named_sets import Sets, boundaries_of, cell_data_of, looked_up, lower_sets_of, regions_of, rows_of_integers, sets
 from .node_order import ORDERINGS
-from .orientation import positively_oriented
 from .part import Part, Shared
 from .refine import refined
 from .sorting import unique
@@ -485,7 +484,7 @@ class Mesh(Immutable, Printed):
         if not flag(check, "check"):
             return replace(self, points=frozen(points))
         checks.nodes(self.cells, points, self._labels)
-        arrays, mirrored = positively_oriented(points, self.topology.cells, self._labels)
+        arrays, mirrored = checks.positively_oriented(points, self.topology.cells, self._labels)
         if not _count(mirrored):
             return replace(self, points=frozen(points))
         in_space, _ = numbered(arrays, len(points))
@@ -588,7 +587,7 @@ class Mesh(Immutable, Printed):
         result = refined(self.points, self.topology, in_space)
         numbers = None if self.numbers is None else frozen(np.repeat(self.numbers, result.counts))
         labels = Labels(self.name, numbers)
-        _, mirrored = positively_oriented(result.points, result.topology.cells, labels)
+        _, mirrored = checks.positively_oriented(result.points, result.topology.cells, labels)
         for array, own in zip(result.topology.cells, mirrored, strict=True):
             if own.any():
                 raise labels.error(f"{labels.first(array, own)} is tangled: its Jacobian determinant changes its sign")
@@ -739,7 +738,7 @@ def mesh_of(
     # Orientation, numbers of vertices, checks.
     mirrored: list[NDArray[np.bool_]] = []
     if check:
-        arrays, mirrored = positively_oriented(points, arrays, labels)
+        arrays, mirrored = checks.positively_oriented(points, arrays, labels)
     topology, vertex_of = numbered(arrays, len(points))
     n_joined = 0
     if join:

@@ -31,9 +31,8 @@ from ..space import Field, Space
 from ..space.arguments import other_rule
 from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
-from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, CellValues, regional
-from ..space.transforms import Evaluated, apply_kernels, backward_transform, resampled
+from ..space.transforms import Evaluated, apply_kernels, backward_transform, no_room, resampled
 from ..tuning import Tuning
 from ..tuning.select import (
     AUTO,

@@ -32,7 +32,7 @@ from ..mesh import Mesh
 from ..support.communicator import ALONE, Communicator
 from ..support.log import warn
 from ..support.notebook import Printed
-from ..support.views import VIEWS
+from ..support.registry import VIEWS
 from .block import Block
 from .locate import TOLERANCE
 

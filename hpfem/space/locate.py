@@ -19,7 +19,7 @@ costs Newton's method a step or two, and no accuracy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,28 +60,14 @@ _FAR = 10.0  # local coordinates where Newton's method has left
 _CACHED = 1 << 20  # numbers held at a time where a core's cache shall hold them
 
 
-class Locatable(Protocol):
-    """The part of `Space` that a locator needs."""
-
-    @property
-    def blocks(self) -> Sequence[Any]:
-        """Blocks of the space, each with a basis and a geometry."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the coordinates."""
-        ...
-
-
 class Locator:
     """Finds points in cells of a space, up to a tolerance relative to the cell's size, and evaluates fields there."""
 
-    def __init__(self, space: Locatable, tolerance: float = TOLERANCE) -> None:
+    def __init__(self, space: Any, tolerance: float = TOLERANCE) -> None:
         self.tolerance = real(tolerance, "the tolerance of a locator", least=0)
         if not hasattr(space, "blocks"):
             raise ArgumentError(f"a Locator is made on a Space, got {type(space).__name__}")
-        self.dim = space.dim
+        self.dim: int = space.dim
         self._bases: list[Basis] = [block.basis for block in space.blocks]
         self._maps = [_BlockMap(block.geometry, self.tolerance) for block in space.blocks]
         self._first = np.cumsum([0, *(len(own.lower) for own in self._maps)])

@@ -154,7 +154,7 @@ class Space(Immutable):
         return f"Space({self.n_cells} cells, order={self.orders}, basis={self.basis!r}, dofs={self.n_dofs})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: own for name, own in self.__dict__.items() if name not in ("locator", "_locators")}
+        return {name: own for name, own in self.__dict__.items() if name not in ("locator", "_last_locator")}
 
     def _make_blocks(self) -> list[Block]:
         blocks = []
@@ -245,18 +245,14 @@ class Space(Immutable):
         """Finds the cells and local coordinates of points."""
         return Locator(self)
 
-    @cached_property
-    def _locators(self) -> dict[float, Locator]:
-        return {}
-
     def locator_within(self, tolerance: float) -> Locator:
         """The locator of a tolerance; the last one of another tolerance than the default is kept; see `locator`."""
         tolerance = real(tolerance, "the tolerance", least=0)
         if tolerance == TOLERANCE:
             return self.locator
-        found = self._locators.get(tolerance) or Locator(self, tolerance)
-        self._locators.clear()
-        self._locators[tolerance] = found
+        found: Locator | None = self.__dict__.get("_last_locator")
+        if found is None or found.tolerance != tolerance:
+            found = self.__dict__["_last_locator"] = Locator(self, tolerance)
         return found
 
     def empty(self, state: str, components: int = 1) -> Field:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import name_of
@@ -36,3 +36,8 @@ class Registry(dict[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         """Return the object called `name`."""
         return super().__getitem__(name_of(name, self, self.kind))
+
+
+# Pictures of objects on lower floors than `hpfem.view`, which registers its functions when hpfem is imported; these
+# import matplotlib and pyvista when they are called.
+VIEWS: Registry[Callable[..., Any]] = Registry("view")

@@ -14,7 +14,7 @@ from hpfem.shapes.arguments import flag, instance, integer, name_of, reals, show
 from ..errors import ArgumentError
 from ..mesh import Mesh
 from ..space import Field
-from ..support.views import VIEWS
+from ..support.registry import VIEWS
 from ..vtu.grid import as_functions
 from .flat import draw_flat
 from .paint import Paint, paint_of_names

@@ -11,7 +11,7 @@ from hpfem.shapes.arguments import instance
 from ..mesh import Mesh
 from ..space import Field
 from ..support.optional import needed
-from ..support.views import VIEWS
+from ..support.registry import VIEWS
 from ..vtu.grid import Grid, grid_of, grid_of_mesh
 
 

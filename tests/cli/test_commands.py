@@ -424,7 +424,7 @@ def test_a_signal_while_the_disk_is_full_says_what_is_lost(capsys, caplog, tmp_p
     def full(path, result):
         raise hp.ArgumentError("cannot write r.json: No space left on device")
 
-    monkeypatch.setattr("hpfem.cli.result_file.write_json", full)
+    monkeypatch.setattr("hpfem.cli.output.write_json", full)
     monkeypatch.setattr(bench_command.Runner, "prepare", lambda *_: signal.raise_signal(number))
     monkeypatch.setattr("hpfem.cli.bench.document", lambda *_, **__: {"results": [1]})
     assert main([*SMALL_BENCH, "-o", str(tmp_path / "r.json")]) == code
@@ -443,8 +443,8 @@ def test_a_signal_ends_a_process_with_its_code():
 
 def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr("hpfem.cli.result_file.SAVE_SECONDS", 0.0)
-    monkeypatch.setattr("hpfem.cli.result_file.write_json", lambda path, result: written.append(result))
+    monkeypatch.setattr("hpfem.cli.output.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hpfem.cli.output.write_json", lambda path, result: written.append(result))
     run(capsys, *SMALL_BENCH, "-o", tmp_path / "results.json")
     assert [result["complete"] for result in written] == [False] * (len(written) - 1) + [True]
     sizes = [len(result["results"]) for result in written]

@@ -34,10 +34,8 @@ from ..sorting import marked, places, unique
 from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
-from .element_data import regions_by_number
-from .gmsh_model import content_of_model
-from .mesh_file import Elements, ForLibrary, MeshFile, joined
-from .msh import Bytes, partitions_of_msh, read_msh_partitions
+from .mesh_file import Elements, ForLibrary, MeshFile, joined, regions_by_number
+from .msh import Bytes, content_of_model, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_by_library, read_other
 from .vtk_xml import pieces_of_pvtu
 
