@@ -60,25 +60,6 @@ class Form:
         see `components_out`.
     components : int
         Components that the pointwise function couples; a form with 1 is applied to every component of a field.
-
-    Attributes
-    ----------
-    sink : str
-        State of the result: "dual" if it is tested, else "phys".
-    from_modes, to_modes : bool
-        Whether coefficients go in, and whether the result is tested with the basis.
-    trial_value, trial_gradient : bool
-        What is evaluated.
-    test_value, test_gradient : bool
-        Whether the result has a factor of the test value, or of the test gradient.
-    gradients : bool
-        Whether gradients occur.
-    always_collocated : bool
-        Whether values at the points are differentiated.
-    has_algorithms : bool
-        Whether gradients of the basis occur, so that there are two algorithms.
-    factor_kind : str or None
-        Kind of geometric factors that the form needs (`hpfem.geometry`); None if it needs none.
     """
 
     def __init__(
@@ -92,13 +73,16 @@ class Form:
     ) -> None:
         self.name, self.source, self.trial, self.test = name, source, trial, test
         self.trace, self.components = trace, components
-        self.sink = "dual" if test else "phys"
+        self.sink = "dual" if test else "phys"  # state of the result
+        # Whether coefficients go in, and whether the result is tested with the basis.
         self.from_modes, self.to_modes = source == "coeff", bool(test)
         self.trial_value, self.trial_gradient = VALUE in trial, GRAD in trial
         self.test_value, self.test_gradient = VALUE in test, GRAD in test
         self.gradients = self.trial_gradient or self.test_gradient
+        # Whether values at the points are differentiated; else gradients are of the basis, by two algorithms.
         self.always_collocated = self.trial_gradient and not self.from_modes
         self.has_algorithms = self.test_gradient or (self.trial_gradient and self.from_modes)
+        # Kind of geometric factors that the form needs (`hpfem.geometry`); None if it needs none.
         self.factor_kind: str | None = "jacobian"
         if not self.gradients:
             self.factor_kind = "wJ" if test else None

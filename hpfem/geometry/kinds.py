@@ -27,17 +27,12 @@ class GeometryKind:
 
     Another kind is a class like `_Affine`, in `GEOMETRY_KINDS` before the general one. Most kernels use factors at the
     points; a kernel that computes factors itself reads `BlockGeometry.kind`.
-
-    Attributes
-    ----------
-    name : str
-        Name in messages, keys and results.
-    order : int or None
-        Order of the maps, if it is low enough for kernels to recompute factors from their coefficients.
     """
 
-    name = "deformed"
-    order: int | None = None
+    name = "deformed"  # in messages, keys and results
+    order: int | None = (
+        None  # of the maps, if it is low enough for kernels to recompute factors from their coefficients
+    )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _kind_named, (self.name,)

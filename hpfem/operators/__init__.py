@@ -5,11 +5,10 @@ from .energy import Energy
 from .node_gradient import node_gradient
 from .on_boundary import BoundaryForm
 from .operator import Operator, OperatorOptions
-from .registry import OPERATORS
 from .sums import OperatorSum
 from .table import *  # noqa: F403
 from .transforms import InverseMass
-from .tuner import tune
+from .tuner import OPERATORS, tune
 from .weak_form import AtPoints, WeakForm
 
 __all__ = [

@@ -62,19 +62,7 @@ Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | CellValues
 
 
 class OperatorOptions(TypedDict, total=False):
-    """How an operator computes: options of every operator; see `Operator`.
-
-    Attributes
-    ----------
-    strategy : str or mapping
-        "auto", "stdmat", "sumfac" or another strategy of the backend, or one for each shape.
-    algorithm : str or mapping
-        "auto", "collocated" or "noncollocated", or one for each shape.
-    backend : str or None
-        "auto", "numpy", "cpu" or "cuda"; the space's when left out.
-    precision : str
-        "full" or "mixed".
-    """
+    """How an operator computes: options of every operator; see `Operator`."""
 
     strategy: ByShape
     algorithm: ByShape

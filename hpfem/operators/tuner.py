@@ -1,19 +1,26 @@
-"""Tuning of a space for some operators."""
+"""Operators by name, and tuning of a space for some of them."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from hpfem.shapes.arguments import instance, shown
 
 from ..errors import ArgumentError
 from ..space import Space
+from ..support.registry import Registry
 from ..tuning import Tuning
+from . import table
 from .operator import Operator, OperatorOptions, tune_operators
-from .registry import OPERATORS
 from .sums import OperatorSum, Summable
+
+# By name, for the command line and `tune`: those of the table.
+OPERATORS: Registry[Callable[..., Any]] = Registry("operator")
+for _name, _operator in vars(table).items():
+    if not _name.startswith("_"):
+        OPERATORS.add(_name, _operator)
 
 
 def tune(

@@ -52,34 +52,16 @@ _REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 
 @dataclass(frozen=True, repr=False)
 class Tuning(Printed):
-    """The tuner's work on a block, and the record that it keeps.
-
-    Attributes
-    ----------
-    operator, block : str
-        What was tuned.
-    record : TuningRecord or None
-        The kept result; None if there was no time for a comparison.
-    changed : bool
-        Whether the choice changed.
-    seconds : dict
-        Config -> seconds of one application to the timed elements, for all candidates.
-    unsuitable : tuple of str
-        What could not serve, each with its reason.
-    elements : int
-        Elements that were timed.
-    spent : float
-        Seconds of the tuning.
-    """
+    """The tuner's work on a block, and the record that it keeps."""
 
     operator: str
     block: str
-    record: TuningRecord | None
-    changed: bool
-    seconds: dict[Config, float]
-    unsuitable: tuple[str, ...]
-    elements: int
-    spent: float
+    record: TuningRecord | None  # None if there was no time for a comparison
+    changed: bool  # whether the choice changed
+    seconds: dict[Config, float]  # of one application to the timed elements, for all candidates
+    unsuitable: tuple[str, ...]  # what could not serve, each with its reason
+    elements: int  # that were timed
+    spent: float  # seconds of the tuning
 
     def __str__(self) -> str:
         head = f"{self.operator}, {self.block}: "
