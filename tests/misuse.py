@@ -170,7 +170,6 @@ class World:
             Call("Mesh.describe_cell", mesh.describe_cell, cell=0),
             Call("Mesh.with_sides", mesh.with_sides, sides={"a": [[0, 1]]}),
             Call("Mesh.plot", mesh.plot, by="regions", edges=False),
-            Call("Mesh.facet_numbers", mesh.facet_numbers, cells=np.array([0]), local=np.array([1])),
             Call("Mesh.coordinates", mesh.coordinates, group=mesh.cells[0]),
             Call("Mesh.affine", mesh.affine, group=mesh.cells[0]),
             Call("box", box, shapes="quad", counts=(3, 1), lower=(0, 0), upper=(1, 1), periodic=("x",), comm=None),

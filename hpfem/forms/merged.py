@@ -8,7 +8,6 @@ user may change between two applications, so they stay in the kernel, each as a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,7 +20,7 @@ from ..geometry.element_map import Elements
 from ..geometry.factors import PointMap
 from .cost import operator_bytes
 from .evaluate import evaluate
-from .form import BlockProblem, FieldValues, Form
+from .form import BlockProblem, Form
 from .graph import Expression, Graph, copied, depending
 from .linear import coefficients
 from .trace import Trace
@@ -35,18 +34,17 @@ class KnownCoefficients:
 
     def __init__(
         self,
+        problem: BlockProblem,
         graph: Graph,
-        dim: int,
         diffusion: list[Expression],
         reaction: Expression | None,
         reacts: bool,
-        fields: Mapping[str, FieldValues],
-        dtype: np.dtype[Any],
     ) -> None:
         self.tensor, self.reacts = len(diffusion) > 1, reacts
         self._diffusion, self._reaction = diffusion, reaction
+        dim = problem.geometry.space_dim
         self._trace = Trace(graph, dim, 1, (*diffusion, *([] if reaction is None else [reaction])))
-        self._fields, self._dtype = fields, dtype
+        self._fields, self._dtype = problem.fields, problem.dtype
 
     def values(self, geometry: PointMap, elements: Elements, xp: Any) -> tuple[Any, Any]:
         """Evaluate them, in the arithmetic of kernels; see `hpfem.geometry.products.Coefficients`."""
@@ -110,15 +108,8 @@ def _merged(problem: BlockProblem) -> BlockProblem:
     form = Form.weak(problem.form.name, Trace(own, d, 1, value, scaled))
     assert form.trace is not None
     used = {key[1] for key in form.trace.inputs if key[0] == "field"}
-    known = KnownCoefficients(
-        graph,
-        d,
-        [] if kept or scaled is None else diffusion,
-        None if value is None or m.index in changing else m,
-        value is not None,
-        problem.fields,
-        problem.dtype,
-    )
+    reaction = None if value is None or m.index in changing else m
+    known = KnownCoefficients(problem, graph, [] if kept or scaled is None else diffusion, reaction, value is not None)
     found = replace(
         problem,
         form=form,

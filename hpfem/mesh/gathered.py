@@ -55,7 +55,7 @@ class Cells:
         """Make the part of this process, or with a single process the whole mesh; collective."""
         topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
         if comm.size == 1:
-            return mesh_of_part(self.points, topology, self.regions, self.sides, None, self.record)
+            return self._made(topology, None, self.record)
         record = {"numbers": frozen(self.numbers + 1), **self.record}
         if shared_ids is None:
             outer = np.arange(len(vertices)) if self.outer is None else self.outer
@@ -75,28 +75,20 @@ class Cells:
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
         part = Part(comm, self.numbers, vertices, ranks, hanging, corners, tuple(comm.allgather(len(self.numbers))))
-        return mesh_of_part(self.points, topology, self.regions, self.sides, part, record)
+        return self._made(topology, part, record)
 
-
-def mesh_of_part(
-    points: Array,
-    topology: Topology,
-    regions: Mapping[str, Indices],
-    sides: Sets,
-    part: Part | None,
-    record: Mapping[str, Any],
-) -> Mesh:
-    """Make the mesh of a part, or a whole one; points [n_points, D]."""
-    return Mesh(
-        frozen(points),
-        groups_of(topology),
-        MappingProxyType({name: frozen(own) for name, own in regions.items()}),
-        **named_entities(topology.dim, sides),
-        cell_data=MappingProxyType({name: frozen(own) for name, own in record.get("cell_data", {}).items()}),
-        n_vertices=topology.n_vertices,
-        part=part,
-        **{name: value for name, value in record.items() if name != "cell_data"},
-    )
+    def _made(self, topology: Topology, part: Part | None, record: Mapping[str, Any]) -> Mesh:
+        """The mesh of a part, or a whole one."""
+        return Mesh(
+            frozen(self.points),
+            groups_of(topology),
+            MappingProxyType({name: frozen(own) for name, own in self.regions.items()}),
+            **named_entities(topology.dim, self.sides),
+            cell_data=MappingProxyType({name: frozen(own) for name, own in record.get("cell_data", {}).items()}),
+            n_vertices=topology.n_vertices,
+            part=part,
+            **{name: value for name, value in record.items() if name != "cell_data"},
+        )
 
 
 def record_of(mesh: Mesh, chosen: Indices, numbers: Indices) -> dict[str, Any]:

@@ -298,9 +298,8 @@ class Mesh(Immutable, Printed):
     @cached_property
     def boundaries(self) -> Mapping[str, Indices]:
         """Named sets of facets, by facet number, ascending."""
-        return MappingProxyType(
-            {name: self.facet_numbers(sides[:, 0], sides[:, 1]) for name, sides in self.boundary_sides.items()}
-        )
+        dim = self.dim - 1
+        return MappingProxyType({name: unique(self.entity_ids(dim, own)) for name, own in self.boundary_sides.items()})
 
     @property
     def entity_sets(self) -> Sets:
@@ -372,17 +371,14 @@ class Mesh(Immutable, Printed):
     def with_sides(self, sides: Mapping[str, Indices]) -> Mesh:
         """The same mesh with other named boundaries, as (cell, local facet) numbers [n, 2]; see `boundary_sides`."""
         named = {name: frozen(rows_of_integers(pairs, "sides", [2])) for name, pairs in sets(sides, "boundaries")}
-        for pairs in named.values():
-            self._check_sides(pairs[:, 0], pairs[:, 1])
+        facets = np.array([len(group.shape.facets) for group in self.cells])
+        for cells, local in (pairs.T for pairs in named.values()):
+            inside = np.all((cells >= 0) & (cells < self.n_cells))
+            if not inside or np.any((local < 0) | (local >= facets[self.locations[0][cells]])):
+                raise ArgumentError(
+                    f"sides are (cell, local facet) pairs; a cell or a facet of these is not in {self!r}"
+                )
         return replace(self, boundary_sides=MappingProxyType(named))
-
-    def facet_numbers(self, cells: Indices, local: Indices) -> Indices:
-        """Numbers of facets of cells, each once, ascending; cells, local [n]; see `entity_ids`."""
-        cells, local = (
-            as_array(given, "numbers of cells and facets", "iu").astype(np.int64) for given in (cells, local)
-        )
-        self._check_sides(cells, local)
-        return unique(self.entity_ids(self.dim - 1, np.column_stack([cells, local])))
 
     def entity_ids(self, dim: int, pairs: Indices) -> Indices:
         """Numbers of vertices, edges or faces, given as in `entity_sets`; pairs [n, 2] -> [n]; see `facets`."""
@@ -392,13 +388,6 @@ class Mesh(Immutable, Printed):
             here = group[pairs[:, 0]] == position
             found[here] = own.ids(dim)[row[pairs[here, 0]], pairs[here, 1]]
         return found
-
-    def _check_sides(self, cells: Indices, local: Indices) -> None:
-        """There are such cells, with such facets."""
-        inside = cells.ndim == 1 and cells.shape == local.shape and np.all((cells >= 0) & (cells < self.n_cells))
-        facets = np.array([len(group.shape.facets) for group in self.cells])
-        if not inside or np.any((local < 0) | (local >= facets[self.locations[0][cells]])):
-            raise ArgumentError(f"sides are (cell, local facet) pairs; a cell or a facet of these is not in {self!r}")
 
     def coordinates(self, group: CellGroup) -> Array:
         """Coordinates of the nodes of one of `cells`, [E, n_nodes, D]; see `points`."""
@@ -424,22 +413,17 @@ class Mesh(Immutable, Printed):
         n_unnamed, unnamed = unnamed_facets(self.points, self.topology, self.boundaries.values())
         sets: dict[str, Any] = {name: {key: len(own) for key, own in getattr(self, name).items()} for name in SETS}
         ids = np.arange(self.n_vertices) if self.part is None else self.part.vertices
+        own = ("name", "dim", "n_cells", "n_vertices", "n_mirrored", "n_stray", "periodic")
         found = MeshSummary(
-            name=self.name,
-            dim=self.dim,
+            **{name: getattr(self, name) for name in own},
             n_coordinates=self.points.shape[1],
             plane=self._plane(),
-            n_cells=self.n_cells,
-            n_vertices=self.n_vertices,
             n_points=len(self.points),
             **statistics,
             worst_label=self.describe_cell(statistics["worst_cell"]) if self.n_cells else "",
-            n_mirrored=self.n_mirrored,
-            n_stray=self.n_stray,
             n_coincident=coincident_vertices(self.points, self.topology, ids, self.comm),
             n_hanging=len(self.hanging),
             hanging=str(self.hanging) if len(self.hanging) else "",
-            periodic=self.periodic,
             **sets,
             cell_data=tuple(self.cell_data),
             n_unnamed=n_unnamed,
