@@ -13,13 +13,10 @@ from hpfem.shapes import Shape, make_basis
 from hpfem.shapes.arguments import as_array, reals, shown
 
 from ..support.communicator import Communicator, communicator
-from .aligned import vertex_ranks
-from .cells import Array, CellArray
-from .gathered import Cells, moved, record_of, sides_of
-from .hanging import Hanging
+from .cells import Array
+from .gathered import moved, packed, unpacked
 from .mesh import Mesh
 from .part import combined
-from .sorting import marked, run_starts, unique
 from .symmetry import Indices
 
 # The default work of a cell is the number of functions of this order; and units of the smallest work.
@@ -70,12 +67,13 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
                 chosen = _given(owners, mesh, comm.size)
             else:
                 chosen = _cut(comm.size, mesh.facets.cells[mesh.facets.interior], work)
-            pieces = [_piece(mesh, chosen, rank) for rank in range(comm.size)] if comm.size > 1 else []
+            cells = [np.flatnonzero(chosen == rank) for rank in range(comm.size)] if comm.size > 1 else []
+            pieces = [(packed(mesh, own), mesh.hanging) for own in cells]
     if comm.size == 1:
         assert mesh is not None
         return mesh
-    piece, *known = comm.scatter(pieces)
-    return piece.mesh(comm, *known)
+    piece, hanging = comm.scatter(pieces)
+    return unpacked([piece]).mesh(comm, hanging)
 
 
 def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str) -> Mesh:
@@ -172,53 +170,3 @@ def _work(mesh: Mesh, weights: Weights) -> Array:
             f" {shown(weights)}"
         )
     return work
-
-
-def _piece(mesh: Mesh, owners: Indices, rank: int) -> tuple[Cells, Hanging, dict[int, Indices], Indices]:
-    """The cells of one process, with an array for every shape and order; and what `Cells.mesh` takes."""
-    mine = owners == rank
-    number = np.where(mine, np.cumsum(mine) - 1, -1)
-    rows = [np.flatnonzero(mine[group.indices]) for group in mesh.cells]
-    new_point = _renumbered(len(mesh.points), [group.nodes[own] for group, own in zip(mesh.cells, rows)])
-    old = [group.vertices[own] for group, own in zip(mesh.cells, rows)]
-    new_vertex = _renumbered(mesh.n_vertices, old)
-    vertices = np.flatnonzero(new_vertex >= 0)
-    cells = [
-        CellArray(group.shape, group.order, new_point[group.nodes[own]], number[group.indices[own]])
-        for group, own in zip(mesh.cells, rows)
-    ]
-    global_cells = np.flatnonzero(mine)
-    numbers = global_cells + 1 if mesh.numbers is None else mesh.numbers[global_cells]
-    piece = Cells(
-        mesh.points[new_point >= 0],
-        cells,
-        [new_vertex[own] for own in old],
-        vertices,
-        global_cells,
-        {name: number[own[mine[own]]] for name, own in mesh.regions.items()},
-        sides_of(mesh.entity_sets, number),
-        record_of(mesh, global_cells, numbers),
-    )
-    shared = {other: new_vertex[own] for other, own in _neighbours(mesh, owners, rank).items()}
-    return piece, mesh.hanging, shared, vertex_ranks(mesh.topology)[vertices]
-
-
-def _renumbered(n: int, used: list[Indices]) -> Indices:
-    """New numbers, ascending with the old ones, of those that are used; -1 for the others."""
-    kept = marked(n, used)
-    return np.where(kept, np.cumsum(kept) - 1, -1)
-
-
-def _neighbours(mesh: Mesh, owners: Indices, rank: int) -> dict[int, Indices]:
-    """Vertices, ascending, that a process' cells share with those of others, by process."""
-    has = marked(mesh.n_vertices, (group.vertices[owners[group.indices] == rank] for group in mesh.cells))
-    keys = []
-    for group in mesh.cells:
-        vertices, process = group.vertices, np.broadcast_to(owners[group.indices][:, None], group.vertices.shape)
-        other = has[vertices] & (process != rank)
-        keys.append(process[other] * mesh.n_vertices + vertices[other])
-    found = unique(np.concatenate(keys))
-    processes, vertices = np.divmod(found, mesh.n_vertices)
-    starts = np.flatnonzero(run_starts(processes))
-    parts = np.split(vertices, starts[1:]) if len(starts) else []
-    return {int(processes[start]): own for start, own in zip(starts, parts, strict=True)}

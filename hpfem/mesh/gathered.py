@@ -25,8 +25,8 @@ from .cells import Array, CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices
 from .mesh import Mesh, groups_of, mesh_of, named_entities
 from .named_sets import Sets
-from .part import Part, Shared, beyond, combined, shared_corners, shared_vertices
-from .sorting import unique
+from .part import Part, beyond, combined, shared_corners, shared_vertices
+from .sorting import distinct, marked, unique
 from .symmetry import Indices
 from .topology import Topology
 
@@ -45,21 +45,14 @@ class Cells:
     record: dict[str, Any]  # further arguments of `Mesh`; without "numbers", cells are called by `numbers`, from 1
     outer: Indices | None = None  # the vertices that others may have too, if they are known, positions in `ids`
 
-    def mesh(
-        self,
-        comm: Communicator,
-        hanging: Hanging | None = None,
-        shared_ids: Shared | None = None,
-        ranks: Indices | None = None,
-    ) -> Mesh:
+    def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
         """Make the part of this process, or with a single process the whole mesh; collective."""
         topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
         if comm.size == 1:
             return self._made(topology, None, self.record)
         record = {"numbers": frozen(self.numbers + 1), **self.record}
-        if shared_ids is None:
-            outer = np.arange(len(vertices)) if self.outer is None else self.outer
-            shared_ids = {rank: outer[own] for rank, own in shared_vertices(vertices[outer], comm).items()}
+        outer = np.arange(len(vertices)) if self.outer is None else self.outer
+        shared_ids = {rank: outer[own] for rank, own in shared_vertices(vertices[outer], comm).items()}
         corners, once = shared_corners(topology, vertices, shared_ids, comm)
         with comm.together():
             if not once:
@@ -70,7 +63,7 @@ class Cells:
             found = combined(comm, values, shared_ids, operation)
             return found, comm.any(bool((found != values).any()))
 
-        ranks = vertex_ranks(topology, agree, vertices) if ranks is None else ranks
+        ranks = vertex_ranks(topology, agree, vertices)
         topology = topology.cut(beyond(corners))
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
@@ -195,21 +188,18 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
     place[order] = np.arange(len(order))
     starts = np.cumsum([0, *(len(own["numbers"]) for own in given)])
     file = np.concatenate([own["record"]["numbers"] for own in given])[order]
-    nodes, arrays, vertices = [], [], []
+    points = np.concatenate([own["points"] for own in given])
+    point_of, first = np.arange(len(points)), np.cumsum([0, *(len(own["points"]) for own in given)])
+    if len(given) > 1:  # which have points in common
+        points, point_of = np.unique(points, axis=0, return_inverse=True)
+    cells, vertices = [], []
     for position, (shape, geometry_order) in enumerate(given[0]["shapes"]):
         rows = np.concatenate([own["cells"][position] + start for own, start in zip(given, starts, strict=False)])
-        indices = place[rows]
-        by_number = np.argsort(indices)
-        nodes.append(np.concatenate([own["places"][position] for own in given])[by_number])
+        nodes = np.concatenate([own["nodes"][position] + start for own, start in zip(given, first, strict=False)])
+        by_number = np.argsort(place[rows])
         vertices.append(np.concatenate([own["vertices"][position] for own in given])[by_number])
-        arrays.append((shape, geometry_order, indices[by_number]))
-    flat = np.concatenate([own.reshape(-1, own.shape[-1]) for own in nodes])
-    points, number = np.unique(flat, axis=0, return_inverse=True)
-    split = np.split(number.ravel(), np.cumsum([own.shape[0] * own.shape[1] for own in nodes]))
-    cells = [
-        CellArray(shape, order_, rows.reshape(own.shape[:2]), at)
-        for (shape, order_, at), own, rows in zip(arrays, nodes, split, strict=False)
-    ]
+        nodes, indices = point_of.ravel()[nodes[by_number]], place[rows][by_number]
+        cells.append(CellArray(shape, geometry_order, nodes, indices))
     regions = {
         name: np.sort(place[np.concatenate([own["regions"][name] + s for own, s in zip(given, starts, strict=False)])])
         for name in given[0]["regions"]
@@ -218,13 +208,14 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
         name: np.concatenate([own["sides"][name] + [[s, 0]] for own, s in zip(given, starts, strict=False)])
         for name in given[0]["sides"]
     }
-    ids, vertex = np.unique(np.concatenate([own.ravel() for own in vertices]), return_inverse=True)
+    known = np.concatenate([own.ravel() for own in vertices])
+    first_place, vertex = distinct(known.copy(), int(known.max(initial=0)) + 1)
     ends = np.cumsum([own.size for own in vertices])
-    vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex.ravel(), ends), vertices, strict=False)]
+    vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex, ends), vertices, strict=False)]
     parts = [own["record"]["cell_data"] for own in given]
     data = {name: np.concatenate([own[name] for own in parts])[order] for name in parts[0]}
     record = {**given[0]["record"], "numbers": frozen(file), "cell_data": data}
-    return Cells(points, cells, vertices, ids, numbers[order], regions, sides_of(sides, place), record)
+    return Cells(points, cells, vertices, known[first_place], numbers[order], regions, sides_of(sides, place), record)
 
 
 def sides_of(given: Sets, number: Indices) -> dict[tuple[int, str], Indices]:
@@ -242,18 +233,21 @@ def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
     """Take cells out of a mesh for `unpacked`, numbered by their positions in `chosen` [n]."""
     new = np.full(mesh.n_cells, -1, dtype=np.int64)
     new[chosen] = np.arange(len(chosen))
-    cells, places, vertices = [], [], []
+    cells, nodes, vertices = [], [], []
     for group in mesh.cells:
         rows = np.flatnonzero(new[group.indices] >= 0)
         cells.append(new[group.indices[rows]])
-        places.append(mesh.points[group.nodes[rows]])
+        nodes.append(group.nodes[rows])
         own = group.vertices[rows]
         vertices.append(own if mesh.part is None else mesh.part.vertices[own])
+    used = marked(len(mesh.points), nodes)
+    new_point = np.cumsum(used) - 1
     numbers = numbers_of(mesh)[chosen]
     return {
         "shapes": [(group.shape, group.order) for group in mesh.cells],
         "cells": cells,
-        "places": places,
+        "points": mesh.points[used],
+        "nodes": [new_point[own] for own in nodes],
         "vertices": vertices,
         "numbers": numbers,
         "regions": {name: new[own[new[own] >= 0]] for name, own in mesh.regions.items()},
