@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Indices
 
 from .errors import ArgumentError, HpfemError
 from .mesh import CellArray, Mesh, Topology
@@ -168,7 +169,7 @@ def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -
     meshes = [_meshes(own) for own in found]
     # Processes that have read no file learn the meshes, spaces and fields from the first process.
     empty, options, fields = comm.bcast(_outline(found[0]) if found else ([], [], {}))
-    cut: list[tuple[Mesh, NDArray[np.int64], NDArray[np.int64]]] = []
+    cut: list[tuple[Mesh, Indices, Indices]] = []
     for i, (nothing, hanging) in enumerate(empty):
         pieces = [packed(own[i], np.arange(own[i].n_cells)) for own in meshes] or [nothing]
         mesh = unpacked(pieces).mesh(comm, hanging)
@@ -178,14 +179,14 @@ def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -
     result = {}
     for name, (i, state, components) in fields.items():
         mesh, numbers, owners = cut[options[i][0]]
-        given: dict[int, list[tuple[str, NDArray[np.int64], NDArray[Any]]]] = {rank: [] for rank in range(comm.size)}
+        given: dict[int, list[tuple[str, Indices, NDArray[Any]]]] = {rank: [] for rank in range(comm.size)}
         for field in (own[name] for own in found):
             for block, array in zip(field.space.blocks, field.arrays, strict=True):
                 cells = numbers_of(field.space.mesh)[block.elements]
                 owner = owners[np.searchsorted(numbers, cells)]
                 for rank in np.unique(owner).tolist():
                     given[rank].append((block.shape.name, cells[owner == rank], array[:, owner == rank]))
-        taken: dict[str, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
+        taken: dict[str, list[tuple[Indices, NDArray[Any]]]] = {}
         for parts in comm.alltoall(given).values():
             for shape, cells, values in parts:
                 taken.setdefault(shape, []).append((cells, values))

@@ -15,9 +15,9 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, Tabulation, make_basis
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.cached import cached_property
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
@@ -114,7 +114,7 @@ BAKE_OFFS.add("solve", BakeOff(partial(Helmholtz, lam=1.0), dirichlet=True, prec
 
 
 @cache
-def box_polynomial(shape: str, order: int) -> NDArray[np.float64]:
+def box_polynomial(shape: str, order: int) -> Array:
     """Coefficients of the polynomial for the unknowns of a box; it is linear in the small boxes of each direction."""
     dim = SHAPES[shape].dim
     values = np.empty((2,) * dim)

@@ -13,9 +13,9 @@ from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, make_basis
+from hpfem.shapes.arrays import Array
 
 from ..backends.timer import Timing
 from ..errors import ArgumentError
@@ -81,7 +81,7 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
     return [sizes[n] for n in sorted(sizes)]
 
 
-def deformed(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def deformed(points: Array) -> Array:
     """Deform the unit box smoothly, so that every cell is curved; points [n, D] -> [n, D]."""
     found = np.empty_like(points)
 

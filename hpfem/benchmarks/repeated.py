@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from hpfem.shapes.arrays import Array, Floats
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.block_geometry import BlockGeometry
@@ -62,11 +63,11 @@ class RepeatedGeometry(BlockGeometry):
         return self.size
 
     @cached_property
-    def magnitudes(self) -> tuple[NDArray[np.float64], ...]:
+    def magnitudes(self) -> tuple[Array, ...]:
         """Those of the patch; see `BlockGeometry.magnitudes`."""
         return self.patch.magnitudes
 
-    def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+    def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> Floats:
         """Factors of the groups of lanes in one period of the repetition."""
         self.lanes = lanes
         n = self.patch.n_elements
@@ -76,7 +77,7 @@ class RepeatedGeometry(BlockGeometry):
         elements = (np.arange(groups * lanes) % n).reshape(groups, lanes)
         return np.ascontiguousarray(np.moveaxis(self.patch.factors(kind, 1, dtype)[elements, ..., 0], 1, -1))
 
-    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> Floats:
         return super()._make_factors(kind, lanes, dtype) if self.whole else self._period(kind, lanes, dtype)
 
     def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:

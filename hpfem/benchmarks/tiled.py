@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, Backend, choose_backend, vectors_on
@@ -57,7 +58,7 @@ def few_elements(shape: str, geometry: str) -> Mesh:
     return mesh.elevated(2).transformed(_bent)
 
 
-def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bent(x: Array) -> Array:
     return x + BEND * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2)
 
 

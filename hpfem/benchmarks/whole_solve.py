@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 from scipy.sparse.linalg import cg as scipy_cg
 
+from hpfem.shapes.arrays import Array
+
 from ..backends.timer import SLOW_SECONDS, Timing
 from ..errors import NotSuitable, SolverError
 from ..solvers import Problem, SolveInfo
@@ -57,7 +59,7 @@ class MeasuredSolve(BuiltOperator):
     """Phases of a whole solve of a `GlobalBlock`; the first solve is made here, `repeats` more are timed."""
 
     # Coefficients [n] and report of the last solution.
-    vector: NDArray[np.float64]
+    vector: Array
     info: SolveInfo
 
     def __init__(self, block: Any) -> None:

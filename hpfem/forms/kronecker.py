@@ -11,15 +11,13 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
+from hpfem.shapes.arrays import Array
 
 from ..errors import NotSuitable
 from .form import BlockProblem
 from .linear import check_linear, check_noncollocated
-
-Array = NDArray[np.float64]
 
 # Numbers smaller than this, relative to the functions' size, are zero up to rounding.
 ROUNDING = 1e-14

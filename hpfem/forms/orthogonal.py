@@ -10,16 +10,14 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Basis
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.tabulation import exact_rule, integrates_products, orthonormal
 
 from ..errors import NotSuitable
 from .form import BlockProblem
 from .linear import check_linear, check_noncollocated
-
-Array = NDArray[np.float64]
 
 # Entries smaller than this, relative to the largest one of their matrix, are zero up to rounding.
 _ROUNDING = 1e-13

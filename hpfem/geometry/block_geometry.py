@@ -8,19 +8,18 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from hpfem.shapes import Shape, ShapeRule
+from hpfem.shapes.arrays import Array, Floats, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy
-from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Elements, Indices, at_once, chunks
+from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Elements, at_once, chunks
 from .factors import PointMap, by_group
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
 from .kinds import AFFINE, GENERAL, GeometryKind
 from .products import Coefficients, NoCoefficients, magnitudes, products
-
-Array = NDArray[np.float64]
 
 
 class BlockGeometry(PointMap):
@@ -46,7 +45,7 @@ class BlockGeometry(PointMap):
         self.by_element = not self.tensor  # every element has its coefficients: no need of `write_factors`
         self._deviation: tuple[float, float] | None = None
         # Operators on the same block share their factors for as long as one of them lives.
-        self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
+        self._made: WeakValueDictionary[tuple[str, int, str], Floats] = WeakValueDictionary()
         self._merged: WeakValueDictionary[int, BlockGeometry] = WeakValueDictionary()
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
@@ -138,7 +137,7 @@ class BlockGeometry(PointMap):
         det = determinant(self.jacobian(gradient, elements, xp), xp)
         return det if self.affine else det * xp.asarray(weights / self.rule.weights)
 
-    def surely_regular(self) -> NDArray[np.bool_]:
+    def surely_regular(self) -> Mask:
         """Elements whose scaled Jacobians are above `FLAT_TOLERANCE` by a bound, see `sure_signs`; [E]."""
         # det J C over the product of its columns' lengths is at least that share of det J over the largest length.
         C = self.shape.collapse_matrix(self.rule.eta)
@@ -163,7 +162,7 @@ class BlockGeometry(PointMap):
             return self.plain_factors(kind, elements, xp)
         return products(self, self.merged, kind, elements, xp)
 
-    def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating[Any]]:
+    def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> Floats:
         """Factors of a kind, zeros past the last element, read-only; -> [groups, n_factors, n_points, lanes]."""
         key = (kind, lanes, np.dtype(dtype).name)
         made = self._made.get(key)
@@ -173,7 +172,7 @@ class BlockGeometry(PointMap):
             self._made[key] = made
         return made
 
-    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> Floats:
         groups = -(-self.n_elements // lanes)
         out = np.empty((groups, self.n_factors(kind), self.n_points(kind), lanes), dtype)
         self.write_factors(kind, out)

@@ -17,16 +17,14 @@ from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
+from hpfem.shapes.arrays import Array, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..memory import HOST, PerDevice, as_numpy, device_of, home_of
 from .jacobians import determinant, normal, scaled_jacobian
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Elements = slice | Indices
 
 # Largest departure of an affine element's node from the nearest polynomial of degree 1, relative to the element's size:
@@ -88,12 +86,12 @@ class Quality:
         return self.smallest / self.largest
 
     @property
-    def positively_oriented(self) -> NDArray[np.bool_]:
+    def positively_oriented(self) -> Mask:
         """Elements with det J > 0 everywhere."""
         return self.least_scaled > self.noise
 
     @property
-    def mirrored(self) -> NDArray[np.bool_]:
+    def mirrored(self) -> Mask:
         """Elements with det J < 0 everywhere."""
         return self.most_scaled < -self.noise
 

@@ -27,9 +27,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, ShapeRule, make_basis
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
@@ -37,8 +37,6 @@ from .element_map import ElementMap, Elements, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, metric, symmetric_pairs
 from .kinds import AFFINE, GeometryKind
 from .map_lines import MapLines
-
-Array = NDArray[np.float64]
 
 KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
 

@@ -12,11 +12,9 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
-
-Array = NDArray[np.float64]
+from hpfem.shapes.arrays import Array
 
 
 def symmetric_pairs(dim: int) -> list[tuple[int, int]]:

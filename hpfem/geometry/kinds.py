@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Shape, ShapeRule
+from hpfem.shapes.arrays import Array, Indices
 
 from ..memory import as_numpy
 from .element_map import Cells, ElementMap, at_once, chunks
 from .jacobians import inverse_collapse
-
-Array = NDArray[np.float64]
 
 
 class GeometryKind:
@@ -111,7 +109,7 @@ def _kind_named(name: str) -> GeometryKind:
     return {kind.name: kind for kind in GEOMETRY_KINDS}[name]
 
 
-def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
+def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryKind, Indices, ElementMap]]:
     """Sort cells by the kind of their geometry; points [n, D] -> chosen [n]."""
     elements = ElementMap.of(cells, points, xp=xp)
     first = first_kinds(elements)
@@ -128,7 +126,7 @@ def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryK
             yield kind, chosen, ElementMap.of(cells, points, chosen, xp)
 
 
-def first_kinds(elements: ElementMap, departure: float = 0.0) -> NDArray[np.int64]:
+def first_kinds(elements: ElementMap, departure: float = 0.0) -> Indices:
     """Number of the first kind that includes each element, or would if nodes moved by this part of its size; [E]."""
     xp = elements.xp
     first = np.empty(elements.n_elements, dtype=np.int64)

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, ShapeRule, Tabulation
-
-Array = NDArray[np.float64]
+from hpfem.shapes.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

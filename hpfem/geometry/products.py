@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Array, Floats
 
 from .element_map import Elements
 from .factors import PointMap, by_group
 from .jacobians import determinant_and_inverse, symmetric_pairs
-
-Array = NDArray[np.float64]
 
 
 class Coefficients(Protocol):
@@ -68,7 +67,7 @@ def products(geometry: PointMap, given: Coefficients, kind: str, elements: Eleme
     yield weighted * multipliers[-1]
 
 
-def multiply(geometry: PointMap, given: Coefficients, kind: str, out: NDArray[np.floating[Any]]) -> None:
+def multiply(geometry: PointMap, given: Coefficients, kind: str, out: Floats) -> None:
     """Multiply factors without coefficients by these; out [groups, n_factors, *points, lanes]."""
     if kind in ("points", "map"):
         return

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
+
+from hpfem.shapes.arrays import Array, Indices
 
 from .block_geometry import BlockGeometry
-from .element_map import Indices
 from .jacobians import symmetric_pairs
-
-Array = NDArray[np.float64]
 
 
 def outside(geometry: BlockGeometry, dtype: DTypeLike) -> Indices:

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.cached import cached_property
 
 from .cells import CellArray
 from .curve import along_curve, is_scattered
 from .sorting import comparisons, distinct, marked, turned
-from .symmetry import Indices, lattice_permutations, parities, symmetries
+from .symmetry import lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
 
 Agree = Callable[[Indices, Callable[..., Any]], tuple[Indices, bool]]
@@ -102,7 +103,7 @@ def _turns(shape: Shape, ranks: Indices) -> Indices:
 class AlignedTopology(Topology):
     """A topology with the vertices of cells in the order of the module, by ranks; ids of entities stay;."""
 
-    def __init__(self, topology: Topology, points: NDArray[np.float64], ranks: Indices | None = None) -> None:
+    def __init__(self, topology: Topology, points: Array, ranks: Indices | None = None) -> None:
         self._plain, self._points = topology, points
         self.ranks = vertex_ranks(topology) if ranks is None else ranks
         self._turned: list[tuple[Indices, Indices, Indices]] = []
@@ -163,5 +164,5 @@ class AlignedTopology(Topology):
         """Orientation codes by rank; see `orientation_codes`; vertices [n, n_vertices] -> [n]."""
         return orientation_codes(shape, self.ranks[vertices])
 
-    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64], Indices]]:
+    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, Array, Indices]]:
         return AlignedTopology, (self._plain, self._points, self.ranks)

@@ -24,18 +24,18 @@ import numpy as np
 from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape
 from hpfem.shapes.arguments import as_array, name_of, reals, shown
+from hpfem.shapes.arrays import Array, Indices
 
 from ..geometry.element_map import CACHED, chunks
 from ..support.communicator import communicator
 from ..support.threads import in_parts
-from .cells import Array, CellArray, merged
+from .cells import CellArray, merged
 from .distribute import work_of
 from .gathered import Cells
 from .hanging import Hanging
 from .mesh import Mesh
 from .node_order import vertex_positions
 from .sorting import MANY, unique
-from .symmetry import Indices
 
 # Names of shapes, each with the corners of its cells in a small box.
 _Cut = tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]

@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
+from hpfem.shapes.arrays import Array, Indices
 
 from ..support.immutable import frozen
 from ..support.log import warn
 from .node_order import canonical_order, serendipity_positions, vertex_positions
 from .sorting import marked
-from .symmetry import Indices
-
-Array = NDArray[np.float64]
-
 
 # Extent of the third coordinate, relative to the others, up to which it is noise, and up to which it is rounding.
 _FLAT, _ROUNDING = 1e-10, 1e-14

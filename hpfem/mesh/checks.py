@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..geometry.element_map import CACHED, ElementMap, Quality, check_gradient, chunks, elevated_nodes
-from .cells import Array, CellArray, Labels
+from .cells import CellArray, Labels
 from .lattice import inner_points, lattice_numbering
 from .sorting import sorted_rows
-from .symmetry import Indices, mirror, outward_signs, parities
+from .symmetry import mirror, outward_signs, parities
 from .topology import Topology, classes
 
 # Neighbours must agree on their common points up to this fraction of the cell's size.
@@ -83,7 +84,7 @@ def tangling(arrays: Sequence[CellArray], found: Sequence[Quality], labels: Labe
 
 def positively_oriented(
     points: Array, arrays: Sequence[CellArray], labels: Labels
-) -> tuple[list[CellArray], list[NDArray[np.bool_]]]:
+) -> tuple[list[CellArray], list[Mask]]:
     """Renumber the nodes of mirrored cells so that det J > 0; points [n, D] -> mirrored [E]."""
     mirrored, unsure, found = [], [], []
     for array in arrays:

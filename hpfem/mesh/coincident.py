@@ -13,14 +13,15 @@ from itertools import combinations
 
 import numpy as np
 
+from hpfem.shapes.arrays import Array, Indices
+
 from ..geometry.element_map import CACHED, chunks
 from ..support.communicator import ALONE, Communicator
 from ..support.threads import in_parts
-from .cells import Array, CellArray
+from .cells import CellArray
 from .hanging import near, open_sides
 from .named_sets import looked_up
 from .sorting import marked, unique
-from .symmetry import Indices
 from .topology import Topology, classes
 
 # Words of the warning after the number of points.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from hpfem.shapes.arrays import Array, Indices
 
 _BITS = 20
 # Cells whose unknowns fit into a cache, in any order.

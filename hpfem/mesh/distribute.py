@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike
 from hpfem.errors import ArgumentError, DeviceError
 from hpfem.shapes import Shape, make_basis
 from hpfem.shapes.arguments import as_array, reals, shown
+from hpfem.shapes.arrays import Array, Indices
 
 from ..support.communicator import Communicator, communicator
-from .cells import Array
 from .gathered import moved, packed, unpacked
 from .mesh import Mesh
 from .part import combined
-from .symmetry import Indices
 
 # The default work of a cell is the number of functions of this order; and units of the smallest work.
 _ORDER, _UNITS = 4, 100

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES
+from hpfem.shapes.arrays import Array, Indices
 
 from ..support.communicator import Communicator
 from ..support.immutable import frozen
 from .aligned import vertex_ranks
-from .cells import Array, CellArray, Labels, is_flat
+from .cells import CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices
 from .mesh import Mesh, groups_of, mesh_of, named_entities
 from .named_sets import Sets
 from .part import Part, beyond, combined, shared_corners, shared_vertices
 from .sorting import distinct, marked, unique
-from .symmetry import Indices
 from .topology import Topology
 
 

@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import equispaced_nodes
+from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
 from ..geometry.jacobians import determinant, project, solve
 from ..support.communicator import ALONE, Communicator
 from ..support.threads import in_parts
-from .cells import Array, CellArray, Labels
+from .cells import CellArray, Labels
 from .node_order import vertex_positions
 from .sorting import unique
-from .symmetry import Indices, entity_nodes
+from .symmetry import entity_nodes
 from .topology import Topology
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) ->
     return side, point
 
 
-def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indices, x: Array) -> NDArray[np.bool_]:
+def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indices, x: Array) -> Mask:
     """Whether points may be on their sides, by the sides' tangent planes and how far the sides are from these."""
     shape, elements = sides.shape, ElementMap.of(sides, points)
     nodes = equispaced_nodes(shape, sides.order)

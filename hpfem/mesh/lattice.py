@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
+from hpfem.shapes.arrays import Indices
 
 from .sorting import marked
-from .symmetry import Indices, entity_nodes, interior_nodes, lattice_permutations
+from .symmetry import entity_nodes, interior_nodes, lattice_permutations
 from .topology import Topology
 
 

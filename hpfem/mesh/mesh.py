@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from hpfem.errors import ArgumentError, HpfemError, HpfemWarning, MeshError
 from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, name_of, reals, shown, takes
+from hpfem.shapes.arrays import Array, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import ElementMap, elevated_nodes
@@ -32,7 +33,7 @@ from ..support.notebook import Printed
 from ..support.registry import VIEWS
 from . import checks
 from .aligned import AlignedTopology
-from .cells import Array, CellArray, Labels, cell_arrays, is_flat, merged, ordered, used_points
+from .cells import CellArray, Labels, cell_arrays, is_flat, merged, ordered, used_points
 from .coincident import JOINED, coincident_vertices, facing_sides, first_points
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
@@ -43,7 +44,7 @@ from .part import Part, Shared
 from .refine import refined
 from .sorting import unique
 from .summary import SETS, MeshSummary, cell_statistics, lines_of_sets, together, unnamed_facets
-from .symmetry import Indices, mirrored_vertices
+from .symmetry import mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
 # Attributes of a mesh that are mappings to arrays.
@@ -393,7 +394,7 @@ class Mesh(Immutable, Printed):
         """Coordinates of the nodes of one of `cells`, [E, n_nodes, D]; see `points`."""
         return self.points[instance(group, CellGroup, "the group").nodes]
 
-    def affine(self, group: CellGroup) -> NDArray[np.bool_]:
+    def affine(self, group: CellGroup) -> Mask:
         """Which cells of one of `cells` are affine, [E]; see `coordinates`."""
         instance(group, CellGroup, "the group")
         return ElementMap.of(group, self.points).affine_elements
@@ -475,7 +476,7 @@ class Mesh(Immutable, Printed):
         checks.neighbours(in_space, self._labels, oriented=self.dim == points.shape[1])
         return self._mirrored(points, arrays, mirrored)
 
-    def _mirrored(self, points: Array, arrays: list[CellArray], mirrored: list[NDArray[np.bool_]]) -> Mesh:
+    def _mirrored(self, points: Array, arrays: list[CellArray], mirrored: list[Mask]) -> Mesh:
         """With some cells mirrored: facets keep their numbers, but not their place in those cells."""
         vertices = [
             np.where(own[:, None], old.vertices[:, mirrored_vertices(old.shape)], old.vertices)
@@ -720,7 +721,7 @@ def mesh_of(
     given = points
     points, arrays, new_number = used_points(points, arrays, flat, labels.name)
     # Orientation, numbers of vertices, checks.
-    mirrored: list[NDArray[np.bool_]] = []
+    mirrored: list[Mask] = []
     if check:
         arrays, mirrored = checks.positively_oriented(points, arrays, labels)
     topology, vertex_of = numbered(arrays, len(points))
@@ -795,7 +796,7 @@ def _joined(
     return first[: len(points)], first[row]
 
 
-def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:
+def _count(mirrored: Sequence[Mask]) -> int:
     return sum(int(own.sum()) for own in mirrored)
 
 

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
+from hpfem.shapes.arrays import Indices
 
 from ..support.immutable import frozen
 from .sorting import marked, places, sorted_rows, unique
-from .symmetry import Indices
 from .topology import Topology
 
 # Dimension and name -> members as (cell number, number of the entity in the cell), [n, 2].

@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes, lattice, node_entities
+from hpfem.shapes.arrays import Array, Indices
 
 from ..support.immutable import frozen
 
-Lattice = NDArray[np.int64]
+Lattice = Indices
 _Table = dict[str, tuple[tuple[int, ...], ...]]
 
 # The position in our vertex order of each corner in the files' order.
@@ -176,7 +176,7 @@ _RULES: dict[str, tuple[_Table, _Table, _Inside]] = {
 }
 
 
-def _nodes(rules: str, shape: Shape | str, order: int, known: Collection[str]) -> NDArray[np.float64]:
+def _nodes(rules: str, shape: Shape | str, order: int, known: Collection[str]) -> Array:
     """Reference coordinates of a cell's nodes by a format's rules, which are for the known shapes."""
     name = shape if isinstance(shape, str) else shape.name
     if name not in known:
@@ -188,7 +188,7 @@ def _nodes(rules: str, shape: Shape | str, order: int, known: Collection[str]) -
 
 
 @cache
-def gmsh_nodes(shape: Shape | str, order: int) -> NDArray[np.float64]:
+def gmsh_nodes(shape: Shape | str, order: int) -> Array:
     """Reference coordinates of the nodes of a gmsh cell, in gmsh's order.
 
     Parameters
@@ -212,7 +212,7 @@ def gmsh_nodes(shape: Shape | str, order: int) -> NDArray[np.float64]:
 
 
 @cache
-def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> NDArray[np.float64]:
+def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> Array:
     """Reference coordinates of the nodes of a VTK Lagrange cell, in VTK's order, as for `gmsh_nodes`.
 
     VTK has no pyramid of order above 1. In its XML files before version 2.1 (`before_2_1`) the vertical edges of hexes
@@ -223,14 +223,14 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
 
 
 @cache
-def serendipity_nodes(rules: str, shape: Shape | str) -> NDArray[np.float64]:
+def serendipity_nodes(rules: str, shape: Shape | str) -> Array:
     """Reference coordinates of a second-order cell's nodes, none of them inside faces or cells; -> [n_nodes, dim]."""
     name = shape if isinstance(shape, str) else shape.name
     corners, edges = 2.0 * _corners(name) - 1.0, _RULES[rules][0][name]
     return frozen(np.concatenate([corners, [corners[list(edge)].mean(axis=0) for edge in edges]]))
 
 
-def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order: int) -> NDArray[np.int64]:
+def permutation(source: Array, target: Array, order: int) -> Indices:
     """Position of each target node in the source: ``source[permutation] == target``; source, target [n, dim] -> [n]."""
     have, wanted = (np.rint((points + 1) * order / 2).astype(np.int64) for points in (source, target))
     by_have, by_wanted = np.lexsort(have.T), np.lexsort(wanted.T)
@@ -241,14 +241,14 @@ def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order:
     return result
 
 
-def _cgns_nodes(shape: Shape, order: int) -> NDArray[np.float64]:
+def _cgns_nodes(shape: Shape, order: int) -> Array:
     """Reference coordinates of the nodes of a CGNS cell."""
     if order > 2:
         raise ArgumentError(f"the ordering 'cgns' has cells of order 1 and 2, no {shape.name} of order {order}")
     return _nodes("cgns", shape, order, FILE_VERTICES)
 
 
-ORDERINGS: dict[str, Callable[[Shape, int], NDArray[np.float64]]] = {
+ORDERINGS: dict[str, Callable[[Shape, int], Array]] = {
     "tensor": equispaced_nodes,
     "vtk": vtk_nodes,
     "gmsh": gmsh_nodes,
@@ -258,18 +258,18 @@ ORDERINGS: dict[str, Callable[[Shape, int], NDArray[np.float64]]] = {
 
 
 @cache
-def serendipity_positions(shape: Shape) -> NDArray[np.int64]:
+def serendipity_positions(shape: Shape) -> Indices:
     """Positions of the nodes of a serendipity cell among those of the cell of order 2; -> [n]."""
     return np.flatnonzero([dim < 2 for dim, _ in node_entities(shape, 2)])
 
 
 @cache
-def canonical_order(ordering: str, shape: Shape, order: int) -> NDArray[np.int64]:
+def canonical_order(ordering: str, shape: Shape, order: int) -> Indices:
     """Positions of the nodes of our order among those of another order; -> [n_nodes]."""
     return permutation(ORDERINGS[ordering](shape, order), equispaced_nodes(shape, order), order)
 
 
-def lattice_positions(shape: Shape, order: int, indices: Lattice) -> NDArray[np.int64]:
+def lattice_positions(shape: Shape, order: int, indices: Lattice) -> Indices:
     """Positions, in the canonical order, of lattice points given by their indices; indices [.., dim] -> [..]."""
     digits = (order + 1) ** np.arange(shape.dim)
     keys = lattice(shape, order) @ digits
@@ -278,6 +278,6 @@ def lattice_positions(shape: Shape, order: int, indices: Lattice) -> NDArray[np.
 
 
 @cache
-def vertex_positions(shape: Shape, order: int) -> NDArray[np.int64]:
+def vertex_positions(shape: Shape, order: int) -> Indices:
     """Positions of the vertices among the nodes of the canonical equispaced order; -> [n_vertices]."""
     return lattice_positions(shape, order, order * np.rint((shape.vertices + 1) / 2).astype(np.int64))

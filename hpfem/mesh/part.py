@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..support.communicator import Communicator
-from .cells import Array
 from .hanging import Hanging
 from .sorting import in_order, marked, sorted_rows, unique, with_marked
-from .symmetry import Indices, entity_nodes, interior_nodes
+from .symmetry import entity_nodes, interior_nodes
 from .topology import Topology
 
 Shared = Mapping[int, Indices]
@@ -155,9 +155,7 @@ def beyond(corners: Sequence[Shared]) -> Indices:
     return np.concatenate([np.empty((0, 2 * len(corners) - 2), dtype=np.int64), *corners[-1].values()])
 
 
-def _corners(
-    topology: Topology, dim: int, near: Sequence[Indices], marks: NDArray[np.bool_]
-) -> tuple[Indices, Indices]:
+def _corners(topology: Topology, dim: int, near: Sequence[Indices], marks: Mask) -> tuple[Indices, Indices]:
     """Edges or faces of some cells of each array with all vertices marked, as rows [n, 2 or 4], and their cells [n]."""
     parts = [np.empty((0, 2 * dim), dtype=np.int64)]
     of_cells = [own[rows] for own, rows in zip(topology.vertices, near, strict=True)]
@@ -171,12 +169,12 @@ def _corners(
     return rows[starts], np.diff(starts, append=len(rows))
 
 
-def _all(marks: NDArray[np.bool_], rows: Indices) -> NDArray[np.bool_]:
+def _all(marks: Mask, rows: Indices) -> Mask:
     """Whether all vertices of rows are marked; -1 is none; marks [n_vertices], rows [n, m]."""
     return np.asarray(np.append(marks, True)[rows].all(axis=1))
 
 
-def _common(rows: Indices, others: Indices) -> NDArray[np.bool_]:
+def _common(rows: Indices, others: Indices) -> Mask:
     """Which rows of one table are in another; the rows of each are distinct."""
     every = np.concatenate([rows, others])
     order = np.lexsort(every.T)

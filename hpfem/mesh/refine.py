@@ -14,14 +14,15 @@ from functools import cache
 import numpy as np
 
 from hpfem.shapes import SHAPES, Shape, lattice
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.refinement import Piece, refinements
 
 from ..geometry.element_map import elevated_nodes
-from .cells import Array, CellArray
+from .cells import CellArray
 from .lattice import lattice_numbering
 from .node_order import lattice_positions, vertex_positions
 from .sorting import marked
-from .symmetry import Indices, entity_nodes, spanning
+from .symmetry import entity_nodes, spanning
 from .topology import Topology
 
 # Lengths that differ by less are equal: the choice of a cut must not depend on rounding.

@@ -16,8 +16,9 @@ from functools import cache
 import numpy as np
 
 from hpfem.shapes import Shape, node_entities
+from hpfem.shapes.arrays import Array
 
-from .cells import Array, Cells
+from .cells import Cells
 from .node_order import serendipity_positions
 from .sorting import TupleIndex
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arrays import Indices, Mask
+
 from ..memory import as_numpy
 from ..support.threads import in_parts, thread_count
-from .symmetry import Indices
 
 _BITS = 63
 # Things that are worth several threads, and the number of parts.
@@ -34,7 +35,7 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
     return np.where(ascending[where] == wanted, where, -1)
 
 
-def marked(count: int, numbers: Iterable[Indices]) -> NDArray[np.bool_]:
+def marked(count: int, numbers: Iterable[Indices]) -> Mask:
     """Tell which of the numbers below a count occur; numbers [..] each -> [count]."""
     found = np.zeros(count, dtype=bool)
     for own in numbers:
@@ -42,7 +43,7 @@ def marked(count: int, numbers: Iterable[Indices]) -> NDArray[np.bool_]:
     return found
 
 
-def with_marked(rows: Indices, marks: NDArray[np.bool_]) -> Indices:
+def with_marked(rows: Indices, marks: Mask) -> Indices:
     """Find the rows with a marked number; rows [n, width] -> [m]."""
     found = np.zeros(len(rows), dtype=bool)
 
@@ -106,9 +107,9 @@ def _bits(bound: int) -> int:
     return max(1, bound - 1).bit_length()
 
 
-def run_starts(ascending: Indices, xp: Any = np) -> NDArray[np.bool_]:
+def run_starts(ascending: Indices, xp: Any = np) -> Mask:
     """Tell which numbers start a run of equal ones; ascending [n] -> [n]."""
-    first: NDArray[np.bool_] = xp.ones(len(ascending), dtype=bool)
+    first: Mask = xp.ones(len(ascending), dtype=bool)
     xp.not_equal(ascending[1:], ascending[:-1], out=first[1:])
     return first
 

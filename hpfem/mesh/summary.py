@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.shapes.arrays import Array, Indices
+
 from ..geometry.element_map import ElementMap
 from ..geometry.kinds import AFFINE, GEOMETRY_KINDS, first_kinds
 from ..support.notebook import Printed
-from .cells import Array
-from .symmetry import Indices
 from .topology import Topology
 
 # Named sets of a mesh, and their titles.

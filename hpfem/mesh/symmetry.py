@@ -18,15 +18,12 @@ from functools import cache
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Shape, equispaced_nodes, node_entities
+from hpfem.shapes.arrays import Array, Indices
 
 from ..support.immutable import frozen
 from .node_order import lattice_positions, permutation
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 def spanning(shape: Shape) -> Indices:

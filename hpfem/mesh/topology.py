@@ -22,6 +22,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes import Entity, Shape
+from hpfem.shapes.arrays import Indices, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy, moved
@@ -29,7 +30,7 @@ from ..support.immutable import frozen
 from ..support.threads import in_parts
 from .cells import CellArray
 from .sorting import MANY, TupleIndex, comparisons, in_order, marked, run_starts, sorted_rows
-from .symmetry import Indices, symmetries
+from .symmetry import symmetries
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class Facets:
         return len(self.cells)
 
     @cached_property
-    def on_boundary(self) -> NDArray[np.bool_]:
+    def on_boundary(self) -> Mask:
         """Whether each facet has a cell on one side only, [F]."""
         return self.cells[:, 1] == -1
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hpfem.shapes.arguments import reals, shown
+from hpfem.shapes.arrays import Array
 
 from ..backends.base import vectors_on
 from ..errors import ArgumentError
@@ -37,7 +38,6 @@ from .linearised import checked_function, made_operator, side_by_side, weak_of
 from .on_boundary import side_fields
 from .sums import OperatorSum, Summable
 
-Array = NDArray[np.float64]
 # Names of fields beside the user's: the normal of a surface, gradients of coefficients, and the velocity.
 _NORMAL, _SLOPE, _VELOCITY = ".normal", ".gradient_of_", ".velocity"
 

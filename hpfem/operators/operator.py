@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
+from hpfem.shapes.arrays import Array
 
 from ..backends.base import Backend, choose_backend
 from ..backends.roofline import last_level_cache
@@ -507,7 +507,7 @@ class Operator(Summable):
         problems = [choice.kernel.problem for choice in self.choices]
         return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
 
-    def cell_weights(self) -> NDArray[np.float64]:
+    def cell_weights(self) -> Array:
         """Time of each cell of this process relative to others, as weights for `hp.distribute`; collective.
 
         It is what tuning has measured if it knows all blocks on all processes, else what the strategies' models expect.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hpfem.shapes import Basis, Shape, ShapeRule, Tabulation
+from hpfem.shapes.arrays import Indices
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.block_geometry import BlockGeometry
@@ -29,7 +27,7 @@ class Block(Immutable):
 
     tabulation: Tabulation
     geometry: BlockGeometry
-    elements: NDArray[np.int64]
+    elements: Indices
 
     def __repr__(self) -> str:
         kind = self.geometry.kind.name

@@ -9,9 +9,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hpfem.shapes.arguments import as_array, shown, takes
+from hpfem.shapes.arrays import Array, Indices
 
 from ..backends import vectors_of, vectors_on
 from ..backends.base import Backend
@@ -30,14 +31,11 @@ from .regions import ByRegion
 _WORTH_COMPILING, _SAME = 500_000, 1e-10
 # Elements of a block in which comparisons are looked at, in how many it is called on arrays; points that take turns.
 _COMPARED, _CALLED, _TURNS = 1 << 18, 1 << 10, 8
-Array = NDArray[np.float64]
 # Where functions without comparisons are called on arrays, by block.
 _POINTS: MutableMapping[Block, Array] = WeakKeyDictionary()
 
 
-def evaluated(
-    function: Callable[..., Any], coordinates: list[ArrayLike], shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def evaluated(function: Callable[..., Any], coordinates: list[ArrayLike], shape: tuple[int, ...]) -> Array:
     """Call a user's function of coordinates; -> [components, *shape]."""
     if not callable(function):
         raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
@@ -186,7 +184,7 @@ def _called(function: Callable[..., Any], x: Any, xp: Any) -> Any:
     return xp.asarray(evaluated(function, list(as_numpy(x)), x.shape[1:])) if values is None else values
 
 
-def _by_region(values: ByRegion, x: Any, cells: NDArray[np.int64], xp: Any) -> Any:
+def _by_region(values: ByRegion, x: Any, cells: Indices, xp: Any) -> Any:
     """Values in cells at their points x [D, E, Q]; each cell has the values of its region."""
     out: Any = None
     for number, places in values.parts(cells) if len(cells) else ((0, slice(None)),):

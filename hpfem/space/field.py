@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
+from hpfem.shapes.arrays import Array, Floats
 
 from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
@@ -227,7 +228,7 @@ class Field(Printed):
         return sum(pair.nbytes for pair in self.data)
 
     @property
-    def arrays(self) -> tuple[NDArray[np.floating[Any]], ...]:
+    def arrays(self) -> tuple[Floats, ...]:
         """Host arrays of the blocks, [component, element, mode or point], to read and to change in place.
 
         A field that an operator made of its coefficient can only be read.
@@ -472,7 +473,7 @@ class Field(Printed):
         """L2 norm over the mesh; see `Space.norm`. A dual field has none."""
         return self.space.norm(self)
 
-    def __call__(self, *points: ArrayLike, tolerance: float = TOLERANCE) -> NDArray[np.float64]:
+    def __call__(self, *points: ArrayLike, tolerance: float = TOLERANCE) -> Array:
         """Values at points, as `at`, ``u(points)`` or ``u(x, y, z)``: a field is a function of the coordinates."""
         if len(points) == 1:
             return self.at(points[0], tolerance)
@@ -487,7 +488,7 @@ class Field(Printed):
         values = self.at(np.stack([column.ravel() for column in columns], axis=1), tolerance)
         return values.reshape((*values.shape[:-1], *columns[0].shape))
 
-    def at(self, points: ArrayLike, tolerance: float = TOLERANCE) -> NDArray[np.float64]:
+    def at(self, points: ArrayLike, tolerance: float = TOLERANCE) -> Array:
         """Values at any points of the mesh; collective where processes share it.
 
         Parameters

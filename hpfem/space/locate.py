@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.shapes import Basis, equispaced_nodes
 from hpfem.shapes.arguments import as_array, real, reals, shown
+from hpfem.shapes.arrays import Array, Indices, Mask
 from hpfem.shapes.cached import cached_property
 from hpfem.shapes.scattered import gradients_at, modes_at
 
@@ -36,9 +37,6 @@ from ..geometry.jacobians import determinant_and_inverse
 from ..mesh.curve import along_curve
 from ..mesh.sorting import run_starts
 from ..support.communicator import Communicator
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 TOLERANCE = 1e-10
 _EPS = float(np.finfo(np.float64).eps)
@@ -206,7 +204,7 @@ class Locator:
         candidate: Indices,
         block: Indices,
         x: Array,
-        found: tuple[Array, Indices, Array, NDArray[np.bool_]],
+        found: tuple[Array, Indices, Array, Mask],
     ) -> None:
         """Fill in the points that are inside of cells, of some of the pairs; and which pairs are possible still."""
         best, cell, xi, left = found
@@ -234,7 +232,7 @@ def _groups(elements: Indices) -> Indices:
     return order[starts[run][:, None] + np.minimum(place[:, None] + np.arange(width), counts[run][:, None] - 1)]
 
 
-def _whole(chosen: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+def _whole(chosen: Mask, width: int) -> Mask:
     """All points of groups of which some are chosen, [n]."""
     return np.repeat(chosen.reshape(-1, width).any(axis=1), width)
 
@@ -301,7 +299,7 @@ class _BlockMap:
         self.lower -= margin[:, None]
         self.upper += margin[:, None]
 
-    def _one_to_one(self) -> NDArray[np.bool_]:
+    def _one_to_one(self) -> Mask:
         """Whether the map departs so little from the affine one that it is one to one around each element, [E]."""
         gradient = check_gradient(self.shape, self.geometry.order)
         result = np.empty(self.geometry.n_elements, dtype=bool)
@@ -342,7 +340,7 @@ class _BlockMap:
         inverse[~np.isfinite(inverse)] = 0
         return np.einsum("nab,bin->ain", self.shape.collapse_matrix(eta), inverse) if collapsed else inverse
 
-    def quick(self, elements: Indices, x: Array, width: int) -> tuple[NDArray[np.bool_], Array, NDArray[np.bool_]]:
+    def quick(self, elements: Indices, x: Array, width: int) -> tuple[Mask, Array, Mask]:
         """Find points inside of elements by a few Newton steps; x [n, D] -> inside [n], xi [n, d], outside [n]."""
         goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
         xi = self._guess(elements, x)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes.arguments import as_array, is_real, name_of, real, reals, shown
+from hpfem.shapes.arrays import Indices, Mask
 
 from ..errors import ArgumentError
 from ..mesh import Mesh
 from ..support.immutable import Immutable
 from .field import FieldSpace
 
-Indices = NDArray[np.int64]
 # Of a region: a number, a function of the coordinates, a sequence of numbers or a matrix of numbers.
 RegionValue = float | Callable[..., Any] | Sequence[Any]
 # Of all cells: by region, or an array [n_cells, ...].
@@ -86,7 +86,7 @@ class ByRegion(Immutable):
         return other
 
 
-def _nothing_said(mesh: Mesh, names: list[str], rest: NDArray[np.bool_]) -> str:
+def _nothing_said(mesh: Mesh, names: list[str], rest: Mask) -> str:
     """A message for cells that no value is given for."""
     absent = [name for name, cells in mesh.regions.items() if name not in names and rest[cells].any()]
     alone = rest.copy()

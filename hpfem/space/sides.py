@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import Shape, Tabulation, TensorRule, make_rule
 from hpfem.shapes.arguments import name_of, real
+from hpfem.shapes.arrays import Array, Indices
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
@@ -24,9 +24,6 @@ from ..mesh import Mesh
 from .block import Block
 from .evaluation import evaluate_on_blocks, evaluated, positional
 from .field import Field, FieldSpace, check_state
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # More points than P + 1 in each direction: data and curved facets are not polynomial.
 _MORE = 6

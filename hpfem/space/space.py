@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import BASES, Shape, Tabulation, make_basis
 from hpfem.shapes.arguments import integer, name_of, real
+from hpfem.shapes.arrays import Array, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, Backend, checked_name, choose_backend, vectors_on
@@ -171,7 +172,7 @@ class Space(Immutable):
                 blocks.append(Block(tabulation, geometry, group.indices[chosen]))
         return blocks
 
-    def _maps(self, cells: Cells) -> list[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
+    def _maps(self, cells: Cells) -> list[tuple[GeometryKind, Indices, ElementMap]]:
         """Maps of cells by kind: of many cells where the space computes, if there is room."""
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
         xp = np if cells.nodes.size * self.dim <= CHUNK else self.array_module()
@@ -180,7 +181,7 @@ class Space(Immutable):
                 return list(by_kind(cells, xp.asarray(self.mesh.points), xp))
         return list(by_kind(cells, self.mesh.points))
 
-    def _check_tangling(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
+    def _check_tangling(self, geometry: BlockGeometry, cells: Indices) -> None:
         """Refuse cells that are tangled at a quadrature point: reading the mesh has checked other points."""
         if geometry.affine:  # one Jacobian, which reading has checked
             return
@@ -210,7 +211,7 @@ class Space(Immutable):
         backend = None if self.backend != "auto" and BACKENDS[self.backend].missing() else choose_backend(self.backend)
         return backend if backend is not None and backend.device().name == HOST.name else None
 
-    def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
+    def _check_range(self, geometry: BlockGeometry, cells: Indices) -> None:
         """Refuse cells whose volumes leave the range of the type."""
         beyond = outside(geometry, self.dtype)
         if len(beyond):
@@ -415,7 +416,7 @@ class Space(Immutable):
         values = [own.astype(self.dtype, copy=False) for own in values]
         return Field(self, "coeff", inner.project(inner.field("phys", values)).data)
 
-    def integrate(self, field: Field, region: str | None = None) -> float | NDArray[np.float64]:
+    def integrate(self, field: Field, region: str | None = None) -> float | Array:
         """Integrate over the mesh or a region; collective where processes share the mesh.
 
         Parameters
@@ -436,9 +437,7 @@ class Space(Immutable):
         total = self._integrals([pair.read() for pair in self._values(field, "integrate").data], inside)
         return float(total[0]) if len(total) == 1 else total
 
-    def _integrals(
-        self, arrays: Sequence[NDArray[Any]], inside: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64]:
+    def _integrals(self, arrays: Sequence[NDArray[Any]], inside: Mask | None = None) -> Array:
         """Integrals of the components of values at the points, of all cells or those inside, [components]."""
         total = np.zeros(len(arrays[0]))
         for values, block in zip(arrays, self.blocks, strict=True):
@@ -450,7 +449,7 @@ class Space(Immutable):
 
     def integrate_boundary(
         self, function: Field | Callable[..., Any] | float | CellValues, boundary: str
-    ) -> float | NDArray[np.float64]:
+    ) -> float | Array:
         """Integrate over a boundary; collective where processes share the mesh.
 
         Parameters

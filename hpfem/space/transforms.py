@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, Tabulation, default_counts, make_basis, quadrature
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.tabulation import interpolation
 
 from ..backends.base import BACKENDS, Backend, choose_backend, vectors_on
@@ -27,8 +28,6 @@ from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..tuning.select import AUTO, ByShape, agree, asked_by_shape, choose, choose_else_auto, is_auto
 from .block import Block
 from .field import Field, FieldSpace, check_state, held_by_fields, lost_function
-
-Array = NDArray[np.float64]
 
 TOLERANCE = 4e-15
 MAX_ITERATIONS = 200

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes.arguments import reals, shown
+from hpfem.shapes.arrays import Array
 
 from ..errors import ArgumentError, DeviceError, HpfemError
 from .ending import told
@@ -175,7 +176,7 @@ class Communicator:
         found = by_rank if self.size == 1 else self._met().alltoall(by_rank)
         return {rank: value for rank, value in enumerate(found) if value is not None}
 
-    def sum(self, numbers: Any) -> NDArray[np.float64]:
+    def sum(self, numbers: Any) -> Array:
         """Sums over processes, the same to the last bit on each of them; collective.
 
         Parameters
@@ -193,7 +194,7 @@ class Communicator:
         """
         return self._allreduce(np.array(reals(numbers, "numbers to add")), "SUM")
 
-    def _allreduce(self, given: NDArray[np.float64], operation: str) -> NDArray[np.float64]:
+    def _allreduce(self, given: Array, operation: str) -> Array:
         if self.size == 1:
             return given
         from mpi4py import MPI

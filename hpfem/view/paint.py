@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arrays import Array, Indices
+
 from ..mesh import Mesh
 from ..vtu.grid import first_set
 from .surface import Surface
@@ -21,14 +23,14 @@ _PLAIN = "#d5dbe3"
 class Paint:
     """Colours of a surface: of values by a colour map, else of labels."""
 
-    values: NDArray[np.float64] | None = None  # [n] at the points
+    values: Array | None = None  # [n] at the points
     name: str = ""
     limits: tuple[float, float] = (0.0, 1.0)  # values at the ends of the colour map
     colours: str = "viridis"  # of matplotlib
     fills: tuple[tuple[str, str], ...] = ()  # name and colour of the labels of triangles; an empty name is not shown
     strokes: tuple[tuple[str, str], ...] = ()  # the same of lines
-    labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # by triangle
-    stroke_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    labels: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # by triangle
+    stroke_labels: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 def paint_of_names(mesh: Mesh, surface: Surface, by: str | None) -> Paint:

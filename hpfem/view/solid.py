@@ -9,7 +9,8 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Array, Indices
 
 from ..errors import ArgumentError
 from ..support.optional import needed
@@ -57,7 +58,7 @@ def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
 
 
 def _add_surface(pv: Any, scene: Any, surface: Surface, paint: Paint) -> None:
-    def add(triangles: NDArray[np.int64], values: NDArray[np.float64] | None = None, **how: Any) -> None:
+    def add(triangles: Indices, values: Array | None = None, **how: Any) -> None:
         mesh = pv.PolyData.from_regular_faces(surface.points, triangles)
         actor = scene.add_mesh(mesh, scalars=values, smooth_shading=True, ambient=0.5, diffuse=0.55, **how)
         # The surface is drawn behind the lines on it.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Entity, Shape, equispaced_nodes
+from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..geometry import ElementMap
 from ..mesh import Mesh
@@ -22,9 +23,6 @@ from ..mesh.mesh import CellGroup
 from ..mesh.symmetry import mapped, spanning
 from ..space import Field
 from ..vtu.pattern import linear_pattern
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _MOST_TRIANGLES = 400_000
 # Of two sides of a periodic mesh that are one, over their distance from the origin of the box around the mesh.
@@ -40,7 +38,7 @@ class Piece:
     rows: Indices
     basis: Basis | None = None
     coefficients: NDArray[Any] | None = None  # [components, E, n_modes], of a field
-    whole: NDArray[np.bool_] | None = None  # [E]; the edges of pieces of others are not shown
+    whole: Mask | None = None  # [E]; the edges of pieces of others are not shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +70,7 @@ def mesh_pieces(mesh: Mesh) -> list[Piece]:
     return [Piece(ElementMap.of(g, mesh.points), g, np.arange(len(g))) for g in mesh.cells]
 
 
-def nodal_pieces(mesh: Mesh, values: Array, whole: NDArray[np.bool_]) -> list[Piece]:
+def nodal_pieces(mesh: Mesh, values: Array, whole: Mask) -> list[Piece]:
     """Take the cells of a mesh as pieces, with values at its points; values [n, components], whole [n_cells]."""
     pieces = []
     for g in mesh.cells:
@@ -128,14 +126,14 @@ def _sides(shape: Shape) -> tuple[Entity, ...]:
     return shape.facets if shape.dim == 3 else (Entity(shape, tuple(range(shape.n_vertices))),)
 
 
-def _seen(mesh: Mesh, piece: Piece) -> NDArray[np.bool_]:
+def _seen(mesh: Mesh, piece: Piece) -> Mask:
     """Which sides of each cell are visible, [E, n]."""
     if mesh.dim == 2:
         return np.ones((len(piece.rows), 1), dtype=bool)
     return _outer(mesh)[piece.group.facets[piece.rows]]
 
 
-def _outer(mesh: Mesh) -> NDArray[np.bool_]:
+def _outer(mesh: Mesh) -> Mask:
     """Facets with a cell on one side only, or with cells that are neighbours because the mesh is periodic."""
     outer = mesh.facets.on_boundary
     if not mesh.periodic:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, integer
+from hpfem.shapes.arrays import Array, Indices
 
 from ..errors import ArgumentError, StateError
 from ..mesh import Mesh
@@ -19,15 +20,13 @@ from ..mesh.node_order import permutation
 from ..space import Block, Field, Space
 from .pattern import Pattern, linear_pattern, vtk_pattern
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Grid:
     """A grid of VTK."""
 
     points: Array  # [n, 3]
-    cells: list[tuple[int, NDArray[np.int64]]]  # VTK's type and connectivity, [n_cells, n_points of the cell]
+    cells: list[tuple[int, Indices]]  # VTK's type and connectivity, [n_cells, n_points of the cell]
     point_data: dict[str, NDArray[Any]]
     cell_data: dict[str, NDArray[Any]]
     field_data: dict[str, NDArray[Any]]
@@ -53,7 +52,7 @@ def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -
 
 def grid_of_mesh(mesh: Mesh) -> Grid:
     """Make a grid of the cells of a mesh, which share points as in the mesh."""
-    cells: list[tuple[int, NDArray[np.int64]]] = []
+    cells: list[tuple[int, Indices]] = []
     owners = []
     for group in mesh.cells:
         pattern = vtk_pattern(group.shape, group.order)
@@ -74,7 +73,7 @@ def _region_names(mesh: Mesh) -> dict[str, NDArray[Any]]:
     return {name: np.array([[i, mesh.dim]], dtype=np.int32) for i, name in enumerate(mesh.regions, start=1)}
 
 
-def first_set(sets: Collection[NDArray[np.int64]], count: int) -> NDArray[np.int32]:
+def first_set(sets: Collection[Indices], count: int) -> NDArray[np.int32]:
     """Number the first of some sets that each thing is in; -> [count]."""
     found = np.zeros(count, dtype=np.int32)
     for number, members in reversed(list(enumerate(sets, start=1))):
@@ -142,10 +141,10 @@ def _values(field: Field, patterns: list[Pattern]) -> NDArray[Any]:
     return np.ascontiguousarray(result)
 
 
-def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArray[np.int64]]], dict[str, Any]]:
+def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, Indices]], dict[str, Any]]:
     """Connectivity by VTK cell type, and the data of each cell."""
-    cells: list[tuple[int, NDArray[np.int64]]] = []
-    owners: list[NDArray[np.int64]] = []
+    cells: list[tuple[int, Indices]] = []
+    owners: list[Indices] = []
     facts: list[NDArray[np.int32]] = []
     first = 0
     for number, (block, pattern) in enumerate(zip(space.blocks, patterns, strict=True)):

@@ -16,15 +16,14 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
+from hpfem.shapes.arrays import Array, Indices
 
 from ..mesh import vtk_nodes
 from ..mesh.io.vtk_cells import LAGRANGE_TYPES, LINEAR_TYPES
 from ..mesh.node_order import lattice_positions
 
-Indices = NDArray[np.int64]
 # Corners as lattice points, one row per cell in VTK's corner order, by the name of the cells' shape.
 Cut = dict[str, Indices]
 
@@ -35,7 +34,7 @@ LAGRANGE_LIMIT = 10  # VTK's interpolation tables end there
 class Pattern:
     """VTK cells that show one of our cells."""
 
-    nodes: NDArray[np.float64]  # [n, dim], reference coordinates of the points
+    nodes: Array  # [n, dim], reference coordinates of the points
     cells: tuple[tuple[int, Indices], ...]  # VTK's type and rows of `nodes`, [n_cells, n_points of the cell]
 
 

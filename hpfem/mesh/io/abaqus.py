@@ -13,8 +13,8 @@ import numpy as np
 
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Indices
 
-from ..symmetry import Indices
 from .mesh_file import MeshFile, joined
 from .numbered import numbered_mesh, numbers_by_line
 from .text import as_integers, as_text, sections_of, within

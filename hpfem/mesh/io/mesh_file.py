@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes import POINT, Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Array, Indices
 
 from ...support.communicator import ALONE, Communicator
-from ..cells import Array, CellArray
+from ..cells import CellArray
 from ..named_sets import looked_up
 from ..node_order import permutation, serendipity_positions
 from ..sorting import places
-from ..symmetry import Indices
 
 # Shape and order of elements by dimension and number of nodes.
 KINDS = {

@@ -14,11 +14,10 @@ import numpy as np
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES, equispaced_nodes, get_shape, make_basis, make_rule, node_entities
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Array, Indices
 
-from ..cells import Array
 from ..node_order import FILE_VERTICES, gmsh_nodes
 from ..sorting import TupleIndex
-from ..symmetry import Indices
 from .mesh_file import Elements, MeshFile, canonical, tagged
 from .text import as_integers, as_text, count_in, counted_rows, parsed_numbers, sections_by_keyword, within
 

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES, Shape, get_shape
+from hpfem.shapes.arrays import Array, Indices
 
-from ..cells import Array
 from ..node_order import gmsh_nodes, serendipity_nodes
 from ..sorting import unique
-from ..symmetry import Indices
 from .mesh_file import Elements, ForLibrary, MeshFile, canonical, joined, positions, tagged
 from .text import as_integers, count_in, parsed_numbers
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Array, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
-from ..cells import Array, CellArray
+from ..cells import CellArray
 from ..named_sets import Sets
 from ..node_order import gmsh_nodes, permutation
 from ..sorting import TupleIndex, marked, run_starts
-from ..symmetry import Indices, entity_nodes
+from ..symmetry import entity_nodes
 from ..topology import Topology
 from .msh import ELEMENT_TYPES
 
@@ -37,10 +37,10 @@ class _Elements:
     order: int
     nodes: Indices
     numbers: Indices
-    names: NDArray[np.bool_]
+    names: Mask
 
     @cached_property
-    def by_names(self) -> tuple[NDArray[np.bool_], Indices]:
+    def by_names(self) -> tuple[Mask, Indices]:
         """The sets of names that occur, in order, and which of them each element has, [E]."""
         which = TupleIndex(np.column_stack([np.zeros(len(self.names), np.int8), self.names]), 2).ids
         first = np.empty(int(which.max(initial=-1)) + 1, dtype=np.int64)

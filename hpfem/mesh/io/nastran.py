@@ -14,9 +14,8 @@ import numpy as np
 
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Array, Indices
 
-from ..cells import Array
-from ..symmetry import Indices
 from .mesh_file import MeshFile, grouped, joined
 from .numbered import numbered_mesh
 from .text import as_integers

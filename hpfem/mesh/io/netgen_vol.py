@@ -10,8 +10,8 @@ import numpy as np
 
 from hpfem.errors import MeshError
 from hpfem.shapes import get_shape
+from hpfem.shapes.arrays import Array
 
-from ..cells import Array
 from ..named_sets import looked_up
 from ..node_order import gmsh_nodes, serendipity_nodes
 from .mesh_file import KINDS, Elements, MeshFile, canonical, tagged

@@ -10,10 +10,9 @@ import numpy as np
 from hpfem.errors import MeshError
 from hpfem.shapes import get_shape
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Array, Indices
 
-from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
-from ..symmetry import Indices
 from .mesh_file import KINDS, Elements, MeshFile, canonical, joined, positions
 from .text import parsed_numbers
 

@@ -22,11 +22,11 @@ import numpy as np
 from hpfem.errors import MeshError
 from hpfem.shapes import get_shape
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Indices
 
 from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
-from ..symmetry import Indices
 from .library_process import plain
 from .mesh_file import ForLibrary, MeshFile, canonical, grouped, tagged
 from .msh import read_msh

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag, shown
+from hpfem.shapes.arrays import Array, Indices
 
 from ...support.communicator import ALONE, Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
@@ -23,7 +24,7 @@ from ...support.log import warn
 from ...support.optional import needed
 from ...support.progress import progress_if_long
 from ...support.reuse import memory_kept
-from ..cells import Array, CellArray, Labels, merged, ordered, used_points
+from ..cells import CellArray, Labels, merged, ordered, used_points
 from ..coincident import JOINED, first_points
 from ..distribute import distribute, made_on_first
 from ..gathered import common_arrays, part_of
@@ -31,7 +32,6 @@ from ..mesh import Mesh, fitting_order, mesh_of
 from ..named_sets import looked_up
 from ..serendipity import completed
 from ..sorting import marked, places, unique
-from ..symmetry import Indices
 from ..topology import numbered
 from . import formats
 from .mesh_file import Elements, ForLibrary, MeshFile, joined, regions_by_number

@@ -10,9 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from hpfem.errors import MeshError
+from hpfem.shapes.arrays import Array, Indices
 
-from ..cells import Array
-from ..symmetry import Indices
 from .mesh_file import Elements, MeshFile
 from .numbered import numbers_by_line
 from .text import as_integers, count_in, sections_of, within

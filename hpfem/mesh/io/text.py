@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
-
-from ..cells import Array
-from ..symmetry import Indices
+from hpfem.shapes.arrays import Array, Indices
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes, get_shape
+from hpfem.shapes.arrays import Array, Indices, Mask
 
-from ..cells import Array
 from ..node_order import serendipity_nodes, vtk_nodes
-from ..symmetry import Indices
 from .mesh_file import Elements, canonical, grouped
 
 # VTK's numbers of the cell types: linear, complete quadratic (which list their nodes as the Lagrange cells of order 2
@@ -158,7 +157,7 @@ def _same_degrees(data: dict[str, NDArray[np.generic]], types: Indices, first_nu
 
 def _seen(
     data: dict[str, NDArray[np.generic]], point_data: dict[str, NDArray[np.generic]], nodes: Indices, sizes: Indices
-) -> NDArray[np.bool_]:
+) -> Mask:
     """Which cells are part of the grid: no copies of other pieces' cells, refined elsewhere, or hidden."""
     none = np.zeros((len(sizes), 1), dtype=np.int64)
     seen = (data.get("vtkGhostType", none)[:, 0].astype(np.int64) & _NOT_SEEN) == 0

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
+from hpfem.shapes.arrays import Indices
 
-from ..symmetry import Indices
 from .mesh_file import ForLibrary, MeshFile
 from .text import as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, cell_blocks

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.arrays import Array, Indices
 
 from ...support.machine import available_memory
-from ..symmetry import Indices
 from .mesh_file import ForLibrary, MeshFile
 from .text import as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, cell_blocks
@@ -288,7 +288,7 @@ def _split(data: bytes) -> tuple[bytes, bytes, bool]:
     return data[: found.start()] + data[end + len(b"</AppendedData>") :], content if raw else content.strip(), raw
 
 
-def _points(piece: ElementTree.Element, arrays: _Arrays) -> NDArray[np.float64]:
+def _points(piece: ElementTree.Element, arrays: _Arrays) -> Array:
     array = piece.find("./Points/DataArray")
     if array is None:
         raise MeshError("a piece has no points")
