@@ -88,11 +88,8 @@ class BlockGeometry(PointMap):
 
     def deviation(self, xp: Any = np) -> tuple[float, float]:
         """Root mean squares over elements of |J_0^-1 J - I| (Frobenius; J_0: mean): of all, and the largest."""
-        if self._deviation is None:
-            self._deviation = self._deviations(xp)
-        return self._deviation
-
-    def _deviations(self, xp: Any) -> tuple[float, float]:
+        if self._deviation is not None:
+            return self._deviation
         mean, _ = self.reference(AFFINE)
         collapse, weights = inverse_collapse(self.shape, self.rule.eta), self.rule.weights / self.rule.weights.sum()
         rest = np.einsum("amq,qab->bmq", self.gradient_eta, collapse, optimize=True) - mean
@@ -104,7 +101,8 @@ class BlockGeometry(PointMap):
             moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self.coefficients_of(some, xp))
             squares = (xp.matmul(moved, products) * moved).sum(axis=(1, 2))
             total, largest = total + float(squares.sum()), max(largest, float(squares.max()))
-        return sqrt(total / max(1, self.n_elements)), sqrt(largest)
+        self._deviation = sqrt(total / max(1, self.n_elements)), sqrt(largest)
+        return self._deviation
 
     @cached_property
     def widths(self) -> Array:

@@ -100,12 +100,12 @@ _CGNS_FACES: _Table = {
 }
 
 
-def _corners(name: str) -> Lattice:
+def file_corners(name: str) -> Lattice:
     """Corners in the files' order as 0/1 lattice directions."""
     return np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
 
 
-def _lexicographic(*counts: int) -> Lattice:
+def lexicographic(*counts: int) -> Lattice:
     """Lattice points 0 <= i < counts, the first axis fastest."""
     grids = np.meshgrid(*(np.arange(n) for n in reversed(counts)), indexing="ij")
     return np.stack([grid.ravel() for grid in reversed(grids)], axis=1)
@@ -113,7 +113,7 @@ def _lexicographic(*counts: int) -> Lattice:
 
 def _rows_of_tri(count: int) -> Lattice:
     """Points i + j < count of a triangle, i fastest."""
-    points = _lexicographic(count, count)
+    points = lexicographic(count, count)
     return points[points.sum(axis=1) < count]
 
 
@@ -122,7 +122,7 @@ def _lattice(rules: str, name: str, order: int) -> Lattice:
     """Nodes of a cell as lattice points: corners, those inside edges, inside faces, inside the cell."""
     if order <= 0:
         return np.zeros((int(order == 0), SHAPES[name].dim), dtype=np.int64)
-    corners = _corners(name)
+    corners = file_corners(name)
     if order == 1:
         return corners
     edges, faces, inside = _RULES[rules]
@@ -150,7 +150,7 @@ def _vtk_prism(order: int) -> Lattice:
 # Lattice points inside a cell of some order, counted from one step away from its border.
 _Inside = dict[str, Callable[[int], Lattice]]
 _GMSH_INSIDE: _Inside = {
-    "segment": lambda order: _lexicographic(order - 1),
+    "segment": lambda order: lexicographic(order - 1),
     "tri": lambda order: _lattice("gmsh", "tri", order - 3),
     "quad": lambda order: _lattice("gmsh", "quad", order - 2),
     "tet": lambda order: _lattice("gmsh", "tet", order - 4),
@@ -159,12 +159,12 @@ _GMSH_INSIDE: _Inside = {
     "pyramid": lambda order: _lattice("gmsh", "pyramid", order - 3),
 }
 _VTK_INSIDE: _Inside = {
-    "segment": lambda order: _lexicographic(order - 1),
+    "segment": lambda order: lexicographic(order - 1),
     "tri": lambda order: _lattice("vtk", "tri", order - 3),
     "tri of a prism": lambda order: _rows_of_tri(order - 2),
-    "quad": lambda order: _lexicographic(order - 1, order - 1),
+    "quad": lambda order: lexicographic(order - 1, order - 1),
     "tet": lambda order: _lattice("vtk", "tet", order - 4),
-    "hex": lambda order: _lexicographic(order - 1, order - 1, order - 1),
+    "hex": lambda order: lexicographic(order - 1, order - 1, order - 1),
     "prism": _vtk_prism,
 }
 _RULES: dict[str, tuple[_Table, _Table, _Inside]] = {
@@ -226,7 +226,7 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> Ar
 def serendipity_nodes(rules: str, shape: Shape | str) -> Array:
     """Reference coordinates of a second-order cell's nodes, none of them inside faces or cells; -> [n_nodes, dim]."""
     name = shape if isinstance(shape, str) else shape.name
-    corners, edges = 2.0 * _corners(name) - 1.0, _RULES[rules][0][name]
+    corners, edges = 2.0 * file_corners(name) - 1.0, _RULES[rules][0][name]
     return frozen(np.concatenate([corners, [corners[list(edge)].mean(axis=0) for edge in edges]]))
 
 

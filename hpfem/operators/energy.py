@@ -16,11 +16,11 @@ from ..space import Field, Space
 from .linearised import checked_function, made_operator
 from .on_boundary import BoundaryForm
 from .operator import Coefficient, Operator, OperatorOptions
-from .sums import OperatorSum, Summable
+from .sums import Linear, OperatorSum, Summable
 from .weak_form import AtPoints
 
 
-class Energy:
+class Energy(Linear["Energy"]):
     """The integral of a density W(u, du, x, ..) over the mesh, or over a boundary.
 
     Energies on one space can be added, and multiplied by numbers: `E - load`, `E + 0.5 * springs`.
@@ -119,19 +119,8 @@ class Energy:
         """Make the derivative of the residual, which is symmetric; see `Operator.linearised`."""
         return self.residual.linearised(u, store)
 
-    def __add__(self, other: Energy) -> Energy:
-        return _EnergySum([(1.0, self), (1.0, other)])
-
-    def __sub__(self, other: Energy) -> Energy:
-        return _EnergySum([(1.0, self), (-1.0, other)])
-
-    def __mul__(self, factor: float) -> Energy:
-        return _EnergySum([(factor, self)])
-
-    __rmul__ = __mul__
-
-    def __neg__(self) -> Energy:
-        return _EnergySum([(-1.0, self)])
+    def _total(self, *parts: tuple[Any, Any]) -> Energy:
+        return _EnergySum(parts)
 
 
 class _EnergySum(Energy):

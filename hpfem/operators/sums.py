@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,39 +22,54 @@ from .arrays import FieldMap
 from .linearised import checked_changes
 from .parameters import Factors, Joined
 
+Sum = TypeVar("Sum")
 
-class Summable(FieldMap):
-    """What `+`, `-` and numbers make an `OperatorSum` of, if it is a weak form."""
+
+class Linear(ABC, Generic[Sum]):
+    """What `+`, `-` and numbers make sums of."""
 
     __array_ufunc__ = None  # NumPy's numbers on the left leave the product to us
+    name: str
+
+    @abstractmethod
+    def _total(self, *parts: tuple[Any, Any]) -> Sum:
+        """The sum of pairs of a number and a thing."""
+
+    def __add__(self, other: Any) -> Sum:
+        return self._total((1.0, self), (1.0, other))
+
+    def __radd__(self, other: Any) -> Sum:
+        return self._total((1.0, self)) if is_real(other) and other == 0 else self._total((1.0, other), (1.0, self))
+
+    def __sub__(self, other: Any) -> Sum:
+        return self._total((1.0, self), (-1.0, other))
+
+    def __rsub__(self, other: Any) -> Sum:
+        return self._total((-1.0, self)) if is_real(other) and other == 0 else self._total((1.0, other), (-1.0, self))
+
+    def __mul__(self, factor: float | np.number[Any]) -> Sum:
+        return self._total((factor, self))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float | np.number[Any]) -> Sum:
+        if not is_real(divisor) or divisor == 0:
+            raise ArgumentError(f"{self.name} can be divided by numbers other than 0, got {shown(divisor)}")
+        return self._total((1 / divisor, self))
+
+    def __neg__(self) -> Sum:
+        return self._total((-1.0, self))
+
+
+class Summable(FieldMap, Linear["OperatorSum"]):
+    """What can be part of an `OperatorSum`, if it is a weak form."""
+
     form: Form
     guarded: bool
     on: str | None = None  # the boundary, of a form on one
 
-    def __add__(self, other: Summable) -> OperatorSum:
-        return _sum((1.0, self), (1.0, other))
-
-    def __radd__(self, other: Summable | int) -> OperatorSum:
-        return _sum((1.0, self)) if is_real(other) and other == 0 else _sum((1.0, other), (1.0, self))
-
-    def __sub__(self, other: Summable) -> OperatorSum:
-        return _sum((1.0, self), (-1.0, other))
-
-    def __rsub__(self, other: Summable | int) -> OperatorSum:
-        return _sum((-1.0, self)) if is_real(other) and other == 0 else _sum((1.0, other), (-1.0, self))
-
-    def __mul__(self, factor: float | np.number[Any]) -> OperatorSum:
-        return _sum((factor, self))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float | np.number[Any]) -> OperatorSum:
-        if not is_real(divisor) or divisor == 0:
-            raise ArgumentError(f"{self.name} can be divided by numbers other than 0, got {shown(divisor)}")
-        return _sum((1 / divisor, self))
-
-    def __neg__(self) -> OperatorSum:
-        return _sum((-1.0, self))
+    def _total(self, *parts: tuple[Any, Any]) -> OperatorSum:
+        return OperatorSum([own for _, own in parts], [factor for factor, _ in parts])
 
 
 class OperatorSum(Summable):
@@ -261,8 +277,3 @@ class OperatorSum(Summable):
 def _joined(parts: list[str], sign: str) -> str:
     """The first of them; names of kernels and messages stay short."""
     return sign.join(parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} others"])
-
-
-def _sum(*parts: tuple[Any, Any]) -> OperatorSum:
-    """The sum of forms with factors."""
-    return OperatorSum([own for _, own in parts], [factor for factor, _ in parts])

@@ -16,7 +16,7 @@ from hpfem.shapes import SHAPES, equispaced_nodes, get_shape, make_basis, make_r
 from hpfem.shapes.arguments import shown
 from hpfem.shapes.arrays import Array, Indices
 
-from ..node_order import FILE_VERTICES, gmsh_nodes
+from ..node_order import FILE_VERTICES, file_corners, gmsh_nodes, lexicographic
 from ..sorting import TupleIndex
 from .mesh_file import Elements, MeshFile, canonical, tagged
 from .text import as_integers, as_text, count_in, counted_rows, parsed_numbers, sections_by_keyword, within
@@ -200,7 +200,7 @@ def _numbered(blocks: dict[str, _Block], n_vertices: int, even: Array) -> tuple[
 def _turned(at: Indices, even: Array) -> Indices:
     """Positions of the nodes inside entities among those of their frame, from the positions there of their corners."""
     name = _KINDS[at.shape[1]]
-    corners = np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
+    corners = file_corners(name)
     order, inside = len(even) - 1, np.rint((len(even) - 1) * _inside(name, even)).astype(np.int64)
     codes, which = np.unique(at @ 4 ** np.arange(at.shape[1]), return_inverse=True)
     tables = []
@@ -213,7 +213,7 @@ def _turned(at: Indices, even: Array) -> Indices:
 
 def _nodes(name: str, knots: Array) -> Array:
     """Nodes of a cell of [0, 1]^d: corners, those inside edges, inside faces, inside the cell."""
-    corners = (SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2
+    corners = file_corners(name)
     parts = [corners]
     for entity in _entities(name):
         inside = _inside(_KINDS[len(entity)], knots)
@@ -230,8 +230,7 @@ def _entities(name: str) -> list[list[int]]:
 def _inside(name: str, knots: Array) -> Array:
     """Nodes inside a cell of [0, 1]^d, the first axis fastest."""
     order = len(knots) - 1
-    grids = np.meshgrid(*[np.arange(1, order)] * SHAPES[name].dim, indexing="ij")
-    index = np.stack([grid.ravel() for grid in grids[::-1]], axis=1)
+    index = 1 + lexicographic(*[order - 1] * SHAPES[name].dim)
     axes = _SIMPLEX_AXES.get(name, 0)
     index = index[index[:, :axes].sum(axis=1) < order]
     nodes = knots[index]
