@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import Any
 
 from numpy.typing import DTypeLike
 
@@ -13,7 +12,6 @@ from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...forms.merged import merged_if_possible
 from ...forms.sources import of_source, possible_sources
-from ...forms.trace import Trace
 from ...geometry import FactorSource
 from ...memory import HOST, Device
 from ...support.cache import Cache
@@ -27,7 +25,7 @@ from ..strategy import Options, Search, Strategy, with_source
 from ..vectors import VectorSpace
 from .codegen.strategies import COMPILED
 from .runtime.cache import kernel_cache
-from .runtime.function import CpuFunction, function_of
+from .runtime.function import function_of
 from .runtime.kernel import FETCHES, CpuKernel, fetches_of
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
@@ -168,9 +166,8 @@ class CpuBackend(Backend):
     name = "cpu"
     strategies = (CpuSumFac(), *map(CpuCompiled, COMPILED), CpuStdMat(), CpuPlain())
 
-    def missing(self) -> str | None:
-        """Say what keeps LLVM from compiling here; see `Backend.missing`."""
-        return missing()
+    # A function is compiled if all its operations are vectorised, and recorded if they all are compiled.
+    missing, function, recorded = staticmethod(missing), staticmethod(function_of), staticmethod(recorded)
 
     def vectors(self, device: Device) -> VectorSpace | None:
         """Vectors of the host, in compiled passes; see `Backend.vectors`."""
@@ -185,14 +182,6 @@ class CpuBackend(Backend):
         """The product without local arrays, if signs and places are those of Q; see `Backend.cellwise`."""
         own = given.back.blocks is given.Q.blocks and 4 * given.Q.starts[-1] < 2**31
         return CpuCellwise(given) if own else super().cellwise(given)
-
-    def function(self, trace: Trace) -> CpuFunction | None:
-        """A compiled function, if all its operations are vectorised; see `Backend.function`."""
-        return function_of(trace)
-
-    def recorded(self, function: Callable[[Any], Any], given: Any) -> Callable[[], Any] | None:
-        """A recording, if all operations are compiled; see `Backend.recorded`."""
-        return recorded(function, given)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables of the product and of the restriction, as measured; see `Backend.product_needs`."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ...forms.trace import Trace
-from ...geometry import BlockGeometry
 from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
 from ..cellwise import CellMatrices
-from ..roofline import Roofline
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
 from .kronecker.strategy import CudaKronecker
@@ -47,13 +44,9 @@ class CudaBackend(Backend):
     smoother_steps = _SMOOTHER_STEPS
     costs_of = "an H200, by the shipped table of measured speeds, or a model of them"
 
-    def missing(self) -> str | None:
-        """Say what keeps CUDA from working here; see `Backend.missing`."""
-        return missing()
-
-    def device(self) -> CudaDevice:
-        """Memory of the current GPU; see `Backend.device`."""
-        return current_device()
+    # The memory is that of the current GPU, and a function is a kernel of one thread a point.
+    missing, device, function = staticmethod(missing), staticmethod(current_device), staticmethod(CudaFunction)
+    held, timer, measure_limits = staticmethod(held), staticmethod(CudaTimer), staticmethod(measure_gpu)
 
     def vectors(self, device: Device) -> CudaVectors | None:
         """Vectors of CuPy; see `Backend.vectors`."""
@@ -62,10 +55,6 @@ class CudaBackend(Backend):
     def cellwise(self, given: CellMatrices) -> CudaCellwise:
         """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""
         return CudaCellwise(given._replace(rough=given.rough and has_bfloat16(architecture())))
-
-    def function(self, trace: Trace) -> CudaFunction:
-        """A kernel of one thread a point; see `Backend.function`."""
-        return CudaFunction(trace)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables with and without conditions, and entity by entity, sorted there; see `Backend.product_needs`."""
@@ -77,14 +66,6 @@ class CudaBackend(Backend):
             self.device().name: {"index tables": tables, "scratch": scratch + sorting},
         }
 
-    def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
-        """Bytes of factors, matrices and scratch on the GPUs; see `Backend.held`."""
-        return held(geometry)
-
-    def timer(self) -> CudaTimer:
-        """Clock by CUDA's events; see `Backend.timer`."""
-        return CudaTimer()
-
     def processor(self) -> str:
         """Name of the current GPU; see `Backend.processor`."""
         return current_device().processor
@@ -92,10 +73,6 @@ class CudaBackend(Backend):
     def caches(self) -> dict[str, Cache]:
         """Compiled kernels; see `Backend.caches`."""
         return {"cuda": kernel_cache()}
-
-    def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
-        """Measure reading and copying memory, multiply-adds and a matrix product; see `Backend.measure_limits`."""
-        return measure_gpu(dtype, quick)
 
 
 BACKENDS.add("cuda", CudaBackend())

@@ -74,6 +74,9 @@ class CudaVectors(VectorSpace):
 
     iteration = CudaIteration()
     whole_group = 96  # every layer is a launch that waits for the one before
+    # Branches are those of a graph that is captured; matrices are multiplied by cuBLAS, in graphs too.
+    beside, multiply, sparse = staticmethod(in_branches), staticmethod(multiply), staticmethod(SparseMatrix)
+    pool: Any = StreamPool
 
     @property
     def xp(self) -> Any:
@@ -120,10 +123,6 @@ class CudaVectors(VectorSpace):
         """CuPy's module; see `VectorSpace.sparse_library`."""
         return import_module("cupyx.scipy.sparse")
 
-    def sparse(self, matrix: Any) -> Any:
-        """Copy a sparse matrix to the GPU, if it is not there; see `VectorSpace.sparse`."""
-        return SparseMatrix(matrix)
-
     def plus_product(self, onto: Any, factor: float, matrix: Any, x: Any, out: Any = None, places: Any = None) -> Any:
         """Multiply and add in one kernel; see `VectorSpace.plus_product`."""
         out = self.xp.empty_like(onto) if out is None else out
@@ -135,10 +134,6 @@ class CudaVectors(VectorSpace):
         if not 0 < blocks.counts.max(initial=0) <= MOST:
             return super().in_groups(blocks, members, size, dtype)
         return GroupProducts(*tables(blocks, self.xp.asarray(members), dtype, self.xp))
-
-    def beside(self, calls: Sequence[Callable[[], Any]]) -> None:
-        """Make branches of a graph that is captured; see `VectorSpace.beside`."""
-        in_branches(calls)
 
     def dense(self, matrix: Any) -> Any:
         """Write entries to their places: `toarray` asks whether one is there twice, by kernels slow to compile."""
@@ -227,17 +222,9 @@ class CudaVectors(VectorSpace):
         values, j, i = continued(once.data, once.col - m, once.row)
         return values, i, j
 
-    def multiply(self, left: Any, matrix: Any, out: Any) -> None:
-        """Multiply matrices by cuBLAS, in graphs too; see `VectorSpace.multiply`."""
-        multiply(left, matrix, out)
-
     def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> IndexedRestriction:
         """Make an element restriction by index tables; see `VectorSpace.restriction`."""
         return IndexedRestriction(Q, self, dtype, keep)
-
-    def pool(self) -> StreamPool[Any]:
-        """Make a pool of scratch that knows streams; see `VectorSpace.pool`."""
-        return StreamPool()
 
     def linear_operator(self, shape: tuple[int, int], matvec: Callable[[Any], Any], dtype: DTypeLike) -> Any:
         """Make a LinearOperator of CuPy; see `VectorSpace.linear_operator`."""
