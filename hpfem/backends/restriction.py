@@ -32,10 +32,6 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
     return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
 
 
-def _copied(codes: Indices, xp: Any) -> Any:
-    return moved(codes, xp)
-
-
 def _taken(whole: Codes, rows: Any, modes: Any, xp: Any) -> Any:
     """Some elements and modes as an array, all where None is given; -> [E, n_modes]."""
     codes = whole.on(xp) if rows is None else whole.on(xp)[xp.asarray(rows)]
@@ -75,7 +71,7 @@ class Codes:
             return self._there
         codes = self._make(xp)
         if xp is np:
-            self._make = partial(_copied, codes)
+            self._make = partial(moved, codes)
         elif codes.size <= _KEPT:
             self._there = codes
         return codes

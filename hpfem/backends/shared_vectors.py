@@ -114,15 +114,11 @@ class SharedVectors(VectorSpace):
         return int(self.comm.sum(vector.size - ghosts))
 
 
-def _shared_class(kind: Any) -> type[SharedVectors]:
-    """The class of shared vectors for a kind of device."""
-    return type(f"Shared{kind.__name__}", (SharedVectors, kind), {})
-
-
 def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace:
     """Vectors with shared entries, on the device of others."""
     if sharing is None:
         return vectors
-    made = _shared_class(type(vectors))(vectors.device)
+    kind = type(vectors)
+    made: SharedVectors = type(f"Shared{kind.__name__}", (SharedVectors, kind), {})(vectors.device)
     made.sharing = sharing
     return made

@@ -105,6 +105,7 @@ class GroupKernel:
         self.group_flops = program.flops * self.lanes  # counted as it was written
         self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
+        self.give_scratch = self._scratch.give
 
     @cached_property
     def code(self) -> Code:
@@ -113,12 +114,8 @@ class GroupKernel:
         return self._begun.code
 
     def take_scratch(self) -> tuple[Array, int]:
-        """Scratch for a thread until it is given back."""
+        """Scratch for a thread until it is given back (`give_scratch`)."""
         return self._scratch.take(self._new_scratch)
-
-    def give_scratch(self, scratch: tuple[Array, int]) -> None:
-        """Give back what `take_scratch` gave."""
-        self._scratch.give(scratch)
 
     def _new_scratch(self) -> tuple[Array, int]:
         array = aligned((self._scratch_size,), self.dtype)

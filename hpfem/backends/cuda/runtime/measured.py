@@ -27,10 +27,6 @@ def measured_table() -> dict[str, list[Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _rounded(problem: BlockProblem) -> bool:
-    return problem.factors_dtype != problem.dtype
-
-
 def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> str:
     """Key of a problem in `measured_table`."""
     form = problem.form
@@ -50,7 +46,7 @@ def _merged(problem: BlockProblem) -> str:
 
 
 def _type(problem: BlockProblem) -> str:
-    return "/float32" if problem.dtype == np.float32 else "/mixed" if _rounded(problem) else ""
+    return "/float32" if problem.dtype == np.float32 else "/mixed" if problem.factors_dtype != problem.dtype else ""
 
 
 def _known_key(problem: BlockProblem, strategy: str) -> str | None:

@@ -20,11 +20,6 @@ from ..runtime.scratch import aside
 from .indexed import THREADS
 
 
-def index_type(sharing: Sharing) -> type[np.signedinteger[Any]]:
-    """Choose the type of the indices."""
-    return np.int32 if max(sharing.size, sharing.sums.nnz, sharing.sums.shape[1]) < 2**31 else np.int64
-
-
 def source(real: DTypeLike, index: DTypeLike) -> str:
     """Source of the kernels."""
     return source_with({"real": real, "Index": index}, {"THREADS": THREADS}, "vectors/messages.h")
@@ -35,7 +30,7 @@ class CudaMessages(Messages):
 
     def __init__(self, sharing: Sharing, vectors: VectorSpace) -> None:
         super().__init__(sharing, vectors)
-        self._index = index_type(sharing)
+        self._index = np.int32 if max(sharing.size, sharing.sums.nnz, sharing.sums.shape[1]) < 2**31 else np.int64
         self._m, self._n, self._shared = len(sharing.sent), len(sharing.shared), self._on(sharing.shared)
 
     def _on(self, array: NDArray[Any]) -> Any:
