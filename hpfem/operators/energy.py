@@ -20,7 +20,7 @@ from .sums import Linear, OperatorSum, Summable
 from .weak_form import AtPoints
 
 
-class Energy(Linear["Energy"]):
+class Energy(Linear["Energy", "Energy"]):
     """The integral of a density W(u, du, x, ..) over the mesh, or over a boundary.
 
     Energies on one space can be added, and multiplied by numbers: `E - load`, `E + 0.5 * springs`.

@@ -22,10 +22,11 @@ from .arrays import FieldMap
 from .linearised import checked_changes
 from .parameters import Factors, Joined
 
+Term = TypeVar("Term")
 Sum = TypeVar("Sum")
 
 
-class Linear(ABC, Generic[Sum]):
+class Linear(ABC, Generic[Term, Sum]):
     """What `+`, `-` and numbers make sums of."""
 
     __array_ufunc__ = None  # NumPy's numbers on the left leave the product to us
@@ -35,16 +36,16 @@ class Linear(ABC, Generic[Sum]):
     def _total(self, *parts: tuple[Any, Any]) -> Sum:
         """The sum of pairs of a number and a thing."""
 
-    def __add__(self, other: Any) -> Sum:
+    def __add__(self, other: Term) -> Sum:
         return self._total((1.0, self), (1.0, other))
 
-    def __radd__(self, other: Any) -> Sum:
+    def __radd__(self, other: Term | int) -> Sum:
         return self._total((1.0, self)) if is_real(other) and other == 0 else self._total((1.0, other), (1.0, self))
 
-    def __sub__(self, other: Any) -> Sum:
+    def __sub__(self, other: Term) -> Sum:
         return self._total((1.0, self), (-1.0, other))
 
-    def __rsub__(self, other: Any) -> Sum:
+    def __rsub__(self, other: Term | int) -> Sum:
         return self._total((-1.0, self)) if is_real(other) and other == 0 else self._total((1.0, other), (-1.0, self))
 
     def __mul__(self, factor: float | np.number[Any]) -> Sum:
@@ -61,7 +62,7 @@ class Linear(ABC, Generic[Sum]):
         return self._total((-1.0, self))
 
 
-class Summable(FieldMap, Linear["OperatorSum"]):
+class Summable(FieldMap, Linear["Summable", "OperatorSum"]):
     """What can be part of an `OperatorSum`, if it is a weak form."""
 
     form: Form
