@@ -16,7 +16,6 @@ compiler: NVRTC makes it of sources that are not those of the reference, which a
 from __future__ import annotations
 
 import argparse
-import ctypes
 import hashlib
 import json
 import os
@@ -45,6 +44,7 @@ from hpfem.backends.cpu.runtime import cache as compiler
 from hpfem.backends.cpu.runtime import geometry, kernel, passes, target
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import device, nvrtc
+from hpfem.backends.cuda.runtime.compiler import compiled
 from hpfem.backends.cuda.vectors import cellwise, conjugate, function, indexed, messages, space
 from hpfem.backends.passes import Pass, combination
 from hpfem.backends.restriction import BlockMatrix, Codes
@@ -315,14 +315,11 @@ def nvrtc_version() -> str:
 def ptx(source: str) -> str:
     """Hash of the PTX of a source with rounded numbers, without the compile-time constants, which nothing reads."""
     source = re.sub(NUMBERS["cuda"], lambda found: rounded(found[0]), source)
-    library, made = nvrtc.library(), ctypes.c_void_p()
-    library.nvrtcCreateProgram(ctypes.byref(made), source.encode(), b"hpfem.cu", 0, None, None)
     options = [*nvrtc.OPTIONS, f"--gpu-architecture={DEVICE.architecture.replace('sm', 'compute')}"]
-    given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
-    if library.nvrtcCompileProgram(made, len(options), given):
-        sys.exit(nvrtc._text(made, "ProgramLog").decode())
-    text = nvrtc._text(made, "PTX").decode().rstrip("\0")
-    library.nvrtcDestroyProgram(ctypes.byref(made))
+    status, log, made = compiled(nvrtc.library(), source, options, "PTX")
+    if status:
+        sys.exit(log)
+    text = made.decode().rstrip("\0")
     uses = Counter(re.findall(r"[A-Za-z_$][\w$]*", text))
     constant = re.compile(r"^\.global \.align \d+ \.[us]\d+ (\w+)(?: = -?\d+)?;\n", re.MULTILINE)
     text = constant.sub(lambda found: "" if uses[found[1]] == 1 else found[0], text)

@@ -19,6 +19,7 @@ from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
 from ....support.communicator import world
 from ...timer import Timer
+from .ahead import begin
 
 
 class CudaTimer(Timer):
@@ -208,11 +209,13 @@ def current_device() -> CudaDevice:
 @cache
 def _take_own() -> None:
     """Select a GPU for each process of a machine, in turn if there are fewer GPUs than processes."""
+    import cupy
+
     comm = world()
     if comm.size > 1:
-        import cupy
-
         cupy.cuda.Device(comm.local_rank % cupy.cuda.runtime.getDeviceCount()).use()
+    else:
+        begin(cuda_device(int(cupy.cuda.runtime.getDevice())).architecture)
 
 
 def upload(array: np.ndarray[Any, Any]) -> Any:

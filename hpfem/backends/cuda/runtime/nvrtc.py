@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from ....errors import DeviceError
 from ....support.cache import Cache, seal, whole_elf
 from ....support.files import cache_folder
+from .compiler import compiled, opened
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 # Lambdas need no annotation, on every NVRTC since 12.
@@ -72,10 +73,7 @@ def library() -> ctypes.CDLL:
     """Load NVRTC."""
     for name in _candidates():
         try:
-            # NVRTC of some wheels does not find its second library beside itself, but uses one that is loaded already.
-            for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*") if os.path.isabs(name) else ():
-                ctypes.CDLL(str(builtins))
-            return ctypes.CDLL(name)
+            return opened(name)
         except OSError:
             continue
     raise DeviceError(
@@ -90,30 +88,15 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def _text(program: ctypes.c_void_p, what: str) -> bytes:
-    size = ctypes.c_size_t()
-    getattr(library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
-    buffer = ctypes.create_string_buffer(size.value)
-    getattr(library(), f"nvrtcGet{what}")(program, buffer)
-    return buffer.raw[: size.value]
-
-
 def compile_source(source: str, architecture: str) -> Binary:
     """Compile a kernel to machine code."""
-    nvrtc, program = library(), ctypes.c_void_p()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"hpfem.cu", 0, None, None)
     options = [*OPTIONS, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
-    given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
-    status = nvrtc.nvrtcCompileProgram(program, len(options), given)
-    log = _text(program, "ProgramLog").decode(errors="replace").rstrip("\0")
-    try:
-        if status != 0:
-            lines = log.splitlines()  # warnings, which are many, and what is wrong
-            said = [line.strip() for line in lines if "error" in line] or lines[-20:]
-            raise DeviceError(f"a kernel does not compile for {architecture}: {'; '.join(said)[:2000]}")
-        return Binary(_text(program, "CUBIN"), log)
-    finally:
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    status, log, cubin = compiled(library(), source, options)
+    if status != 0:
+        lines = log.splitlines()  # warnings, which are many, and what is wrong
+        said = [line.strip() for line in lines if "error" in line] or lines[-20:]
+        raise DeviceError(f"a kernel does not compile for {architecture}: {'; '.join(said)[:2000]}")
+    return Binary(cubin, log)
 
 
 def cached(source: str, architecture: str) -> Path:

@@ -1,0 +1,101 @@
+"""CuPy's kernels of set-up, compiled by processes before CuPy asks for them one after the other.
+
+`array_kernels.json` has their sources, as `python -m benchmarks.array_kernels` recorded them with one version of CuPy.
+Others are compiled when CuPy needs them, as all are with HPFEM_AHEAD=0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread, get_ident
+from typing import Any
+
+from ....support.cache import Cache
+from ....support.files import cache_folder
+from . import compiler, nvrtc
+
+TABLE = Path(__file__).with_name("array_kernels.json")
+# Processes that compile; with fewer cores a kernel would wait for others that may not be needed.
+FEWEST, MOST = 4, 16
+
+
+class _Lacking(Exception):
+    """A kernel that CuPy has not on disk: name, source, options."""
+
+
+def begin(architecture: str) -> None:
+    """Begin to compile those that CuPy has not on disk, once on a machine."""
+    processes = min(os.cpu_count() or 1, MOST)
+    python = "python" in Path(sys.executable or "").name.lower()  # it may be a program that has Python in it
+    if not python or processes < FEWEST or os.environ.get("HPFEM_AHEAD") == "0":
+        return
+    try:
+        import cupy
+        from cupy._core import core
+        from cupy.cuda import compiler as own
+
+        program = own._NVRTCProgram
+    except (ImportError, AttributeError):
+        return
+    text = TABLE.read_bytes()
+    known = (cupy.__version__, architecture, os.environ.get("CUPY_CACHE_DIR"), hashlib.sha256(text).hexdigest())
+    key, done = hashlib.sha256(repr(known).encode()).hexdigest()[:32], Cache(cache_folder("cuda"), ".ahead")
+    version, kernels = json.loads(text) if done.read(key) is None else ("", [])
+    if version != cupy.__version__:
+        return
+    thread, begun, lacking = get_ident(), dict[str, Future[bytes]](), []
+
+    class Program(program):  # type: ignore[valid-type, misc]
+        """A program of CuPy's, whose kernel may be compiled already."""
+
+        def compile(self, options: tuple[str, ...] = (), *log: Any) -> Any:
+            name = Path(self.name).stem
+            if thread == get_ident() and not begun and self.name.endswith(".cu"):
+                raise _Lacking(name, self.src, options)
+            made = begun[name].result() if name in begun else b""
+            return (made, None) if made else super().compile(options, *log)
+
+    own._NVRTCProgram = Program
+    for source, *options in kernels:
+        try:
+            core.compile_with_cache(source, tuple(options))
+        except _Lacking as kernel:
+            lacking.append(kernel.args)
+    if not lacking:
+        own._NVRTCProgram = program
+    begun.update((name, Future()) for name, *_ in lacking)
+
+    def take(child: Any, some: Any) -> None:
+        """Take kernels as they come; CuPy says what is wrong when it needs one that did not compile."""
+        for name, source, _ in some:
+            made = b""
+            with suppress(Exception):
+                made = pickle.load(child.stdout)[2]
+            begun[name].set_result(made)
+            with suppress(Exception):
+                if made:
+                    own._kernel_cache_backend.save(name, made, source)
+        child.wait()
+        if all(future.done() for future in begun.values()):
+            done.keep(key, b"")
+
+    for first in range(min(processes, len(lacking))):
+        some = lacking[first::processes]
+        child: Any = subprocess.Popen(
+            [sys.executable, "-I", "-S", compiler.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        given = pickle.dumps((nvrtc.library()._name, [(source, options) for _, source, options in some]))
+        child.stdin.write(given)
+        child.stdin.close()
+        Thread(target=take, args=(child, some), name="compiled ahead", daemon=True).start()
