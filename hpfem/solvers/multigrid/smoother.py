@@ -30,6 +30,7 @@ from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
+from ...support.tables import on_disk
 from .cell_map import CellMap
 from .energies import Energies
 from .lines import Layers, SharedLayers, lines_of, strong_pairs
@@ -72,6 +73,7 @@ class _Group(NamedTuple):
 
 
 @lru_cache(maxsize=256)
+@on_disk
 def _functions(shape: Shape, order: int, given: bytes, m: float, near: bool, *around: Any) -> _Functions:
     """Functions of low energy by the arguments of `low_energy_factors`, given the bytes of S; `near` a thin pyramid."""
     K, M = reference_energies(shape, order)

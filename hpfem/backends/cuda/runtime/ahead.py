@@ -23,8 +23,8 @@ from ....support.files import cache_folder
 from . import compiler, nvrtc
 
 TABLE = Path(__file__).with_name("array_kernels.json")
-# Processes that compile; with fewer cores a kernel would wait for others that may not be needed.
-FEWEST, MOST = 4, 16
+# Processes that compile.
+MOST = 16
 
 
 class _Lacking(Exception):
@@ -35,7 +35,7 @@ def begin(architecture: str) -> None:
     """Begin to compile those that CuPy has not on disk, once on a machine."""
     processes = min(os.cpu_count() or 1, MOST)
     python = "python" in Path(sys.executable or "").name.lower()  # it may be a program that has Python in it
-    if not python or processes < FEWEST or os.environ.get("HPFEM_AHEAD") == "0":
+    if not python or os.environ.get("HPFEM_AHEAD") == "0":
         return
     try:
         import cupy

@@ -1,0 +1,60 @@
+"""Tables that a process before has made: what a function makes of its arguments, kept on disk.
+
+An entry is named by the function, the text of its arguments, and a digest of the sources beside it and of the shapes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, wraps
+from inspect import getfile
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import scipy
+
+import hpfem.shapes
+
+from .cache import Cache, seal
+from .files import cache_folder
+
+Make = TypeVar("Make", bound=Callable[..., Any])
+
+LIMIT = 1 << 28
+
+
+def table_cache() -> Cache:
+    """Folder of tables."""
+    return Cache(cache_folder("tables"), ".pickle", code=True, limit=LIMIT)
+
+
+@cache
+def sources(*folders: Path) -> str:
+    """Digest of the modules in some folders."""
+    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+
+
+def on_disk(make: Make) -> Make:
+    """Keep what a function of few arguments, given in order, makes."""
+
+    @wraps(make)
+    def kept(*given: Any) -> Any:
+        made_by = sources(Path(getfile(make)).parent, Path(hpfem.shapes.__path__[0]))
+        text = repr((make.__module__, make.__qualname__, given, made_by, np.__version__, scipy.__version__))
+        key = hashlib.sha256(text.encode()).hexdigest()
+        content = table_cache().read(key) or b""
+        if content[:32] == seal(key, content[32:]):
+            with suppress(Exception):  # it was written by another Python
+                return pickle.loads(content[32:])
+        made = make(*given)
+        content = pickle.dumps(made)
+        if table_cache().keep(key, seal(key, content) + content):
+            table_cache().grown()
+        return made
+
+    return cast(Make, kept)
