@@ -2,7 +2,7 @@
 
 Kernels are compiled once for each form, shape, order and processor (kernels, found by programs) or GPU (cuda), and kept
 in the user's cache folder, or in the folder named by HPFEM_CACHE_DIR. When it is full, those unused for longest are
-deleted. It holds the results of hpfem tune (tuning), too.
+deleted. It holds tables of multigrid (tables) and the results of hpfem tune (tuning), too.
 
 Examples
 --------
@@ -18,6 +18,7 @@ from typing import Any
 
 from ..backends import BACKENDS
 from ..support.cache import Cache
+from ..support.tables import table_cache
 from ..tuning import store
 from . import output
 
@@ -25,7 +26,8 @@ from . import output
 def _caches() -> dict[str, Cache]:
     """Kinds of things that are kept, by name."""
     found = [BACKENDS[name].caches() for name in BACKENDS]
-    return {kind: cache for caches in found for kind, cache in caches.items()} | {"tuning": store.cache()}
+    ours = {"tables": table_cache(), "tuning": store.cache()}
+    return {kind: cache for caches in found for kind, cache in caches.items()} | ours
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -362,7 +362,7 @@ def test_caches_are_the_backends(capsys, tmp_path, monkeypatch):
 def test_cache_is_listed_and_cleared(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     empty = json.loads(run(capsys, "cache", "info", "--json"))
-    assert set(empty) == {"kernels", "programs", "cuda", "tuning"}
+    assert set(empty) == {"kernels", "programs", "cuda", "tables", "tuning"}
     for kind, state in empty.items():
         assert state["path"] == str(tmp_path / kind) and state["entries"] == state["nbytes"] == 0
     for kind, name in (("kernels", "0.kernel"), ("cuda", "0.cubin"), ("tuning", "0.json")):

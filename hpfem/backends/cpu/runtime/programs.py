@@ -10,7 +10,6 @@ import json
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import hpfem.shapes
 from .... import forms, geometry
 from ....support.cache import Cache, seal
 from ....support.files import cache_folder
+from ....support.tables import sources
 from .. import codegen
 from ..codegen.ir import Program
 from .begun import Begun
@@ -57,9 +57,6 @@ def _read(key: str) -> tuple[Program | None, str]:
     return Program(**numbers), name
 
 
-@cache
 def _sources() -> str:
     """Digest of all that writes programs."""
-    folders = [Path(package.__path__[0]) for package in (codegen, forms, geometry, hpfem.shapes)]
-    files = sorted(file for folder in folders for pattern in ("*.py", "*.json") for file in folder.glob(pattern))
-    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+    return sources(*(Path(package.__path__[0]) for package in (codegen, forms, geometry, hpfem.shapes)))
