@@ -12,6 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,6 @@ class _Lacking(Exception):
 
 def begin(architecture: str) -> None:
     """Begin to compile those that CuPy has not on disk, once on a machine."""
-    processes = min(os.cpu_count() or 1, MOST)
     python = "python" in Path(sys.executable or "").name.lower()  # it may be a program that has Python in it
     if not python or os.environ.get("HPFEM_AHEAD") == "0":
         return
@@ -51,17 +51,31 @@ def begin(architecture: str) -> None:
     version, kernels = json.loads(text) if done.read(key) is None else ("", [])
     if version != cupy.__version__:
         return
-    thread, begun, lacking = get_ident(), dict[str, Future[bytes]](), []
+    asking, lacking, begun = get_ident(), list[tuple[str, str, Any]](), dict[str, Future[bytes]]()
 
     class Program(program):  # type: ignore[valid-type, misc]
         """A program of CuPy's, whose kernel may be compiled already."""
 
         def compile(self, options: tuple[str, ...] = (), *log: Any) -> Any:
             name = Path(self.name).stem
-            if thread == get_ident() and not begun and self.name.endswith(".cu"):
+            if asking == get_ident() and self.name.endswith(".cu"):
                 raise _Lacking(name, self.src, options)
             made = begun[name].result() if name in begun else b""
             return (made, None) if made else super().compile(options, *log)
+
+    def take(child: Any, some: Sequence[tuple[str, str, Any]]) -> None:
+        """Take kernels as they come; CuPy says what is wrong when it needs one that did not compile."""
+        for name, source, _ in some:
+            made = b""
+            with suppress(Exception):
+                made = pickle.load(child.stdout)[2]
+            begun[name].set_result(made)
+            if made:
+                with suppress(OSError):
+                    own._kernel_cache_backend.save(name, made, source)
+        child.wait()
+        if all(future.done() for future in begun.values()):
+            done.keep(key, b"")
 
     own._NVRTCProgram = Program
     for source, *options in kernels:
@@ -69,33 +83,13 @@ def begin(architecture: str) -> None:
             core.compile_with_cache(source, tuple(options))
         except _Lacking as kernel:
             lacking.append(kernel.args)
-    if not lacking:
-        own._NVRTCProgram = program
-    begun.update((name, Future()) for name, *_ in lacking)
-
-    def take(child: Any, some: Any) -> None:
-        """Take kernels as they come; CuPy says what is wrong when it needs one that did not compile."""
-        for name, source, _ in some:
-            made = b""
-            with suppress(Exception):
-                made = pickle.load(child.stdout)[2]
-            begun[name].set_result(made)
-            with suppress(Exception):
-                if made:
-                    own._kernel_cache_backend.save(name, made, source)
-        child.wait()
-        if all(future.done() for future in begun.values()):
-            done.keep(key, b"")
-
-    for first in range(min(processes, len(lacking))):
-        some = lacking[first::processes]
-        child: Any = subprocess.Popen(
-            [sys.executable, "-I", "-S", compiler.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        given = pickle.dumps((nvrtc.library()._name, [(source, options) for _, source, options in some]))
-        child.stdin.write(given)
-        child.stdin.close()
-        Thread(target=take, args=(child, some), name="compiled ahead", daemon=True).start()
+    asking, processes = 0, min(os.cpu_count() or 1, MOST, len(lacking))
+    for some in [lacking[first::processes] for first in range(processes)]:
+        with suppress(OSError):  # no more processes
+            command = [sys.executable, "-I", "-S", compiler.__file__]
+            pipe = subprocess.PIPE
+            child: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            begun.update((name, Future()) for name, *_ in some)
+            Thread(target=take, args=(child, some), name="compiled ahead", daemon=True).start()
+            pickle.dump((nvrtc.library()._name, [(source, options) for _, source, options in some]), child.stdin)
+            child.stdin.close()

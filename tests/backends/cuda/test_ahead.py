@@ -1,0 +1,112 @@
+"""CuPy's kernels that processes compile before CuPy asks for them: once on a machine, and CuPy does the others."""
+
+import json
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from hpfem.backends.cuda.runtime import ahead
+
+
+class StandIn:
+    """CuPy as far as it compiles kernels: what it has on disk, and what it has compiled itself."""
+
+    def __init__(self, monkeypatch):
+        self.disk, self.own = {}, (own := [])
+
+        class Program:
+            def __init__(self, src, name):
+                self.src, self.name = src, name
+
+            def compile(self, options=(), log_stream=None):
+                own.append(self.src)
+                return b"by CuPy", None
+
+        self.compiler = ModuleType("cupy.cuda.compiler")
+        self.compiler._NVRTCProgram = Program
+        keep = SimpleNamespace(save=lambda name, made, source: self.disk.update({name: made}))
+        self.compiler._kernel_cache_backend = keep
+        modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy._core", "cupy._core.core")}
+        modules["cupy"].__version__ = "14.2.0"
+        modules["cupy._core.core"].compile_with_cache = self.needed
+        modules["cupy._core"].core, modules["cupy.cuda"].compiler = modules["cupy._core.core"], self.compiler
+        for name, module in {**modules, "cupy.cuda.compiler": self.compiler}.items():
+            monkeypatch.setitem(sys.modules, name, module)
+
+    def needed(self, source, options=()):
+        """Find or compile a kernel, as CuPy does."""
+        name = f"{source.split()[4].removesuffix("()")}.cubin"
+        if name not in self.disk:
+            program = self.compiler._NVRTCProgram(source, f"/somewhere/{name}.cu")
+            self.disk[name] = program.compile((*options, "-arch=sm_90"))[0]
+        return self.disk[name]
+
+
+SOURCES = [f'extern "C" __global__ void kernel{k}() {{}}' for k in range(5)]
+WRONG = 'extern "C" __global__ void wrong() { none; }'
+
+
+@pytest.fixture
+def cupy(monkeypatch, tmp_path):
+    """CuPy, with a table of its kernels."""
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ahead, "TABLE", tmp_path / "table.json")
+    ahead.TABLE.write_text(json.dumps(["14.2.0", [[source, "--std=c++17"] for source in [*SOURCES, WRONG]]]))
+    return StandIn(monkeypatch)
+
+
+def ended():
+    """Wait for all that was begun."""
+    for thread in threading.enumerate():
+        if thread.name == "compiled ahead":
+            thread.join()
+
+
+def test_cupy_gets_what_processes_compile(cupy):
+    ahead.begin("sm_90")
+    assert all(cupy.needed(source).startswith(b"\x7fELF") for source in SOURCES) and not cupy.own
+    assert cupy.needed(WRONG) == b"by CuPy" and cupy.own == [WRONG]
+    ended()
+    assert len(cupy.disk) == 6
+
+
+def test_what_is_not_asked_for_is_kept_too_and_all_of_it_once(cupy, monkeypatch):
+    ahead.begin("sm_90")
+    ended()
+    assert len(cupy.disk) == 5 and not cupy.own
+    monkeypatch.setattr(ahead.subprocess, "Popen", None)
+    ahead.begin("sm_90")  # it was done
+
+
+def test_what_is_on_disk_is_left(cupy, monkeypatch):
+    cupy.disk |= {f"kernel{k}.cubin": b"before" for k in range(5)} | {"wrong.cubin": b"before"}
+    monkeypatch.setattr(ahead.subprocess, "Popen", None)
+    ahead.begin("sm_90")
+    assert set(cupy.disk.values()) == {b"before"}
+
+
+@pytest.mark.parametrize("why", ["variable", "version", "python", "processes", "cupy"])
+def test_where_nothing_is_begun_cupy_compiles(cupy, monkeypatch, why):
+    if why == "variable":
+        monkeypatch.setenv("HPFEM_AHEAD", "0")
+    elif why == "version":
+        sys.modules["cupy"].__version__ = "99.0.0"
+    elif why == "python":
+        monkeypatch.setattr(sys, "executable", "/opt/viewer/bin/viewer")
+    elif why == "processes":
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    else:
+        del cupy.compiler._NVRTCProgram
+        assert ahead.begin("sm_90") is None
+        return
+    ahead.begin("sm_90")
+    assert cupy.needed(SOURCES[0]) == b"by CuPy"
+    ended()
+
+
+def test_shipped_table():
+    version, kernels = json.loads(ahead.TABLE.read_text(encoding="utf-8"))
+    assert version.count(".") == 2 and len(kernels) > 100
+    assert all("__global__" in source and not any(o.startswith("-I") for o in options) for source, *options in kernels)
