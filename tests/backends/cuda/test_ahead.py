@@ -37,7 +37,7 @@ class StandIn:
 
     def needed(self, source, options=()):
         """Find or compile a kernel, as CuPy does."""
-        name = f"{source.split()[4].removesuffix("()")}.cubin"
+        name = source.split()[4].removesuffix("()") + ".cubin"
         if name not in self.disk:
             program = self.compiler._NVRTCProgram(source, f"/somewhere/{name}.cu")
             self.disk[name] = program.compile((*options, "-arch=sm_90"))[0]
