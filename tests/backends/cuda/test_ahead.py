@@ -76,13 +76,13 @@ def test_what_is_not_asked_for_is_kept_too_and_all_of_it_once(cupy, monkeypatch)
     ahead.begin("sm_90")
     ended()
     assert len(cupy.disk) == 5 and not cupy.own
-    monkeypatch.setattr(ahead.subprocess, "Popen", None)
+    monkeypatch.setattr(ahead.nvrtc, "process", None)
     ahead.begin("sm_90")  # it was done
 
 
 def test_what_is_on_disk_is_left(cupy, monkeypatch):
     cupy.disk |= {f"kernel{k}.cubin": b"before" for k in range(5)} | {"wrong.cubin": b"before"}
-    monkeypatch.setattr(ahead.subprocess, "Popen", None)
+    monkeypatch.setattr(ahead.nvrtc, "process", None)
     ahead.begin("sm_90")
     assert set(cupy.disk.values()) == {b"before"}
 

@@ -198,7 +198,7 @@ def test_foreign_cache_entries_are_compiled_again(tmp_path, monkeypatch, obstacl
     compile_source = nvrtc.compile_source
     monkeypatch.setattr(nvrtc, "compile_source", lambda *a: compiled.append(a) or compile_source(*a))
     nvrtc.start(source, "sm_90").result()
-    assert compiled == [(source, "sm_90")] and path.is_file() and not path.stat().st_mode & 0o022
+    assert compiled == [(source, "sm_90", True)] and path.is_file() and not path.stat().st_mode & 0o022
     nvrtc.start(source, "sm_90").result()
     assert len(compiled) == 1
 
@@ -235,6 +235,16 @@ def test_a_kernel_that_does_not_compile_in_a_thread_raises_where_it_is_waited_fo
     with pytest.raises(DeviceError, match="does not compile for sm_90"):
         begun[0].result()
     assert [begun[1].result()] == list(folder.glob("*.cubin"))
+
+
+@pytest.mark.parametrize("executable", ["/nowhere/python", "/opt/viewer", "/bin/false-python", None])
+def test_where_there_are_no_processes_kernels_are_compiled_here(monkeypatch, executable):
+    source = 'extern "C" __global__ void here() {}'
+    with monkeypatch.context() as patch:
+        patch.setattr(nvrtc, "compiled", None)  # it is not needed here
+        apart = nvrtc.compile_source(source, "sm_90", apart=True)
+    monkeypatch.setattr(nvrtc.sys, "executable", executable)
+    assert nvrtc.compile_source(source, "sm_90", apart=True).resources == apart.resources
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):

@@ -10,8 +10,6 @@ import hashlib
 import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,11 +19,9 @@ from typing import Any
 
 from ....support.cache import Cache
 from ....support.files import cache_folder
-from . import compiler, nvrtc
+from . import nvrtc
 
 TABLE = Path(__file__).with_name("array_kernels.json")
-# Processes that compile.
-MOST = 16
 
 
 class _Lacking(Exception):
@@ -34,8 +30,7 @@ class _Lacking(Exception):
 
 def begin(architecture: str) -> None:
     """Begin to compile those that CuPy has not on disk, once on a machine."""
-    python = "python" in Path(sys.executable or "").name.lower()  # it may be a program that has Python in it
-    if not python or os.environ.get("HPFEM_AHEAD") == "0":
+    if os.environ.get("HPFEM_AHEAD") == "0":
         return
     try:
         import cupy
@@ -83,13 +78,9 @@ def begin(architecture: str) -> None:
             core.compile_with_cache(source, tuple(options))
         except _Lacking as kernel:
             lacking.append(kernel.args)
-    asking, processes = 0, min(os.cpu_count() or 1, MOST, len(lacking))
+    asking, processes = 0, min(os.cpu_count() or 1, nvrtc.MOST, len(lacking))
     for some in [lacking[first::processes] for first in range(processes)]:
         with suppress(OSError):  # no more processes
-            command = [sys.executable, "-I", "-S", compiler.__file__]
-            pipe = subprocess.PIPE
-            child: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            child = nvrtc.process([(source, options) for _, source, options in some])
             begun.update((name, Future()) for name, *_ in some)
             Thread(target=take, args=(child, some), name="compiled ahead", daemon=True).start()
-            pickle.dump((nvrtc.library()._name, [(source, options) for _, source, options in some]), child.stdin)
-            child.stdin.close()

@@ -9,18 +9,23 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import pickle
 import re
+import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ....errors import DeviceError
 from ....support.cache import Cache, seal, whole_elf
 from ....support.files import cache_folder
+from . import compiler
 from .compiler import compiled, opened
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
@@ -29,6 +34,8 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 # Largest size of all compiled kernels; and seconds for which recently used ones are always kept, for loading.
 LIMIT, SPARED = 2 << 30, 3600.0
 _LOG = ".log"
+# Processes that compile at a time; each takes some 100 MB.
+MOST = 16
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,31 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def compile_source(source: str, architecture: str) -> Binary:
-    """Compile a kernel to machine code."""
+def process(kernels: Sequence[tuple[str, Sequence[str]]]) -> Any:
+    """Begin to compile kernels, with options, in a process of their own, which writes what comes of each."""
+    if "python" not in Path(sys.executable or "").name.lower():  # it may be a program that has Python in it
+        raise OSError("no Python to be run")
+    command, pipe = [sys.executable, "-I", "-S", compiler.__file__], subprocess.PIPE
+    child: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    with suppress(OSError), child.stdin:  # it says why when it is read
+        pickle.dump((library()._name, kernels), child.stdin)
+    return child
+
+
+def _apart(source: str, options: Sequence[str]) -> tuple[int, str, bytes]:
+    """`compiled` in a process of its own: threads of one process wait for each other in NVRTC."""
+    try:
+        with process([(source, options)]) as child:
+            status, log, cubin = pickle.load(child.stdout)
+            return int(status), str(log), bytes(cubin)
+    except (OSError, EOFError, ValueError, pickle.UnpicklingError):  # where there are no more processes
+        return compiled(library(), source, options)
+
+
+def compile_source(source: str, architecture: str, apart: bool = False) -> Binary:
+    """Compile a kernel to machine code, here or in a process of its own."""
     options = [*OPTIONS, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
-    status, log, cubin = compiled(library(), source, options)
+    status, log, cubin = _apart(source, options) if apart else compiled(library(), source, options)
     if status != 0:
         lines = log.splitlines()  # warnings, which are many, and what is wrong
         said = [line.strip() for line in lines if "error" in line] or lines[-20:]
@@ -99,14 +127,14 @@ def compile_source(source: str, architecture: str) -> Binary:
     return Binary(cubin, log)
 
 
-def cached(source: str, architecture: str) -> Path:
-    """Compile a kernel, or find it in the user's cache."""
+def cached(source: str, architecture: str, apart: bool = False) -> Path:
+    """Compile a kernel as `compile_source` does, or find it in the user's cache."""
     key = _key(source, architecture)
     kept = kernel_cache()
     # Processes of a machine need the same kernels at the same time: one of them compiles each kernel.
     with nullcontext() if _there(key) else kept.alone(key):
         if not _there(key):
-            binary = compile_source(source, architecture)
+            binary = compile_source(source, architecture, apart)
             if _keep(binary, key, kept):
                 kept.grown(SPARED)
             else:
@@ -149,8 +177,8 @@ def _key(source: str, architecture: str) -> str:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Threads that compile: NVRTC works on different programs at the same time, without Python's lock."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="nvrtc")
+    """Threads that wait for processes which compile."""
+    return ThreadPoolExecutor(min(os.cpu_count() or 1, MOST), thread_name_prefix="nvrtc")
 
 
 if hasattr(os, "register_at_fork"):
@@ -158,10 +186,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def start(source: str, architecture: str) -> Future[Path]:
-    """Begin `cached`, in a thread of its own unless there is nothing to compile."""
+    """Begin `cached`, in a process of its own unless there is nothing to compile."""
     key = _key(source, architecture)
     if not _there(key):
-        return _threads().submit(cached, source, architecture)
+        return _threads().submit(cached, source, architecture, apart=True)
     there: Future[Path] = Future()
     there.set_result(kernel_cache().path(key))
     return there
