@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +32,10 @@ def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
 
 
 class FactorisedMatrix:
-    """A matrix [n, n] as a product of sparse ones, in order; what is made of it is kept with it."""
+    """A matrix [n, n] as a product of sparse ones, in order, or what makes them; what is made of it is kept with it."""
 
-    def __init__(self, factors: Sequence[csr_array]) -> None:
-        self.factors, self._kept = factors, dict[Hashable, Any]()
+    def __init__(self, factors: Any, dense: Callable[[], NDArray[np.float64]] | None = None) -> None:
+        self._factors, self._dense, self._kept = factors, dense, dict[Hashable, Any]()
 
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What `make` gives, the first time."""
@@ -43,8 +44,18 @@ class FactorisedMatrix:
         return self._kept[key]
 
     @property
+    def factors(self) -> Sequence[csr_array]:
+        """The factors, [n, n] each."""
+        if callable(self._factors):
+            self._factors = self._factors()
+        found: Sequence[csr_array] = self._factors
+        return found
+
+    @property
     def dense(self) -> NDArray[np.float64]:
         """The product, [n, n]; it is not kept."""
+        if self._dense is not None:
+            return self._dense()
         result = self.factors[-1].toarray()
         for factor in self.factors[-2::-1]:
             result = factor @ result
@@ -53,16 +64,17 @@ class FactorisedMatrix:
     @cached_property
     def transposed(self) -> FactorisedMatrix:
         """The transpose."""
-        return FactorisedMatrix(transposed(self.factors))
+        return FactorisedMatrix(lambda: transposed(self.factors), lambda: self.dense.T)
 
     def between(self, given: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]) -> FactorisedMatrix:
         """The matrix with its rows and columns in other orders, [n]."""
 
-        def make() -> FactorisedMatrix:
+        def factors() -> list[csr_array]:
             places = np.argsort(given).astype(self.factors[0].indices.dtype)
             rows = [wanted, *(given for _ in self.factors[1:])]
-            return FactorisedMatrix([_reordered(M, own, places) for M, own in zip(self.factors, rows, strict=True)])
+            return [_reordered(M, own, places) for M, own in zip(self.factors, rows, strict=True)]
 
+        make = partial(FactorisedMatrix, factors, lambda: self.dense[np.ix_(wanted, given)])
         return self.kept((given.tobytes(), wanted.tobytes()), make)
 
 

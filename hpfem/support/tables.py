@@ -40,7 +40,7 @@ def sources(*folders: Path) -> str:
 
 
 def on_disk(make: Make) -> Make:
-    """Keep what a function of few arguments, given in order, makes."""
+    """Keep what a function of few arguments, given in order, makes: arrays, whatever class others make of them."""
 
     @wraps(make)
     def kept(*given: Any) -> Any:

@@ -72,19 +72,25 @@ class _Group(NamedTuple):
     functions: _Functions
 
 
-@lru_cache(maxsize=256)
 @on_disk
-def _functions(shape: Shape, order: int, given: bytes, m: float, near: bool, *around: Any) -> _Functions:
-    """Functions of low energy by the arguments of `low_energy_factors`, given the bytes of S; `near` a thin pyramid."""
+def _tables(shape: Shape, order: int, given: bytes, m: float, near: bool, *around: Any) -> tuple[Any, ...]:
+    """Factors of T and the rest of `_Functions`, by the arguments of `_functions`."""
     K, M = reference_energies(shape, order)
     S = np.frombuffer(given).reshape(K.shape[:2])
-    factors = FactorisedMatrix(low_energy_factors(shape, order, S, m, *around))
-    T, means = factors.dense, [*K.reshape(-1, *M.shape), M]
+    factors = low_energy_factors(shape, order, S, m, *around)
+    T, means = FactorisedMatrix(factors).dense, [*K.reshape(-1, *M.shape), M]
     energies = [mean @ T for mean in means]
     pairs = strong_pairs(shape, order, S, np.einsum("ij,ijmn->mn", S, K) + m * M, T, near)
     found = [T.T @ own for own in energies] if any(len(i) for i, _ in pairs) else []
     coupling = [np.array([own[places] for own in found]).reshape(len(means), -1) for places in pairs]
-    return _Functions(factors, np.array([np.einsum("mk,mk->k", T, own) for own in energies]), pairs, coupling)
+    return factors, np.array([np.einsum("mk,mk->k", T, own) for own in energies]), pairs, coupling
+
+
+@lru_cache(maxsize=256)
+def _functions(*given: Any) -> _Functions:
+    """Functions by the arguments of `low_energy_factors`, given the bytes of S, and whether at a thin pyramid."""
+    factors, *rest = _tables(*given)
+    return _Functions(FactorisedMatrix(factors), *rest)
 
 
 def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]:
