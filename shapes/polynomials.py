@@ -11,10 +11,13 @@ Every function returns values for ``derivative=0`` and the first derivative for 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from .arrays import Array
+
+_Function = Callable[[int], Array]
 
 
 def jacobi(n: int, alpha: float, beta: float, z: Array, derivative: int = 0) -> Array:
@@ -51,19 +54,19 @@ def power(mu: int, z: Array, derivative: int = 0) -> Array:
     return -0.5 * mu * x ** (mu - 1) if mu > 0 else np.zeros_like(x)
 
 
-def _times(f: tuple[Array, Array], g: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Value and derivative of a product from those of its factors."""
-    return f[0] * g[0], f[0] * g[1] + f[1] * g[0]
+def _times(f: _Function, g: _Function, derivative: int) -> Array:
+    """A product, or its derivative."""
+    return f(0) * g(1) + f(1) * g(0) if derivative else f(0) * g(0)
 
 
-def _jet(function: Callable[..., Array], *arguments: float | Array) -> tuple[Array, Array]:
-    """Value and derivative of one of the functions of this module."""
-    return function(*arguments, 0), function(*arguments, 1)
+def _rising(z: Array, derivative: int) -> Array:
+    """(1+z)/2."""
+    return np.full_like(z, 0.5) if derivative else 0.5 * (1 + z)
 
 
-def _rising(z: Array) -> tuple[Array, Array]:
-    """Value and derivative of (1+z)/2."""
-    return 0.5 * (1 + z), np.full_like(z, 0.5)
+def _front(mu: int, z: Array, derivative: int) -> Array:
+    """((1-z)/2)^mu (1+z)/2."""
+    return _times(partial(power, mu, z), partial(_rising, z), derivative)
 
 
 def modified_a(p: int, z: Array, derivative: int = 0) -> Array:
@@ -72,9 +75,8 @@ def modified_a(p: int, z: Array, derivative: int = 0) -> Array:
     if p == 0:
         return power(1, z, derivative)
     if p == 1:
-        return _rising(z)[derivative]
-    bubble = _times(_jet(power, 1, z), _rising(z))
-    return _times(bubble, _jet(jacobi, p - 2, 1.0, 1.0, z))[derivative]
+        return _rising(z, derivative)
+    return _times(partial(_front, 1, z), partial(jacobi, p - 2, 1.0, 1.0, z), derivative)
 
 
 def modified_c(mu: int, r: int, z: Array, derivative: int = 0) -> Array:
@@ -82,13 +84,12 @@ def modified_c(mu: int, r: int, z: Array, derivative: int = 0) -> Array:
     z = np.asarray(z, dtype=float)
     if r == 0:
         return power(mu, z, derivative)
-    front = _times(_jet(power, mu, z), _rising(z))
-    return _times(front, _jet(jacobi, r - 1, 2.0 * mu - 1.0, 1.0, z))[derivative]
+    return _times(partial(_front, mu, z), partial(jacobi, r - 1, 2.0 * mu - 1.0, 1.0, z), derivative)
 
 
 def orthogonal_c(mu: int, r: int, alpha: int, z: Array, derivative: int = 0) -> Array:
     """Orthogonal function ((1-z)/2)^mu P_r^{2mu+alpha,0} of a direction whose collapse has weight (1-z)^alpha."""
-    return _times(_jet(power, mu, z), _jet(jacobi, r, 2.0 * mu + alpha, 0.0, z))[derivative]
+    return _times(partial(power, mu, z), partial(jacobi, r, 2.0 * mu + alpha, 0.0, z), derivative)
 
 
 def barycentric_weights(nodes: Array) -> Array:

@@ -36,6 +36,7 @@ from ..mesh.aligned import AlignedTopology
 from ..mesh.part import combined
 from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
+from ..support.tables import on_disk
 from .traces import edge_block, entity_modes, inner_block, modes_by_entity, sizes_by_entity
 
 
@@ -107,6 +108,7 @@ def _sparse(entries: list[_Entries], shape: tuple[int, int]) -> csr_array:
 
 
 @cache
+@on_disk
 def _signed(name: str, shape: Shape, order: int, codes: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
     """For the first orientation codes of an entity: the global mode of each interior mode, [codes, n]; 1 where its sign
     changes; and whether the orientation is such a signed permutation, [codes].

@@ -34,8 +34,8 @@ def table_cache() -> Cache:
 
 @cache
 def sources(*folders: Path) -> str:
-    """Digest of the modules in some folders."""
-    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    """Digest of the modules and tables in some folders."""
+    files = sorted(file for folder in folders for pattern in ("*.py", "*.json") for file in folder.glob(pattern))
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
 
 
