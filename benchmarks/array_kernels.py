@@ -66,7 +66,8 @@ def main() -> None:
         lacking = [own[0][-300:] for own in recorded if own not in known]
         print(f"{len(found)} kernels, {len(lacking)} of them not in the table", *lacking, sep="\n\n")
     else:
-        TABLE.write_text(json.dumps([cupy.__version__, recorded], indent=0) + "\n", encoding="utf-8")
+        rows = ",\n".join(map(json.dumps, recorded))
+        TABLE.write_text(f'["{cupy.__version__}", [\n{rows}\n]]\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

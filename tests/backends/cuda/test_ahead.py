@@ -25,7 +25,7 @@ class StandIn:
                 return b"by CuPy", None
 
         self.compiler = ModuleType("cupy.cuda.compiler")
-        self.compiler._NVRTCProgram = Program
+        self.compiler._NVRTCProgram, self.compiler._get_nvrtc_version = Program, ahead.nvrtc.version
         keep = SimpleNamespace(save=lambda name, made, source: self.disk.update({name: made}))
         self.compiler._kernel_cache_backend = keep
         modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy._core", "cupy._core.core")}
@@ -87,10 +87,14 @@ def test_what_is_on_disk_is_left(cupy, monkeypatch):
     assert set(cupy.disk.values()) == {b"before"}
 
 
-@pytest.mark.parametrize("why", ["variable", "version", "python", "processes", "cupy"])
+@pytest.mark.parametrize("why", ["variable", "memory", "version", "nvrtc", "python", "processes", "cupy"])
 def test_where_nothing_is_begun_cupy_compiles(cupy, monkeypatch, why):
     if why == "variable":
         monkeypatch.setenv("HPFEM_AHEAD", "0")
+    elif why == "memory":
+        monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
+    elif why == "nvrtc":
+        cupy.compiler._get_nvrtc_version = lambda: (11, 2)
     elif why == "version":
         sys.modules["cupy"].__version__ = "99.0.0"
     elif why == "python":

@@ -30,21 +30,21 @@ class _Lacking(Exception):
 
 def begin(architecture: str) -> None:
     """Begin to compile those that CuPy has not on disk, once on a machine."""
-    if os.environ.get("HPFEM_AHEAD") == "0":
+    if os.environ.get("HPFEM_AHEAD") == "0" or os.environ.get("CUPY_CACHE_IN_MEMORY"):
         return
     try:
         import cupy
         from cupy._core import core
         from cupy.cuda import compiler as own
 
-        program = own._NVRTCProgram
+        program, same = own._NVRTCProgram, own._get_nvrtc_version() == nvrtc.version()
     except (ImportError, AttributeError):
         return
     text = TABLE.read_bytes()
     known = (cupy.__version__, architecture, os.environ.get("CUPY_CACHE_DIR"), hashlib.sha256(text).hexdigest())
     key, done = hashlib.sha256(repr(known).encode()).hexdigest()[:32], Cache(cache_folder("cuda"), ".ahead")
     version, kernels = json.loads(text) if done.read(key) is None else ("", [])
-    if version != cupy.__version__:
+    if version != cupy.__version__ or not same:
         return
     asking, lacking, begun = get_ident(), list[tuple[str, str, Any]](), dict[str, Future[bytes]]()
 
