@@ -1,6 +1,6 @@
 """Record the kernels that CuPy compiles for solutions on a GPU, for `hpfem.backends.cuda.runtime.ahead`.
 
-    HPFEM_AHEAD=0 python -m benchmarks.array_kernels [--check]
+    python -m benchmarks.array_kernels [--check]
 
 With --check nothing is written, and kernels that the table lacks are listed.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import hpfem as hp
 from benchmarks.cycle import refined
 from benchmarks.solution import curved, parts_of
+from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.runtime.ahead import TABLE
 from hpfem.mesh import box
 
@@ -50,6 +51,7 @@ def main() -> None:
     import cupy
 
     found: dict[tuple[str, ...], None] = {}
+    BACKENDS["cuda"].device()  # begins those that the table has
     spied(found)
     for mesh, order in (
         (refined("pipe_mixed", 2), 6),

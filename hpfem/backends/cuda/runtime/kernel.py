@@ -111,8 +111,8 @@ def begin(source: str) -> Future[Path]:
 
 def _compiled(source: str) -> Path:
     """Compiled kernels, which are still in the cache."""
-    _waited(begin(source))
-    return _waited(start(program(source), architecture()))
+    found = _waited(begin(source))
+    return found if found.is_file() else _waited(start(program(source), architecture()))
 
 
 def _waited(cubin: Future[Path]) -> Path:
