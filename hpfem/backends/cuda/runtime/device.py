@@ -20,6 +20,7 @@ from ....memory import Device, OutOfMemory, dlpack_device
 from ....support.communicator import world
 from ...timer import Timer
 from .ahead import begin
+from .lazy import cupy
 
 
 class CudaTimer(Timer):
@@ -27,8 +28,6 @@ class CudaTimer(Timer):
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
         """Time calls in a row, until the device has done their work; see `Timer.seconds`."""
-        import cupy
-
         cuda = cupy.cuda
         start, stop = cuda.Event(), cuda.Event()
         start.record()
@@ -86,15 +85,11 @@ class CudaDevice(Device):
     @cached_property
     def architecture(self) -> str:
         """Architecture, as the compiler names it."""
-        import cupy
-
         return f"sm_{cupy.cuda.Device(self.number).compute_capability}"
 
     @cached_property
     def limits(self) -> Limits:
         """Limits of the GPU, and of a block of threads."""
-        import cupy
-
         attributes = cupy.cuda.Device(self.number).attributes
         return Limits(
             int(attributes["MaxSharedMemoryPerBlockOptin"]),
@@ -106,8 +101,6 @@ class CudaDevice(Device):
     @cached_property
     def processor(self) -> str:
         """Name of the GPU."""
-        import cupy
-
         return str(cupy.cuda.runtime.getDeviceProperties(self.number)["name"].decode())
 
     @staticmethod
@@ -118,8 +111,6 @@ class CudaDevice(Device):
 
     def _room(self) -> tuple[int, int]:
         """Bytes that are free beside CuPy's pool, and all that there are."""
-        import cupy
-
         pool, (free, total) = cupy.get_default_memory_pool(), cupy.cuda.Device(self.number).mem_info
         if limit := pool.get_limit():
             free, total = min(free, limit - pool.used_bytes()), min(total, limit)
@@ -127,8 +118,6 @@ class CudaDevice(Device):
 
     def free(self) -> float:
         """What the device has free, and CuPy's pool holds for later; see `Device.free`."""
-        import cupy
-
         with cupy.cuda.Device(self.number):
             pool = cupy.get_default_memory_pool()
             unused = 0 if pool.get_limit() else pool.free_bytes()
@@ -136,8 +125,6 @@ class CudaDevice(Device):
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate a CuPy array; see `Device.empty`."""
-        import cupy
-
         with cupy.cuda.Device(self.number):
             try:
                 return cupy.empty(shape, dtype)
@@ -154,8 +141,6 @@ class CudaDevice(Device):
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
         """Copy in on the caller's stream, after which every stream can read it; see `Device.from_host`."""
-        import cupy
-
         out.set(np.asarray(source, order="C"))
         cupy.cuda.get_current_stream().synchronize()
 
@@ -165,8 +150,6 @@ class CudaDevice(Device):
 
     def adopt(self, array: Any) -> Any | None:
         """See `Device.adopt`; DLPack orders the streams of the two libraries without waiting on the host."""
-        import cupy
-
         if not isinstance(array, cupy.ndarray):
             place = dlpack_device(array)
             if place is not None and (self.place(*place) is None or place[1] != self.number):
@@ -181,8 +164,6 @@ class CudaDevice(Device):
 
     def wait(self, context: Any) -> None:
         """Wait for a stream; see `Device.wait`."""
-        import cupy
-
         own = cupy.cuda.get_current_stream()
         (own if context is None else cupy.cuda.ExternalStream(context.stream)).synchronize()
 
@@ -200,8 +181,6 @@ def cuda_device(number: int) -> CudaDevice:
 
 def current_device() -> CudaDevice:
     """Memory of the current GPU, as `cupy.cuda.Device` sets it."""
-    import cupy
-
     _take_own()
     return cuda_device(int(cupy.cuda.runtime.getDevice()))
 
@@ -209,8 +188,6 @@ def current_device() -> CudaDevice:
 @cache
 def _take_own() -> None:
     """Select a GPU for each process of a machine, in turn if there are fewer GPUs than processes."""
-    import cupy
-
     comm = world()
     if comm.size > 1:
         cupy.cuda.Device(comm.local_rank % cupy.cuda.runtime.getDeviceCount()).use()

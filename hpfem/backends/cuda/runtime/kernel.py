@@ -23,6 +23,7 @@ from ..codegen.layout import stored_factors, stored_kinds
 from ..codegen.prelude import arguments, program
 from ..codegen.tables import Levels
 from .device import architecture, current_device, upload
+from .lazy import cupy
 from .nvrtc import start, version
 from .planned import Plan
 
@@ -50,8 +51,6 @@ def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable
 
 def device_factors(problem: BlockProblem, levels: Levels, elements: int, kind: str) -> Any:
     """Stored factors on the current device, made there unless they are few."""
-    import cupy
-
     geometry, number = problem.geometry, problem.stored_dtype(kind).itemsize
     nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * number
     if nbytes < HOST_BYTES:
@@ -79,8 +78,6 @@ def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
 
 def loaded(cubin: Path, name: str, shared_bytes: int) -> Any:
     """Load a compiled kernel onto the current device, with so much shared memory of a block."""
-    import cupy
-
     try:
         function = cupy.RawModule(path=str(cubin)).get_function(name)
         if shared_bytes > 48 * 1024:
@@ -111,8 +108,8 @@ def begin(source: str) -> Future[Path]:
 
 def _compiled(source: str) -> Path:
     """Compiled kernels, which are still in the cache."""
-    found = _waited(begin(source))
-    return found if found.is_file() else _waited(start(program(source), architecture()))
+    _waited(begin(source))
+    return _waited(start(program(source), architecture()))
 
 
 def _waited(cubin: Future[Path]) -> Path:
