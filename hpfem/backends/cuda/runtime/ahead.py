@@ -22,6 +22,8 @@ from ....support.files import cache_folder
 from . import nvrtc
 
 TABLE = Path(__file__).with_name("array_kernels.json")
+# Seconds for which CuPy waits for a process.
+PATIENCE = 30.0
 
 
 class _Lacking(Exception):
@@ -55,20 +57,22 @@ def begin(architecture: str) -> None:
             name = Path(self.name).stem
             if asking == get_ident() and self.name.endswith(".cu"):
                 raise _Lacking(name, self.src, options)
-            made = begun[name].result() if name in begun else b""
+            made = b""
+            with suppress(KeyError, TimeoutError):
+                made = begun[name].result(PATIENCE)
             return (made, None) if made else super().compile(options, *log)
 
     def take(child: Any, some: Sequence[tuple[str, str, Any]]) -> None:
         """Take kernels as they come; CuPy says what is wrong when it needs one that did not compile."""
-        for name, source, _ in some:
-            made = b""
-            with suppress(Exception):
-                made = pickle.load(child.stdout)[2]
-            begun[name].set_result(made)
-            if made:
-                with suppress(OSError):
-                    own._kernel_cache_backend.save(name, made, source)
-        child.wait()
+        with child:
+            for name, source, _ in some:
+                made = b""
+                with suppress(Exception):
+                    made = pickle.load(child.stdout)[2]
+                begun[name].set_result(made)
+                if made:
+                    with suppress(OSError):
+                        own._kernel_cache_backend.save(name, made, source)
         if all(future.done() for future in begun.values()):
             done.keep(key, b"")
 
