@@ -154,7 +154,7 @@ class VectorSpace(Unshared):
             order = order[each.tocsc().indices]
         rows, columns = rows[order], columns[order]
         starts = np.flatnonzero(np.append(n > 0, (np.diff(rows) > 0) | (np.diff(columns) > 0))[:n])
-        sums = csr_array((np.ones(n), order, np.append(starts, n)), shape=(len(starts), n))
+        sums = csr_array((np.ones(n, np.int8), order, np.append(starts, n)), shape=(len(starts), n))
         return sums.dot, rows[starts], columns[starts]
 
     def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:

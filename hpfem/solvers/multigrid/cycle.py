@@ -198,6 +198,7 @@ class Multigrid:
     costly = True
     # From the unknowns of order 1 to those of the operator that their matrix is made of, if these are others.
     _P: csr_array | None
+    _vertex_matrix: VertexMatrix | None
 
     def __init__(
         self,
@@ -352,7 +353,7 @@ class Multigrid:
         """Continue the vertices' functions, and take the operator in float64 for their matrix."""
         *finer, last = self.levels
         space, vectors = last.A.c0.space, self.vectors
-        self._wide, self._P = last.A, None
+        self._wide, self._P, self._vertex_matrix = last.A, None, None
         if finer:
             c0, free = finer[-1].A.c0, finer[-1].free.all(axis=0)
             more, P = continuation(c0, last.A.c0, self._energies, free)
@@ -387,8 +388,10 @@ class Multigrid:
         if not vectors.comm.any(len(inside) > 0):
             return False
         given, where = free.ravel()[inside], made_on(len(inside), vectors)
-        if self._P is None and single.components == A.operator.form.components and not _on_boundaries(A):
-            if before is None:
+        plain = self._P is None and single.components == A.operator.form.components and not _on_boundaries(A)
+        # On hosts what it finds is worth it for several matrices of several components.
+        if plain and (where is not HOST_VECTORS or (n > 1 and before is not None)):
+            if self._vertex_matrix is None:
                 number = np.full((n, c0.size), -1, np.int32)
                 number.ravel()[inside[given]] = np.flatnonzero(given)
                 self._vertex_matrix = VertexMatrix(A.c0.block_matrix, number, len(inside), where)
