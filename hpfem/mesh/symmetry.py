@@ -37,7 +37,7 @@ def spanning(shape: Shape) -> Indices:
 
 
 def mapped(shape: Shape, images: Array, points: Array) -> Array:
-    """Map points of a shape by the affine map of its spanning vertices to images; points [n, dim] -> [n, ..]."""
+    """Map points of a shape by the affine map of its spanning vertices to images [.., dim + 1, D]; -> [.., n, D]."""
     if shape.dim == 0:
         return images
     source = np.column_stack([shape.vertices[spanning(shape)], np.ones(shape.dim + 1)])
@@ -49,13 +49,11 @@ def symmetries(shape: Shape) -> Indices:
     """Vertex permutations by orientation code, the identity first, [n_symmetries, n_vertices]; see `parities`."""
     if shape.dim == 0:
         return frozen(np.zeros((1, 1), dtype=np.int64))
-    found = []
-    for images in permutations(range(shape.n_vertices), shape.dim + 1):
-        moved = mapped(shape, shape.vertices[list(images)], shape.vertices)
-        match = np.abs(moved[:, None] - shape.vertices[None]).max(axis=2) < 1e-9
-        if match.any(axis=1).all() and match.any(axis=0).all():
-            found.append(tuple(int(v) for v in np.argmax(match, axis=1)))
-    return frozen(np.array(sorted(found), dtype=np.int64))
+    images = np.array(list(permutations(range(shape.n_vertices), shape.dim + 1)))
+    moved = mapped(shape, shape.vertices[images], shape.vertices)
+    match = np.abs(moved[:, :, None] - shape.vertices).max(axis=3) < 1e-9
+    found = np.argmax(match, axis=2)[(match.any(axis=1) & match.any(axis=2)).all(axis=1)]
+    return frozen(found[np.lexsort(found.T[::-1])])
 
 
 @cache
