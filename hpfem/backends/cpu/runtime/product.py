@@ -142,20 +142,28 @@ def _entities(codes: Codes, given: NDArray[np.int32], results: NDArray[np.int32]
         return np.asarray(np.bitwise_or.reduce(array, axis=0).any(axis=1))
 
     # Of an entity a code and one sign, by modes, tell all codes, and so do they those of results.
-    first = given.take(modes[starts], axis=1) & ~1
-    signs = given.take(modes, axis=1)
-    signs -= first.take(entity, axis=1)
-    signs -= 2 * (np.arange(len(modes)) - starts[entity]).astype(np.int32)[:, None]
-    sign, signed = np.bitwise_or.reduceat(signs, starts, axis=1), marked(signs)
-    signs ^= sign.take(entity, axis=1)
-    wrong, apart = marked(signs) & signed, np.zeros_like(first[:1])
-    if results is not given:
-        of_all = (results - given).take(modes, axis=1)
-        apart = of_all[:, starts]
-        of_all ^= apart.take(entity, axis=1)
-        wrong |= marked(of_all)
-    alike = (sizes > 1) & ~np.logical_or.reduceat(wrong, starts) & ~marked(sign & ~1)
-    first += sign
+    first = np.empty((len(given), len(numbers), given.shape[2]), np.int32)
+    apart = np.empty_like(first) if results is not given else np.zeros_like(first[:1])
+    signed, turned, wrong = np.zeros((3, len(modes)), dtype=bool)
+    odd, offsets = np.zeros(len(numbers), dtype=bool), 2 * (np.arange(len(modes)) - starts[entity]).astype(np.int32)
+    for some in chunks(len(given), len(modes) * given.shape[2], most=CACHED):
+        here, signs = first[some], given[some].take(modes, axis=1)
+        np.bitwise_and(signs[:, starts], ~1, out=here)
+        signs -= here.take(entity, axis=1)
+        signs -= offsets[:, None]
+        sign = np.bitwise_or.reduceat(signs, starts, axis=1)
+        signed |= marked(signs)
+        signs ^= sign.take(entity, axis=1)
+        turned |= marked(signs)
+        odd |= marked(sign & ~1)
+        here += sign
+        if results is not given:
+            of_all = (results[some] - given[some]).take(modes, axis=1)
+            apart[some] = of_all[:, starts]
+            of_all ^= apart[some].take(entity, axis=1)
+            wrong |= marked(of_all)
+    wrong |= turned & signed
+    alike = (sizes > 1) & ~np.logical_or.reduceat(wrong, starts) & ~odd
     kinds: dict[tuple[bool, tuple[bool, ...]], list[tuple[int, tuple[int, ...]]]] = {}
     for k, (number, own) in enumerate(zip(numbers, np.split(modes, starts[1:]), strict=True)):
         kind = tuple(signed[starts[k] : starts[k] + sizes[k]].tolist()) if alike[k] else (True,)
