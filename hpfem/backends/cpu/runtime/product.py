@@ -68,11 +68,7 @@ def _bounds(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> list[list[int]]
             here[places[::turn]] = part[::turn]
             either(found, here, out=found)
     # Parts that are longer, so that few unknowns are in others than neighbours.
-    for together in (1, 2):
-        if np.count_nonzero(last // together - first // together > 1) * _FEW <= Q.size:
-            break
-    else:
-        together = 1
+    together = next((n for n in (1, 2) if np.count_nonzero(last // n - first // n > 1) * _FEW <= Q.size), 1)
     parts = max(1, most // together)
     return [[kernel.groups * part // parts for part in range(parts + 1)] for kernel in kernels]
 
@@ -147,16 +143,16 @@ def _entities(codes: Codes, given: NDArray[np.int32], results: NDArray[np.int32]
     signed, turned, wrong = np.zeros((3, len(modes)), dtype=bool)
     odd, offsets = np.zeros(len(numbers), dtype=bool), 2 * (np.arange(len(modes)) - starts[entity]).astype(np.int32)
     for some in chunks(len(given), len(modes) * given.shape[2], most=CACHED):
-        here, signs = first[some], given[some].take(modes, axis=1)
-        np.bitwise_and(signs[:, starts], ~1, out=here)
-        signs -= here.take(entity, axis=1)
+        common, signs = first[some], given[some].take(modes, axis=1)
+        np.bitwise_and(signs[:, starts], ~1, out=common)
+        signs -= common.take(entity, axis=1)
         signs -= offsets[:, None]
         sign = np.bitwise_or.reduceat(signs, starts, axis=1)
         signed |= marked(signs)
         signs ^= sign.take(entity, axis=1)
         turned |= marked(signs)
         odd |= marked(sign & ~1)
-        here += sign
+        common += sign
         if results is not given:
             of_all = (results[some] - given[some]).take(modes, axis=1)
             apart[some] = of_all[:, starts]
@@ -360,10 +356,7 @@ _MADE: WeakValueDictionary[tuple[int, ...], CpuProduct] = WeakValueDictionary()
 def product_of(kernels: Sequence[CpuKernel], Q: BlockMatrix) -> CpuProduct:
     """The product of kernels with a numbering: one object for all boundary conditions."""
     key = (id(Q), *map(id, kernels))
-    made = _MADE.get(key)
-    if made is None:
-        made = _MADE[key] = CpuProduct(kernels, Q)
-    return made
+    return _MADE.get(key) or _MADE.setdefault(key, CpuProduct(kernels, Q))
 
 
 class CpuCellwise:
