@@ -93,7 +93,7 @@ def waiting():
 PHASES = {
     "reading": ("hpfem.mesh.io.reader", "_content", 0),
     "compiling": ("hpfem.backends.cpu.runtime.cache", "compile_object", 1),
-    "writing": ("hpfem.vtu.writer", "write_unstructured_grid", 1),
+    "writing": ("hpfem.vtu.writer", "_write_grid", 1),
     "saving": ("hpfem.checkpoint", "_write_mesh", 1),
 }
 
