@@ -19,7 +19,7 @@ import scipy
 
 import hpfem.shapes
 
-from .cache import Cache, seal
+from .cache import Cache
 from .files import cache_folder
 
 Make = TypeVar("Make", bound=Callable[..., Any])
@@ -47,14 +47,12 @@ def on_disk(make: Make) -> Make:
         made_by = sources(Path(getfile(make)).parent, Path(hpfem.shapes.__path__[0]))
         text = repr((make.__module__, make.__qualname__, given, made_by, np.__version__, scipy.__version__))
         key = hashlib.sha256(text.encode()).hexdigest()
-        content = table_cache().read(key) or b""
-        if content[:32] == seal(key, content[32:]):
+        content = table_cache().read_sealed(key)
+        if content is not None:
             with suppress(Exception):  # it was written by another Python
-                return pickle.loads(content[32:])
+                return pickle.loads(content)
         made = make(*given)
-        content = pickle.dumps(made)
-        if table_cache().keep(key, seal(key, content) + content):
-            table_cache().grown()
+        table_cache().keep_sealed(key, pickle.dumps(made))
         return made
 
     return cast(Make, kept)

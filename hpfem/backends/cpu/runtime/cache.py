@@ -13,7 +13,7 @@ import hashlib
 import sys
 from collections.abc import Callable
 
-from ....support.cache import Cache, seal, whole_elf
+from ....support.cache import Cache, whole_elf
 from ....support.compiling import compiling
 from ....support.files import cache_folder
 from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
@@ -54,8 +54,7 @@ def _made(name: str, text: str, target: Target) -> bytes:
         code = _read(name)
         if code is None:
             code = compile_object(text, target)
-            if kernel_cache().keep(name, seal(name, code) + code):
-                kernel_cache().grown()
+            kernel_cache().keep_sealed(name, code)
         return code
 
 
@@ -67,8 +66,6 @@ def key_of(text: str, target: Target, *parts: str) -> str:
 
 def _read(name: str) -> bytes | None:
     """Object code of an entry, None if there is none to be trusted."""
-    content = kernel_cache().read(name) or b""
-    digest, code = content[:32], content[32:]
+    code = kernel_cache().read_sealed(name)
     # In an incomplete file, LLVM would follow the tables beyond its end.
-    whole = whole_elf(code) or sys.platform != "linux"
-    return code if whole and digest == seal(name, code) else None
+    return code if code is not None and (whole_elf(code) or sys.platform != "linux") else None
