@@ -83,8 +83,27 @@ def test_what_is_not_asked_for_is_kept_too_and_all_of_it_once(cupy, monkeypatch)
 def test_what_is_on_disk_is_left(cupy, monkeypatch):
     cupy.disk |= {f"kernel{k}.cubin": b"before" for k in range(5)} | {"wrong.cubin": b"before"}
     monkeypatch.setattr(ahead.nvrtc, "process", None)
+    before = cupy.compiler._NVRTCProgram.compile
     ahead.begin("sm_90")
-    assert set(cupy.disk.values()) == {b"before"}
+    assert set(cupy.disk.values()) == {b"before"} and cupy.compiler._NVRTCProgram.compile is before
+    monkeypatch.setattr(sys.modules["cupy._core.core"], "compile_with_cache", None)
+    ahead.begin("sm_90")  # CuPy is asked once
+
+
+def test_one_that_ends_while_others_begin(cupy, monkeypatch):
+    """The table is done with when the last of its kernels is, not when all of the first process are."""
+    inner, marks = ahead.nvrtc.process, []
+
+    def process(kernels):
+        ended()
+        marks.extend((ahead.TABLE.parent / "cuda").glob("*.ahead"))
+        return inner(kernels)
+
+    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(ahead.nvrtc, "process", process)
+    ahead.begin("sm_90")
+    ended()
+    assert len(cupy.disk) == 5 and not marks and len(list((ahead.TABLE.parent / "cuda").glob("*.ahead"))) == 1
 
 
 @pytest.mark.parametrize("why", ["variable", "memory", "version", "nvrtc", "python", "processes", "cupy"])

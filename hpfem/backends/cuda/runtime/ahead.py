@@ -48,43 +48,52 @@ def begin(architecture: str) -> None:
     version, kernels = json.loads(text) if done.read(key) is None else ("", [])
     if version != cupy.__version__ or not same:
         return
-    asking, lacking, begun = get_ident(), list[tuple[str, str, Any]](), dict[str, Future[bytes]]()
+    asking, lacking, begun = get_ident(), dict[str, tuple[str, Any]](), dict[str, Future[bytes]]()
+    compile_here = program.compile
 
-    class Program(program):  # type: ignore[valid-type, misc]
-        """A program of CuPy's, whose kernel may be compiled already."""
+    def compiled(kernel: Any, options: tuple[str, ...] = (), *log: Any) -> Any:
+        """Say what CuPy lacks, while it is asked; then take what a process has compiled."""
+        name = Path(kernel.name).stem
+        if asking == get_ident() and kernel.name.endswith(".cu"):
+            raise _Lacking(name, kernel.src, options)
+        made = b""
+        with suppress(KeyError, TimeoutError):
+            made = begun[name].result(PATIENCE)
+        return (made, None) if made else compile_here(kernel, options, *log)
 
-        def compile(self, options: tuple[str, ...] = (), *log: Any) -> Any:
-            name = Path(self.name).stem
-            if asking == get_ident() and self.name.endswith(".cu"):
-                raise _Lacking(name, self.src, options)
-            made = b""
-            with suppress(KeyError, TimeoutError):
-                made = begun[name].result(PATIENCE)
-            return (made, None) if made else super().compile(options, *log)
-
-    def take(child: Any, some: Sequence[tuple[str, str, Any]]) -> None:
+    def take(child: Any, names: Sequence[str]) -> None:
         """Take kernels as they come; CuPy says what is wrong when it needs one that did not compile."""
         with child:
-            for name, source, _ in some:
+            for name in names:
                 made = b""
                 with suppress(Exception):
                     made = pickle.load(child.stdout)[2]
                 begun[name].set_result(made)
                 if made:
                     with suppress(OSError):
-                        own._kernel_cache_backend.save(name, made, source)
+                        own._kernel_cache_backend.save(name, made, lacking[name][0])
         if all(future.done() for future in begun.values()):
             done.keep(key, b"")
 
-    own._NVRTCProgram = Program
+    program.compile = compiled
     for source, *options in kernels:
         try:
             core.compile_with_cache(source, tuple(options))
         except _Lacking as kernel:
-            lacking.append(kernel.args)
-    asking, processes = 0, min(os.cpu_count() or 1, nvrtc.MOST, len(lacking))
-    for some in [lacking[first::processes] for first in range(processes)]:
-        with suppress(OSError):  # no more processes
-            child = nvrtc.process([(source, options) for _, source, options in some])
-            begun.update((name, Future()) for name, *_ in some)
-            Thread(target=take, args=(child, some), name="compiled ahead", daemon=True).start()
+            name, *given = kernel.args
+            lacking[name] = given[0], given[1]
+    asking = 0
+    if not lacking:
+        program.compile = compile_here
+        done.keep(key, b"")
+        return
+    begun.update((name, Future()) for name in lacking)
+    processes = min(os.cpu_count() or 1, nvrtc.MOST, len(lacking))
+    for names in [list(lacking)[first::processes] for first in range(processes)]:
+        try:
+            child = nvrtc.process([lacking[name] for name in names])
+        except OSError:  # no more processes
+            for name in names:
+                begun[name].set_result(b"")
+        else:
+            Thread(target=take, args=(child, names), name="compiled ahead", daemon=True).start()

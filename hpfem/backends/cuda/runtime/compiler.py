@@ -41,6 +41,7 @@ def compiled(nvrtc: ctypes.CDLL, source: str, options: Sequence[str], result: st
 
 if __name__ == "__main__":
     name, kernels = pickle.load(sys.stdin.buffer)
+    library = opened(name)
     for kernel in kernels:
-        pickle.dump(compiled(opened(name), *kernel), sys.stdout.buffer)
+        pickle.dump(compiled(library, *kernel), sys.stdout.buffer)
         sys.stdout.flush()

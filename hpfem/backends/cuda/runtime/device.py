@@ -187,7 +187,7 @@ def current_device() -> CudaDevice:
 
 @cache
 def _take_own() -> None:
-    """Select a GPU for each process of a machine, in turn if there are fewer GPUs than processes."""
+    """Select a GPU for each process of a machine, in turn if there are fewer; begin CuPy's kernels for one alone."""
     comm = world()
     if comm.size > 1:
         cupy.cuda.Device(comm.local_rank % cupy.cuda.runtime.getDeviceCount()).use()
