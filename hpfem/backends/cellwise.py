@@ -13,16 +13,14 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
-from .restriction import BlockMatrix
+from .restriction import BlockMatrix, row_entries
 from .vectors import VectorSpace
 
 
 def _reordered(M: csr_array, rows: NDArray[np.integer[Any]], places: NDArray[np.integer[Any]]) -> csr_array:
     """M with its rows in another order, and columns at other places: SciPy does it for any indices, which is slow."""
-    counts = np.diff(M.indptr)[rows]
-    ends = np.cumsum(counts, dtype=M.indptr.dtype)
-    some = np.repeat(M.indptr[rows] + counts - ends, counts) + np.arange(M.nnz)
-    starts = np.concatenate([ends[:0], [0], ends]).astype(ends.dtype)
+    some, counts = row_entries(M, rows)
+    starts = np.cumsum(np.append(0, counts), dtype=M.indptr.dtype)
     return csr_array((M.data[some], places[M.indices[some]], starts), shape=M.shape)
 
 

@@ -43,8 +43,7 @@ class Coarsening(NamedTuple):
         AP = multiplied(A, P, vectors)
         found, couplings = (None, None) if before is None else (before.smoothed, before.couplings)
         if before is None or found is not None:
-            scale = vectors.xp.sqrt(inverted(A.diagonal(), vectors.xp))
-            now = A.data * scale[A.tocoo().row] * scale[A.indices]
+            now = scaled(A, vectors.xp.sqrt(inverted(A.diagonal(), vectors.xp)))
             kept = couplings is not None and couplings.shape == now.shape
             if not (kept and vectors.max_norm(now - couplings) <= _ALIKE):
                 few, couplings = _thinned(AP.tocsr(), near, vectors, _DROPPED_BEFORE), now
@@ -56,6 +55,12 @@ class Coarsening(NamedTuple):
 def inverted(diagonal: Any, xp: Any) -> Any:
     """Inverses of positive numbers, 0 for others; [n]."""
     return xp.where(diagonal > 0, 1 / xp.where(diagonal > 0, diagonal, 1), 0)
+
+
+def scaled(A: Any, scale: Any) -> Any:
+    """Entries of a matrix whose rows and columns are scaled; scale [n]."""
+    entries = A.tocoo()
+    return entries.data * scale[entries.row] * scale[entries.col]
 
 
 def galerkin(P: Any, AP: Any, vectors: VectorSpace) -> Any:

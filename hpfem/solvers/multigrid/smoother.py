@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Shape
+from hpfem.shapes.arrays import Array
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 from hpfem.shapes.overlap import cut_off, short_edges, thin, walls
 
@@ -32,11 +33,10 @@ from ...geometry.element_map import at_once, chunks
 from ...memory import HOST, as_numpy, every, xp_for
 from ...support.tables import on_disk
 from .cell_map import CellMap
+from .coarsening import scaled
 from .energies import Energies
 from .lines import Layers, SharedLayers, lines_of, strong_pairs
 from .sweep import Beside
-
-Array = NDArray[np.float64]
 
 # Pairs of functions whose energies are summed up at a time.
 _AT_ONCE = 10_000_000
@@ -307,9 +307,7 @@ def _means(groups: Sequence[_Group], energies: Sequence[Energies], xp: Any) -> l
 
 def _relative(coupled: Any, D: Any) -> Any:
     """The absolute values of couplings, relative to the diagonal."""
-    entries = coupled.tocoo()
-    root = 1 / (as_numpy(D) if isinstance(entries.data, np.ndarray) else D) ** 0.5
-    return abs(entries.data) * root[entries.row] * root[entries.col]
+    return abs(scaled(coupled, 1 / (as_numpy(D) if isinstance(coupled.data, np.ndarray) else D) ** 0.5))
 
 
 def _energies_of_pairs(
