@@ -17,17 +17,14 @@ from functools import cache, lru_cache, reduce
 from operator import matmul
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, eye_array, kron
 
+from .arrays import Array, Indices
 from .basis import Basis, make_basis
 from .segment import SEGMENT
 from .shape import Shape
 from .tabulation import exact_rule
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Off-diagonal entries up to this, relative to the diagonal, are zero up to rounding, as between even and odd functions.
 _ROUNDING = 3e-15

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
+from hpfem.shapes.arrays import Array, Indices
+
 from ..backends.restriction import BlockMatrix, ElementRestriction
 from ..backends.vectors import HOST_VECTORS, VectorSpace
 from ..errors import NotSuitable
@@ -28,9 +30,6 @@ from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
 from ..geometry.jacobians import symmetric_pairs
 from ..memory import PairArray, every
 from ..operators import Operator
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Numbers at a point of what `pointwise_matrix` makes, with temporaries.
 POINTWISE = 40

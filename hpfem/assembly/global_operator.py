@@ -13,6 +13,7 @@ from scipy.sparse import block_array, block_diag, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import flag, instance, integer, shown
+from hpfem.shapes.arrays import Array
 
 from ..backends.exchange import is_array, placed
 from ..backends.restriction import BlockMatrix
@@ -32,8 +33,6 @@ from .c0 import C0Space
 from .entries import between, block_diagonal, diagonal, element_matrices, is_positive
 from .product import Product
 from .symmetry import seems_symmetric
-
-Array = NDArray[np.float64]
 
 _MOST_ENTRIES = 400_000_000
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.arrays import Indices
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy
@@ -22,7 +23,6 @@ from ..mesh.part import combined
 from ..mesh.sorting import unique
 from ..support.communicator import ALONE, Communicator
 
-Indices = NDArray[np.int64]
 _NONE: Indices = np.empty(0, dtype=np.int64)
 
 

@@ -28,9 +28,8 @@ class GeometryKind:
     """
 
     name = "deformed"  # in messages, keys and results
-    order: int | None = (
-        None  # of the maps, if it is low enough for kernels to recompute factors from their coefficients
-    )
+    # Of the maps, if it is low enough for kernels to recompute factors from their coefficients.
+    order: int | None = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _kind_named, (self.name,)

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+from hpfem.shapes.arrays import Floats
+
 # A matrix, its argument and its result; integers in place of a matrix are rows to take, `ADD` adds.
-Step = tuple[NDArray[Any], Array, Array]
+Step = tuple[NDArray[Any], Floats, Floats]
 ADD: NDArray[Any] = np.empty(0)
 
 
@@ -31,7 +32,7 @@ class Plans:
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[Step]]] = {}
 
-    def run(self, make: Callable[..., Iterable[Step]], *arguments: Array | bool | None) -> None:
+    def run(self, make: Callable[..., Iterable[Step]], *arguments: Floats | bool | None) -> None:
         """Run a stage on buffers."""
         key = (make.__name__, *map(id, arguments))
         if key not in self._made:

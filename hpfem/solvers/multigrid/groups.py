@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 from scipy.sparse.csgraph import connected_components, dijkstra
+
+from hpfem.shapes.arrays import Array, Indices
 
 from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace
 from ...geometry.element_map import at_once, chunks
@@ -22,9 +23,6 @@ from ...memory import as_numpy, every
 from ...mesh.sorting import distinct, marked, run_starts
 from ...support.threads import in_parts
 from .irregular import noise_of
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # Layers up to which a group's matrix is inverted as it is, and functions where nobody says how many.
 _LAYERS, _FEW = 4, 24

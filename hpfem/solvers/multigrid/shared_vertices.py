@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.arrays import Indices
+
 from ...assembly import C0Space
 from ...backends import BACKENDS, vectors_on
 from ...backends.vectors import HOST_VECTORS, VectorSpace
@@ -16,8 +18,6 @@ from ...memory import as_numpy
 from ...mesh.sorting import unique
 from .algebraic import AlgebraicMultigrid, Hierarchy, Level, made_on
 from .coarsening import Coarsening
-
-Indices = NDArray[np.int64]
 
 
 class SharedVertices:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.sparse import coo_array, csr_array, diags_array
 
+from hpfem.shapes.arrays import Array, Indices
+
 from ...geometry.element_map import at_once, chunks
 from ...mesh.sorting import run_starts, unique
 from .groups import Eliminated, most_of, pieces, widest
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 _Block = tuple[Indices, Indices, Array]  # rows and columns of several places, [k, n] and [k, m], and entries [n, m]
 # Groups and what is beside them, [k, n] and [k, m], of the same matrices in the order of numbers, [n, n] and [n, m].
 _Case = tuple[Indices, Indices, csr_array, csr_array]

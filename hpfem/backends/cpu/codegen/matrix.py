@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.arrays import Indices
+
 from .indexed import Runs, codes_at, write_both
 from .ir import ARGUMENTS, Builder, Index, Program
 
-Indices = NDArray[np.int64]
 Tile = tuple[Indices, Indices]
 
 # Rows that are formed together: what the registers of AVX-512 hold beside an input.

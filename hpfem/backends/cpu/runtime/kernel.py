@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.arrays import Floats
 from hpfem.shapes.cached import cached_property
 
 from ....forms.cost import operator_bytes, operator_flops
@@ -33,8 +34,6 @@ from .buffers import aligned
 from .geometry import scales_and_maps, stored_factors
 from .programs import begin
 from .target import Code, Target, host
-
-Array = NDArray[np.floating[Any]]
 
 # Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
 # Above eight times as many no cache holds them.
@@ -104,7 +103,7 @@ class GroupKernel:
         self._begun = code
         self.group_flops = program.flops * self.lanes  # counted as it was written
         self._scratch_size = program.scratch_size * self.lanes
-        self._scratch: Pool[tuple[Array, int]] = Pool()
+        self._scratch: Pool[tuple[Floats, int]] = Pool()
         self.give_scratch = self._scratch.give
 
     @cached_property
@@ -113,11 +112,11 @@ class GroupKernel:
         assert self._begun is not None
         return self._begun.code
 
-    def take_scratch(self) -> tuple[Array, int]:
+    def take_scratch(self) -> tuple[Floats, int]:
         """Scratch for a thread until it is given back (`give_scratch`)."""
         return self._scratch.take(self._new_scratch)
 
-    def _new_scratch(self) -> tuple[Array, int]:
+    def _new_scratch(self) -> tuple[Floats, int]:
         array = aligned((self._scratch_size,), self.dtype)
         array[...] = 0
         return array, array.ctypes.data
@@ -263,13 +262,13 @@ class CpuKernel(GroupKernel, BlockKernel):
             self._points = self._stored("points", program.direction)
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
-    def _stored(self, kind: str, direction: int) -> Array:
+    def _stored(self, kind: str, direction: int) -> Floats:
         dtype = self.problem.stored_dtype(kind)
         if self.problem.source.scales and kind == "scale":
             return scales_and_maps(self.problem.geometry, dtype, self.lanes, direction, self.target)
         return stored_factors(self.problem.geometry, kind, dtype, self.lanes, direction, self.target)
 
-    def diagonal(self) -> Array | None:
+    def diagonal(self) -> Floats | None:
         """Diagonals of the element matrices, compiled where modes and points are those of a tree; see `BlockKernel`."""
         p = self.problem
         if p.tabulation.basis.transform is not None or not p.tabulation.rule.tensor:
@@ -286,7 +285,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         """The same on global vectors, with the same geometry; codes as `indexed_codes` makes them."""
         return CpuKernel(self.problem, self.strategy, self.target, self, codes, runs, self._asked)
 
-    def apply(self, source: Array, out: Array) -> None:
+    def apply(self, source: Floats, out: Floats) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         if not self.groups:
             return

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hpfem.shapes.arrays import Floats
 
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares
 from ...passes import Pass
@@ -17,7 +18,6 @@ from ..codegen.vectors import UNROLLED, VECTORS, blocks_of, write_pass
 from .cache import compiled
 from .target import Code, host
 
-Array = NDArray[np.floating[Any]]
 _TYPES: dict[str, Callable[[int], Any]] = {"d": cache(c_double.__mul__), "f": cache(c_float.__mul__)}
 _DOUBLES = _TYPES["d"]
 
@@ -34,7 +34,7 @@ def code_of_pass(what: Pass, wide: bool, dtype: np.dtype[Any]) -> Code:
     return compiled(write_pass(what, *((host().lanes(dtype), UNROLLED) if wide else (1, 1)), dtype), host())
 
 
-def words_of_pass(what: Pass, arrays: Sequence[Array]) -> tuple[Code, tuple[int, ...], int, Any]:
+def words_of_pass(what: Pass, arrays: Sequence[Floats]) -> tuple[Code, tuple[int, ...], int, Any]:
     """Code for some vectors [n], addresses of the first, that of a table of all if they are more, and the table."""
     n, dtype = arrays[-1].size, arrays[-1].dtype
     code = code_of_pass(what, n >= host().lanes(dtype) * UNROLLED, dtype)
@@ -45,7 +45,7 @@ def words_of_pass(what: Pass, arrays: Sequence[Array]) -> tuple[Code, tuple[int,
     return code, (*places, *[0] * (len(VECTORS) - len(places))), 0, None
 
 
-def run_pass(what: Pass, arrays: Sequence[Array], numbers: Sequence[float] = (), rows: int = 1) -> list[list[float]]:
+def run_pass(what: Pass, arrays: Sequence[Floats], numbers: Sequence[float] = (), rows: int = 1) -> list[list[float]]:
     """Run a pass over vectors, for each of some rows of the first; arrays [n] -> [rows, sums]."""
     n, dtype, sums = arrays[-1].size, arrays[-1].dtype, len(what.sums)
     if not n:

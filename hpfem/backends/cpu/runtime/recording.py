@@ -16,6 +16,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, issparse
 
+from hpfem.shapes.arrays import Floats
+
 from ....errors import NotSuitable
 from ....geometry.element_map import CACHED, chunks
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
@@ -27,7 +29,6 @@ from .kernel import GroupKernel
 from .passes import code_of, words_of_pass
 from .target import Code, host
 
-Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
 # Lanes by entry of a sparse matrix up to which panels of rows are faster than single rows.
 _SPARSE = 8
@@ -38,7 +39,7 @@ _NOTHING = (0,) * 8
 _INPUTS, _SCRATCH = slice(7, 11), 11
 
 
-def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+def _pieces(*arrays: Floats) -> Iterator[tuple[Floats, ...]]:
     """Arrays of one shape, as vectors without gaps."""
     if all(array.flags.c_contiguous for array in arrays):
         yield tuple(array.reshape(-1) for array in arrays)
@@ -60,7 +61,7 @@ _SCALED = Pass("x out", "a", "out = a x")
 class _Memory:
     """An array that others may use after its last reader is gone."""
 
-    def __init__(self, array: Array, free: list[Array]) -> None:
+    def __init__(self, array: Floats, free: list[Floats]) -> None:
         self.array, self._free = array, free
 
     def __del__(self) -> None:
@@ -70,7 +71,7 @@ class _Memory:
 class Recording:
     """Calls of compiled code on vectors of one type; () -> their result."""
 
-    result: Array
+    result: Floats
 
     def __init__(self, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -81,7 +82,7 @@ class Recording:
         self._divided: dict[int, tuple[int, Callable[[], None]]] = {}
         # By what gives the inputs of a kernel, the calls that they are filled in before a run.
         self._changing: dict[Callable[[], tuple[tuple[int, ...], Any]], list[int]] = {}
-        self._free: dict[int, list[Array]] = {}
+        self._free: dict[int, list[Floats]] = {}
         self._made: dict[Any, Any] = {}
         # Of arrays in whose place others are given to a run: words with addresses in them, and their distances.
         self._moving: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -95,7 +96,7 @@ class Recording:
         array = free.pop() if free else self._new(padded)
         return Recorded(self, array[:size].reshape(shape), _Memory(array, free))
 
-    def _new(self, size: int) -> Array:
+    def _new(self, size: int) -> Floats:
         array = aligned((size,), self.dtype, _ALIGNMENT)
         array[...] = 0
         self._held.append(array)
@@ -147,7 +148,7 @@ class Recording:
         self, starts: Sequence[int], kernels: Sequence[GroupKernel], which: NDArray[np.int64], work: int
     ) -> None:
         """Run parts on several threads, all but the first with other scratch."""
-        tasks, taken = list[Callable[[], None]](), list[tuple[GroupKernel, tuple[Array, int]]]()
+        tasks, taken = list[Callable[[], None]](), list[tuple[GroupKernel, tuple[Floats, int]]]()
         for first, last in pairwise(starts[part] for part in shares(len(starts) - 1, work, THREAD_FLOPS)):
             words = self._calls[first:last]
             if tasks:
@@ -161,7 +162,7 @@ class Recording:
         for kernel, own in taken:
             kernel.give_scratch(own)
 
-    def update(self, what: Pass, arrays: Sequence[Array], numbers: Sequence[float] = ()) -> None:
+    def update(self, what: Pass, arrays: Sequence[Floats], numbers: Sequence[float] = ()) -> None:
         """Make a pass over vectors, which may have gaps."""
         parameters = self.hold(np.array(numbers, self.dtype)) if numbers else 0
         self._held.append(arrays)
@@ -172,7 +173,7 @@ class Recording:
                 work = OPERATIONS_PER_NUMBER * n * len(own)
                 self._call(code, blocks_of(n), work, (*places, parameters, 0, table), n)
 
-    def move(self, source: Array, take: Any, target: Array, put: Any) -> None:
+    def move(self, source: Floats, take: Any, target: Floats, put: Any) -> None:
         """Copy entries: target[put] = source[take]."""
         n = len(target) if put is None else len(put)
         code = code_of(write_move, take is not None, put is not None, self.dtype.name)
@@ -183,7 +184,7 @@ class Recording:
         """The address of indices, kept once."""
         return int(self.once(("indices", id(given)), lambda: (self.hold(given, np.int32), given))[0])
 
-    def rows(self, matrix: csr_array, source: Array, target: Array, add: bool = False, at: Any = None) -> None:
+    def rows(self, matrix: csr_array, source: Floats, target: Floats, add: bool = False, at: Any = None) -> None:
         """Multiply a vector by a sparse matrix; matrix [n, m], source [m], at [n]."""
         key = id(matrix), at is None
         panels = None if add else self.once(("panels", id(matrix)), lambda: (self._panels(matrix), matrix))[0]
@@ -244,7 +245,7 @@ class Recording:
             some,
         )
 
-    def _row_panels(self, matrix: csr_array, panels: Any, source: Array, target: Array, at: Any) -> None:
+    def _row_panels(self, matrix: csr_array, panels: Any, source: Floats, target: Floats, at: Any) -> None:
         """Multiply by panels of rows; see `rows`."""
         lanes, n, given, some = panels
         direct = at is None and np.array_equal(some, np.arange(len(target)))
@@ -258,7 +259,7 @@ class Recording:
             self.update(ZERO, (target,))
         self.move(out, None, target, some if at is None else np.asarray(at)[some])
 
-    def dense(self, source: Array, matrix: Array, target: Array) -> None:
+    def dense(self, source: Floats, matrix: Floats, target: Floats) -> None:
         """Multiply a vector by a dense matrix from the right; source [n], matrix [n, k], target [k]."""
         (n, k), lanes = matrix.shape, self._lanes
         if id(matrix) not in self._made:
@@ -273,7 +274,7 @@ class Recording:
         code, count = code_of(write_panels, lanes, self.dtype.name), -(-k // lanes) if n else 0
         self._call(code, count, 2 * matrix.size, at, stride=n)
 
-    def finish(self, moving: Sequence[Array] = ()) -> None:
+    def finish(self, moving: Sequence[Floats] = ()) -> None:
         """End the recording: calls can be run, with other arrays than the `moving` ones."""
         self._sequence = code_of(write_sequence)
         self._calls = np.array(self._words, dtype=np.int64).reshape(-1, WORDS)
@@ -283,7 +284,7 @@ class Recording:
             here = np.flatnonzero((apart >= 0) & (apart < array.nbytes))
             self._moving.append((here, apart[here]))
 
-    def __call__(self) -> Array:
+    def __call__(self) -> Floats:
         """Make the calls, for their result."""
         self.run()
         return self.result
@@ -334,11 +335,11 @@ def _parts_of(matrix: csr_array, rows: NDArray[np.int64]) -> Iterator[tuple[slic
 class Recorded(NDArrayOperatorsMixin):
     """A vector of a recording, in its memory: NumPy's operators, `where`, `concatenate` and so on add calls to it."""
 
-    def __init__(self, recording: Recording, array: Array, memory: Any) -> None:
+    def __init__(self, recording: Recording, array: Floats, memory: Any) -> None:
         self.recording, self.array, self._memory = recording, array, memory
         self.shape, self.dtype, self.flags, self.size = array.shape, array.dtype, array.flags, array.size
 
-    def part(self, array: Array) -> Recorded:
+    def part(self, array: Floats) -> Recorded:
         """The same memory, seen in another way."""
         return Recorded(self.recording, array, self._memory)
 
@@ -415,14 +416,14 @@ class Recorded(NDArrayOperatorsMixin):
         return made(self.recording, *given)
 
 
-def _array(given: Any, dtype: np.dtype[Any]) -> Array | None:
+def _array(given: Any, dtype: np.dtype[Any]) -> Floats | None:
     """The array of an operand; None for a number."""
     if isinstance(given, Recorded):
         return given.array
     return np.ascontiguousarray(given, dtype) if np.ndim(given) else None
 
 
-def _rows(array: Array) -> list[Array]:
+def _rows(array: Floats) -> list[Floats]:
     """The vectors along the last axis."""
     return [array] if array.ndim == 1 else [row for part in array for row in _rows(part)]
 
@@ -457,7 +458,7 @@ _FUNCTIONS: dict[Any, Callable[..., Recorded]] = {
 }
 
 
-def recorded(function: Callable[[Any], Any], given: Array) -> Recording | None:
+def recorded(function: Callable[[Any], Any], given: Floats) -> Recording | None:
     """Record a function of a vector; given [n]."""
     recording = Recording(given.dtype)
     try:
