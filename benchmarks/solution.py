@@ -336,28 +336,29 @@ PARTS = ("operator and conditions", "set-up", "first solution", "another right-h
 
 
 def mixed_mesh(name: str, order: int, backend: str, clock: Clock, small: bool) -> None:
-    """A curved mesh of all shapes, refined twice, and boxes of its shapes with as many unknowns: the first problem of
-    a process and the fastest of the next three; per unknown, over the mean of the boxes.
+    """A curved mesh of all shapes, refined twice, and boxes of its shapes, straight and curved, as many unknowns: the
+    first problem of a process and the fastest of the next three; per unknown, over the mean of the boxes.
     """
     file = Path(__file__).resolve().parent.parent / "meshes" / f"{name}.msh"
-    makers = {name: lambda: hp.read_mesh(file).refined(0 if small else 2)}
+    makers: dict[str, Callable[[], Any]] = {name: lambda: hp.read_mesh(file).refined(0 if small else 2)}
     order, wanted = (2, 0) if small else (order, hp.C0Space(hp.Space(makers[name](), order)).size)
-    for shape in (own.name for own in hp.read_mesh(file).shapes):
+    shapes = [own.name for own in hp.read_mesh(file).shapes]
+    for shape in shapes:
         across = hp.C0Space(hp.Space(box(shape, (2, 2, 2)), order)).size ** (1 / 3) - 1
         n = max(2, round(2 * (wanted ** (1 / 3) - 1) / across))
-        makers[shape] = partial(box, shape, (n, n, n))
+        makers[shape] = straight = partial(box, shape, (n, n, n))
+        makers[f"curved {shape}"] = lambda straight=straight: curved(straight())
     passes = [{own: parts_of(make(), order, backend) for own, make in makers.items()} for _ in range(2 if small else 4)]
-    rates = []
+    rates = {}
     for own in makers:
         first, *others = (records[own] for records in passes)
         again = min(others, key=lambda record: record["together"])
-        rates.append(np.array([again[part] / again["unknowns"] for part in PARTS]))
-        clock.record[own] = again | {"first": {part: first[part] for part in PARTS}}
-        clock.record[own]["microseconds an unknown"] = dict(
-            zip(PARTS, (1e6 * rates[-1]).round(4).tolist(), strict=True)
-        )
-    ratios = rates[0] / np.mean(rates[1:], axis=0)
-    clock.record["over the mean of the boxes"] = dict(zip(PARTS, ratios.round(3).tolist(), strict=True))
+        rates[own] = np.array([again[part] / again["unknowns"] for part in PARTS])
+        each = dict(zip(PARTS, (1e6 * rates[own]).round(4).tolist(), strict=True))
+        clock.record[own] = again | {"first": {part: first[part] for part in PARTS}, "microseconds an unknown": each}
+    for kind in ("", "curved "):
+        ratios = rates[name] / np.mean([rates[kind + shape] for shape in shapes], axis=0)
+        clock.record[f"over the mean of the {kind}boxes"] = dict(zip(PARTS, ratios.round(3).tolist(), strict=True))
 
 
 ROWS["cpu"]["curved_mixed"] = partial(mixed_mesh, "curved_mixed", 4, "cpu")
