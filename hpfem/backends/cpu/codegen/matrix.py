@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,8 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes.arrays import Indices
 
+from ....support.tables import on_disk
+from ...cellwise import transposed
 from .indexed import Runs, codes_at, write_both
 from .ir import ARGUMENTS, Builder, Index, Program
 
@@ -112,6 +115,42 @@ def packed(factors: Sequence[csr_array], steps: Sequence[Step], dtype: DTypeLike
             own = step.factors == number
             part[own] = dense[step.rows[own][:, None, :], step.columns[own][:, :, None]]
     return np.concatenate([part.ravel() for part in parts]) if parts else np.zeros(0, dtype)
+
+
+# Places of entries and of ones on the diagonal, for each factor of a product of sparse matrices.
+Zeros = tuple[tuple[bytes, bytes, bytes], ...]
+
+
+def zeros_of(factors: Sequence[csr_array]) -> Zeros:
+    """Where the entries of factors are; factors [n, n]."""
+    i32 = np.int32
+    return tuple(
+        (m.indptr.astype(i32).tobytes(), m.indices.astype(i32).tobytes(), (m.diagonal() == 1).tobytes())
+        for m in factors
+    )
+
+
+def steps_at(zeros: Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
+    """`steps_of` products with the same zeros, or of these transposed, and which entries are packed; -1 for none."""
+    patterns, numbers, start = [], [], 1
+    for arrays in zeros:
+        ends, columns, one = (np.frombuffer(array, dtype) for array, dtype in zip(arrays, (np.int32, np.int32, bool)))
+        n, rows = len(one), np.repeat(np.arange(len(one)), np.diff(ends))
+        patterns.append(csr_array((np.where((rows == columns) & one[rows], 1.0, 2.0), columns, ends), shape=(n, n)))
+        numbers.append(csr_array((np.arange(start, start + len(columns)), columns, ends), shape=(n, n)))
+        start += len(columns)
+    if across:
+        patterns, numbers = transposed(patterns), transposed(numbers)
+    steps = steps_of(patterns)
+    return steps, packed(numbers, steps, np.int64) - 1
+
+
+@lru_cache(maxsize=64)
+@on_disk
+def order_of(zeros: Zeros, across: bool) -> tuple[int, NDArray[np.int64]]:
+    """Operations of such a product, and which entries are packed."""
+    steps, order = steps_at(zeros, across)
+    return sum(2 * step.rows.size * step.columns.shape[1] for step in steps), order
 
 
 def write_matrix(n: int, steps: Sequence[Step], runs: Sequence[Runs], lanes: int, dtype: DTypeLike) -> Program:

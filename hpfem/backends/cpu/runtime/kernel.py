@@ -20,11 +20,10 @@ from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS, run_all, shares
 from ...cellwise import FactorisedMatrix
-from ...cellwise import transposed as transposes
 from ..codegen.diagonal import write_diagonal
 from ..codegen.indexed import Indexed, Runs, codes_ahead
 from ..codegen.ir import Program
-from ..codegen.matrix import Step, packed, steps_of, write_matrix
+from ..codegen.matrix import Zeros, order_of, steps_at, write_matrix, zeros_of
 from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.prefetch import BY_WORK
 from ..codegen.strategies import COMPILED
@@ -154,53 +153,20 @@ class GroupKernel:
             self.give_scratch(own)
 
 
-# Places of entries and of ones on the diagonal, for each factor of a product of sparse matrices.
-_Zeros = tuple[tuple[bytes, bytes, bytes], ...]
-
-
-def _zeros(factors: Sequence[csr_array]) -> _Zeros:
-    i32 = np.int32
-    return tuple(
-        (m.indptr.astype(i32).tobytes(), m.indices.astype(i32).tobytes(), (m.diagonal() == 1).tobytes())
-        for m in factors
-    )
-
-
 @lru_cache(maxsize=64)
-def _steps(zeros: _Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
-    """`steps_of` products with the same zeros, or of these transposed, and which entries are packed; -1 for none."""
-    patterns, numbers, start = [], [], 1
-    for arrays in zeros:
-        ends, columns, one = (np.frombuffer(array, dtype) for array, dtype in zip(arrays, (np.int32, np.int32, bool)))
-        n, rows = len(one), np.repeat(np.arange(len(one)), np.diff(ends))
-        patterns.append(csr_array((np.where((rows == columns) & one[rows], 1.0, 2.0), columns, ends), shape=(n, n)))
-        numbers.append(csr_array((np.arange(start, start + len(columns)), columns, ends), shape=(n, n)))
-        start += len(columns)
-    if across:
-        patterns, numbers = transposes(patterns), transposes(numbers)
-    steps = steps_of(patterns)
-    return steps, packed(numbers, steps, np.int64) - 1
-
-
-@lru_cache(maxsize=64)
-def _of_matrix(
-    zeros: _Zeros, across: bool, target: Target, dtype: str, runs: tuple[Runs, ...]
-) -> tuple[Program, Begun]:
+def _of_matrix(zeros: Zeros, across: bool, target: Target, dtype: str, runs: tuple[Runs, ...]) -> tuple[Program, Begun]:
     """The code for matrices with the same zeros, written once."""
     return begin(_write_matrix, target, zeros, across, target.lanes(dtype), dtype, runs)
 
 
-def _write_matrix(zeros: _Zeros, across: bool, lanes: int, dtype: str, runs: tuple[Runs, ...]) -> Program:
-    return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], runs, lanes, dtype)
+def _write_matrix(zeros: Zeros, across: bool, lanes: int, dtype: str, runs: tuple[Runs, ...]) -> Program:
+    return write_matrix(len(zeros[0][2]), steps_at(zeros, across)[0], runs, lanes, dtype)
 
 
-def _packed(
-    factors: Sequence[csr_array], zeros: _Zeros, across: bool, dtype: np.dtype[Any]
-) -> tuple[int, NDArray[Any]]:
+def _packed(factors: Sequence[csr_array], zeros: Zeros, across: bool, dtype: np.dtype[Any]) -> tuple[int, NDArray[Any]]:
     """Operations of a product, and its entries as the code reads them."""
-    steps, order = _steps(zeros, across)
-    entries = np.concatenate([*(factor.data for factor in factors), [0.0]])[order].astype(dtype)
-    return sum(2 * step.rows.size * step.columns.shape[1] for step in steps), entries
+    flops, order = order_of(zeros, across)
+    return flops, np.concatenate([*(factor.data for factor in factors), [0.0]])[order].astype(dtype)
 
 
 class MatrixKernel(GroupKernel):
@@ -208,7 +174,7 @@ class MatrixKernel(GroupKernel):
 
     def __init__(self, matrix: FactorisedMatrix, n_elements: int, dtype: DTypeLike, transposed: bool = False) -> None:
         target, self._transposed = host(), transposed
-        self._zeros = matrix.kept(_zeros, lambda: _zeros(matrix.factors))
+        self._zeros = matrix.kept(zeros_of, lambda: zeros_of(matrix.factors))
         made = partial(_packed, matrix.factors, self._zeros, transposed, np.dtype(dtype))
         flops, self._entries = matrix.kept((MatrixKernel, transposed, np.dtype(dtype)), made)
         super().__init__(Program("", flops, 0, 0), None, n_elements, dtype, target)
