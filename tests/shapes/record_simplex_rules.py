@@ -86,8 +86,8 @@ def main():
             made = rule(p)
             rows, error = polished(SHAPES[shape], orbits(made.nodes, made.weights), 2 * p)
             print(shape, p, len(made.weights), error)
-            lines = (f"      {json.dumps([float(x) for x in (weight, *point[:-1])])}" for point, weight in rows)
-            rules.append(f'    "{p}": [\n' + ",\n".join(lines) + "\n    ]")
+            numbers = [[float(x) for x in (weight, *point[:-1])] for point, weight in rows]
+            rules.append(f'    "{p}": {json.dumps(numbers)}')
         shapes.append(f'  "{shape}": {{\n' + ",\n".join(rules) + "\n  }")
     Path("shapes/simplex_rules.json").write_text("{\n" + ",\n".join(shapes) + "\n}\n", encoding="utf-8")
 
