@@ -30,12 +30,8 @@ class Energy(Linear["Energy", "Energy"]):
     space : Space
     density : callable
         Takes what a function of `WeakForm` takes; returns one number.
-    fields : mapping, optional
+    fields, components, on : optional
         As for `WeakForm`.
-    components : int
-        Components of u; with more than one, `u[c]` and `du[c]` are indexed.
-    on : str, optional
-        Name of a boundary over which to integrate.
     **options
         strategy, algorithm, backend, precision of `Operator`, of an energy in the volume.
 
@@ -85,22 +81,8 @@ class Energy(Linear["Energy", "Energy"]):
         self.residual = made if boundary is None else boundary.with_inner(made)
 
     def density(self, u: Field) -> Field:
-        """The density of an energy in the volume, at the points.
-
-        Parameters
-        ----------
-        u : Field
-            In state "coeff".
-
-        Returns
-        -------
-        Field
-            In state "phys".
-
-        Raises
-        ------
-        ArgumentError
-            If it is on a boundary, or a sum: its parts have densities.
+        """The density of an energy in the volume at a function, at the points, as `AtPoints` makes it; an energy on a
+        boundary or a sum, whose parts have densities, raises ArgumentError.
         """
         if self.parts or self.integrand.on is not None:
             raise ArgumentError(f"{self.name} is a sum of energies, or on a boundary, where no field is")

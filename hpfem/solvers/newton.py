@@ -151,10 +151,8 @@ def newton(
     preconditioner, symmetric, definite, max_iterations, restart
         Of the linear systems, as for `solve`. A symmetric linearisation has to be positive definite, unless you say
         definite=False: then MINRES is used.
-    name : str
-        For messages and the progress bar.
-    bar : bool
-        Whether to show one.
+    name, bar
+        As for `cg`.
 
     Returns
     -------
