@@ -78,9 +78,25 @@ def _owner(shape: Shape, index: tuple[int, ...], order: int) -> tuple[int, int]:
 
 
 def equispaced_nodes(shape: Shape, order: int) -> Array:
-    """Equispaced points of an order >= 1 in the bi-unit shape, [n, dim], otherwise as `lattice`.
+    """Equispaced points of order `order` in the bi-unit shape, in lattice order.
 
     This is the node order of a geometry of that order everywhere above this package.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        Subdivisions of an edge, >= 1.
+
+    Returns
+    -------
+    ndarray, [n, dim]
+        Read-only.
+
+    Raises
+    ------
+    ArgumentError
+        If the order is not an integer >= 1.
     """
     order = _checked(shape, order)
     nodes = 2.0 * lattice(shape, order) / order - 1.0

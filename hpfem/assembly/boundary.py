@@ -195,8 +195,20 @@ class BoundaryConditions(Printed):
         return self._masks.get(vectors.device, lambda: vectors.from_host(self.constrained))
 
     def fixed(self, components: int) -> Mask:
-        """Which degrees of freedom of several components have Dirichlet values, [components, size]; see `constrained`,
-        which serves for any number of components unless they differ.
+        """Which degrees of freedom of several components have Dirichlet values.
+
+        Parameters
+        ----------
+        components : int
+
+        Returns
+        -------
+        ndarray of bool, [components, size]
+
+        Raises
+        ------
+        ArgumentError
+            If the conditions differ by component, and are for another number of components.
         """
         if self.differ and components != self.components:
             raise ArgumentError(f"the boundary conditions are for {self.components} components, not for {components}")
@@ -223,8 +235,21 @@ class BoundaryConditions(Printed):
         return unique(np.concatenate([np.empty(0, dtype=np.int64), *(facets for facets, _ in fixed.values())]))
 
     def values_of(self, dirichlet: Condition) -> Array:
-        """Other values on the same boundaries, zero where nothing is prescribed, given as for `BoundaryConditions`;
-        other boundaries raise ArgumentError.
+        """Other values on the same boundaries.
+
+        Parameters
+        ----------
+        dirichlet : callable, float or {boundary name: callable or float}
+
+        Returns
+        -------
+        ndarray, [size] or [components, size]
+            Zero where nothing is prescribed.
+
+        Raises
+        ------
+        ArgumentError
+            If the boundaries are not those of the conditions, or the functions do not fit.
         """
         named = self._named(dirichlet, "dirichlet", self._taken)
         given = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in named.items()}
@@ -234,9 +259,22 @@ class BoundaryConditions(Printed):
         return values
 
     def shares(self, name: str) -> Array:
-        """The function, [size], that is 1 on a named boundary with Dirichlet values, 1/n at unknowns that n such
-        boundaries share, and zero elsewhere; see `prescribed_flux`. A boundary of which a part has no Dirichlet values,
-        or that has a Robin condition, too, raises ArgumentError.
+        """The function that is 1 on a boundary with Dirichlet values; 1/n at unknowns that n such boundaries share.
+
+        Parameters
+        ----------
+        name : str
+            Of the boundary.
+
+        Returns
+        -------
+        ndarray, [size]
+            Its coefficients; zero for unknowns without Dirichlet values.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such boundary, not all of it has Dirichlet values, or a Robin condition is there, too.
         """
         mesh = self.c0.space.mesh
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]

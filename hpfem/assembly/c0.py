@@ -96,8 +96,17 @@ class C0Space(Immutable):
             _ = self._cells_between, self._reaches
 
     def at(self, space: Space) -> C0Space:
-        """Make the continuous functions of another space on the same cells, made of this one's as `Space.at` does;
-        where basis and orders are the same, with the same numbers.
+        """Make the continuous functions of another space on the same cells.
+
+        Parameters
+        ----------
+        space : Space
+            Made of this one's by `Space.at`.
+
+        Returns
+        -------
+        C0Space
+            With the same numbers where basis and orders are the same.
         """
         if (space.basis, space.orders) != (self.space.basis, self.space.orders):
             return C0Space(space, join=False)
@@ -427,8 +436,16 @@ class C0Space(Immutable):
         return vectors.summed(self.restriction(device).gather(flat)[0])
 
     def average(self, field: Field) -> Floats:
-        """Global coefficients of an element-local function, a field in state "coeff": the mean of the cells around each
-        entity, for a continuous field its global vector; see `gather`.
+        """Global coefficients of an element-local function: the mean of the cells around each entity.
+
+        Parameters
+        ----------
+        field : Field
+            State "coeff"; for a continuous field the result is its global vector.
+
+        Returns
+        -------
+        ndarray, [size] or [components, size] with more than one component
         """
         self._check_modal(field)
         arrays = [pair.read(HOST) for pair in field.data]

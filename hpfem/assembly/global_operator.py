@@ -347,8 +347,16 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self.of_parts(self.operator.elliptic_part(), self.c0, bc, terms)
 
     def diagonal(self, elliptic: bool = False) -> Array:
-        """Diagonal, made without assembling (`entries`), [components * size]; if `elliptic`, of diffusion, the absolute
-        value of the reaction, and Robin conditions that are positive; see `elliptic_part`.
+        """Diagonal, made without assembling (`entries`).
+
+        Parameters
+        ----------
+        elliptic : bool
+            Whether to take only diffusion, the absolute value of the reaction, and Robin conditions that are positive.
+
+        Returns
+        -------
+        ndarray, [components * size]
         """
         return np.asarray(self.vectors.to_host(self.diagonal_on_device(flag(elliptic, "elliptic"))))
 

@@ -48,7 +48,20 @@ class SolveSizes:
     asymmetric: float = 1 / 6  # factor for GMRES, in which every iteration uses all earlier ones
 
     def limit(self, dim: int, order: int, symmetric: bool) -> float:
-        """The number for cells of a dimension and order, and a symmetric operator or another; see `SolveSizes`."""
+        """The number of unknowns for a problem.
+
+        Parameters
+        ----------
+        dim : int
+            Of the cells.
+        order : int
+        symmetric : bool
+            Whether the operator is.
+
+        Returns
+        -------
+        float
+        """
         size = self.flat if dim < 3 else self.solid * max(1.0, self.low_order / order) ** 2
         return size if symmetric else size * self.asymmetric
 
@@ -90,7 +103,17 @@ class Backend(Immutable, ABC):
         return tuple(strategy.name for strategy in self.strategies)
 
     def strategy(self, name: str) -> Strategy:
-        """The strategy of one of `strategy_names`; see `Strategy`."""
+        """One of its strategies.
+
+        Parameters
+        ----------
+        name : str
+            One of `strategy_names`.
+
+        Returns
+        -------
+        Strategy
+        """
         return next(strategy for strategy in self.strategies if strategy.name == name)
 
     def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
@@ -324,7 +347,17 @@ def _host_vectors() -> VectorSpace:
 
 
 def vectors_on(device: Device) -> VectorSpace:
-    """Vector space of a device: of the backend that computes there (see `Backend.vectors`), else a plain one."""
+    """Vector space of a device.
+
+    Parameters
+    ----------
+    device : Device
+
+    Returns
+    -------
+    VectorSpace
+        That of the backend that computes there; the plain one without such a backend.
+    """
     if device.name == HOST.name:
         return _host_vectors()
     found = (backend.vectors(device) for _, backend in BACKENDS.items() if backend.missing() is None)
@@ -332,7 +365,17 @@ def vectors_on(device: Device) -> VectorSpace:
 
 
 def vectors_of(array: Any) -> VectorSpace:
-    """Vector space of an array, as `vectors_on` the current device of the backend with such arrays, else the host."""
+    """Vector space of an array.
+
+    Parameters
+    ----------
+    array : array_like
+
+    Returns
+    -------
+    VectorSpace
+        That of the current device of the backend with such arrays; else the host's.
+    """
     if type(array) is not np.ndarray:
         for _, backend in BACKENDS.items():
             vectors = backend.vectors(backend.device()) if backend.missing() is None else None

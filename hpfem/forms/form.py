@@ -228,7 +228,17 @@ class BlockProblem:
         return self.form.to_modes and not self.nodal
 
     def components_out(self, components: int) -> int:
-        """Count the components of the result of a field, whose own are a multiple of `coupled`; see `Form.coupled`."""
+        """Count the components of the result of a field.
+
+        Parameters
+        ----------
+        components : int
+            Components of the field, a multiple of `coupled`.
+
+        Returns
+        -------
+        int
+        """
         return components // self.coupled * self.given
 
 

@@ -592,14 +592,40 @@ class Mesh(Immutable, Printed):
         )
 
     def plot(self, path: str | PathLike[str] | None = None, *, by: str | None = None, edges: bool = True) -> Any:
-        """Draw the mesh, and colour and name its sets `by` "regions" or "boundaries"; by default both, for solids
-        boundaries if any has a name, else regions. Otherwise see `Field.plot`.
+        """Draw the mesh: plane meshes by matplotlib, surfaces in space and the boundary of solids by pyvista.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write: .png, in the plane also .pdf or .svg.
+        by : "regions" or "boundaries", optional
+            The sets with colours and names. By default both; for solids boundaries if any has a name, else regions.
+        edges : bool
+            Whether to draw the cells' edges.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it, ``save(path)`` writes it.
+
+        Raises
+        ------
+        ArgumentError
+            If `by` is something else, the file cannot be written, or pyvista (extra `view`) or OpenGL is missing.
         """
         return VIEWS["Mesh.plot"](self, path, by=by, edges=edges)
 
     def to_pyvista(self) -> Any:
-        """Make a grid of pyvista, see `Field.to_pyvista`, from the curved cells, with their numbers and those of
-        regions as "cell" and "region".
+        """Make a grid of pyvista from the cells, with their curvature, and with "cell" and "region" numbers.
+
+        Returns
+        -------
+        pyvista.UnstructuredGrid
+
+        Raises
+        ------
+        ArgumentError
+            If pyvista (extra `view`) is not installed.
         """
         return VIEWS["Mesh.to_pyvista"](self)
 

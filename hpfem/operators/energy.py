@@ -30,8 +30,12 @@ class Energy(Linear["Energy", "Energy"]):
     space : Space
     density : callable
         Takes what a function of `WeakForm` takes; returns one number.
-    fields, components, on : optional
+    fields : mapping, optional
         As for `WeakForm`.
+    components : int
+        Components of u; with more than one, `u[c]` and `du[c]` are indexed.
+    on : str, optional
+        Name of a boundary over which to integrate.
     **options
         strategy, algorithm, backend, precision of `Operator`, of an energy in the volume.
 
@@ -81,8 +85,22 @@ class Energy(Linear["Energy", "Energy"]):
         self.residual = made if boundary is None else boundary.with_inner(made)
 
     def density(self, u: Field) -> Field:
-        """The density of an energy in the volume at a function, at the points, as `AtPoints` makes it; an energy on a
-        boundary or a sum, whose parts have densities, raises ArgumentError.
+        """The density of an energy in the volume, at the points.
+
+        Parameters
+        ----------
+        u : Field
+            In state "coeff".
+
+        Returns
+        -------
+        Field
+            In state "phys".
+
+        Raises
+        ------
+        ArgumentError
+            If it is on a boundary, or a sum: its parts have densities.
         """
         if self.parts or self.integrand.on is not None:
             raise ArgumentError(f"{self.name} is a sum of energies, or on a boundary, where no field is")

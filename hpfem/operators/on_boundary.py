@@ -36,9 +36,23 @@ class _OnSides(Operator):
 class BoundaryForm(Summable):
     """A weak form on a boundary, made by `WeakForm(space, pointwise, on=boundary)`.
 
-    A facet between two cells counts once, as one of the cell listed first; gradients and normals are refused there.
-    Functions and fields, in state "coeff", are evaluated at the points of the facets, P + 7 of Gauss's rule in each
-    direction whatever the rule of the space is; multigrid interpolates between these.
+    Parameters
+    ----------
+    space : Space
+    pointwise : callable
+        As for `WeakForm`; it may also take the outward normal `n`.
+    on : str
+        Name in ``mesh.boundaries``. A facet between two cells counts once, as one of the cell listed first; gradients
+        and normals are refused there.
+    fields : mapping, optional
+        As for `WeakForm`; fields in state "coeff". They and functions are evaluated at the points of the facets, P + 7
+        of Gauss's rule in each direction whatever the rule of the space is; multigrid interpolates between these.
+    test : tuple of str
+        The factors of the results: test "value", "grad" or both.
+    components : int
+        As for `WeakForm`.
+    **options
+        strategy, backend, precision of `Operator`.
 
     Attributes
     ----------

@@ -376,7 +376,17 @@ class Operator(Summable):
         return *self.parameters.values(), *times
 
     def problem(self, number: int) -> BlockProblem:
-        """What kernels are specialised by on a block, given by its number; see `BlockProblem`."""
+        """Tell what kernels are specialised by on a block.
+
+        Parameters
+        ----------
+        number : int
+            Of the block.
+
+        Returns
+        -------
+        BlockProblem
+        """
         if self._instead is not None:
             return self._instead.problem(number)
         modes, points = self.space.blocks[number], self.target.blocks[number]
@@ -455,9 +465,26 @@ class Operator(Summable):
         agree(self.name, self.space.comm, own)
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
-        """Time the possible kernels of each block, keep the fastest for all equal operators, and use it from now on;
-        see `hpfem.tune`. There is a result for each block, one for several equal ones. Fields are not changed: blocks
-        are timed on other data, and large blocks only in part.
+        """Time the possible kernels of each block, keep the fastest for all equal operators, and use it from now on.
+
+        Fields are not changed: blocks are timed on other data, and large blocks only in part.
+
+        Parameters
+        ----------
+        seconds : float
+            Time for all blocks together; a measurement that is running then is finished.
+
+        Returns
+        -------
+        list of Tuning
+            One per block; one for several equal blocks.
+
+        Raises
+        ------
+        ArgumentError
+            If there are no seconds.
+        DeviceError
+            If another GPU is current than the operator was made on, or there is no room on it.
         """
         return tune_operators([self], seconds)
 

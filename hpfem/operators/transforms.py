@@ -39,8 +39,13 @@ class InverseMass(FwdTrans):
     """Riesz representation: the function whose inner products with the basis are a given functional, by element.
 
     It turns a "dual" field, such as the result of Helmholtz, into a function that can be plotted. It is the inverse of
-    Mass; for other functionals the function is in general discontinuous between elements. For the options see
-    `FwdTrans`.
+    Mass; for other functionals the function is in general discontinuous between elements.
+
+    Parameters
+    ----------
+    space : Space
+    strategy, algorithm, backend
+        See `FwdTrans`.
     """
 
     name, input_state = "InverseMass", "dual"
@@ -49,8 +54,14 @@ class InverseMass(FwdTrans):
 class BwdTrans(Operator):
     """Backward transform: coefficients to values at the quadrature points, u = B u^ ([Xing] eq. 2).
 
-    The results may be at the points of a `target` space on the same mesh: for right-hand sides, errors and output that
-    need more points than the space has. For the options see `Operator`.
+    Parameters
+    ----------
+    space : Space
+    target : Space, optional
+        Space of the results, on the same mesh: the values are at its points. For right-hand sides, errors and output
+        that need more points than the space has.
+    **options
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
@@ -58,10 +69,17 @@ class BwdTrans(Operator):
 
 
 class IProductWRTBase(Operator):
-    """Inner product with every basis function: B^T W u, of values at the points of the space.
+    """Inner product with every basis function: B^T W u.
 
-    The basis functions may be those of a `target` space on the same mesh: for products that need more points than the
-    space of the result has. For the options see `Operator`.
+    Parameters
+    ----------
+    space : Space
+        At whose points the values are.
+    target : Space, optional
+        Space of the results, on the same mesh: its basis functions are used. By default `space`. For products that need
+        more points than the space of the result has.
+    **options
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
@@ -81,7 +99,14 @@ class PhysDeriv(Operator):
 class IProductWRTDerivBase(Operator):
     """Inner product of a vector with the gradient of every basis function: sum_i (f_i, d phi/dx_i).
 
-    For the target see `IProductWRTBase`, for the options `Operator`.
+    Parameters
+    ----------
+    space : Space
+        At whose points the values are.
+    target : Space, optional
+        As of `IProductWRTBase`.
+    **options
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:

@@ -104,7 +104,7 @@ class AtPoints(Operator):
     fields : mapping, optional
         As for `WeakForm`; fields are on the space of the results.
     components : int
-        As for `WeakForm`.
+        Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed.
     target : Space, optional
         Space of the results, on the same mesh: they are at its points. By default `space`.
     **options

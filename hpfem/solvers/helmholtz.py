@@ -34,10 +34,25 @@ def solve_helmholtz(
     bar: bool = True,
     precision: str = "full",
 ) -> Solution:
-    """Solve -div(k grad u) + lam u = f with continuous high-order elements, once; `Problem` solves many times.
+    """Solve -div(k grad u) + lam u = f with continuous high-order elements, once (`Problem` solves many times).
 
-    `lam`, the reaction coefficient, is to be given: 0 for Poisson's problem. For the other arguments see `Problem`, for
-    `f`, the result, errors and warnings `Problem.solve`.
+    Parameters
+    ----------
+    space : Space
+    lam : float, callable, mapping, array or Field
+        Reaction coefficient, to be given: 0 for Poisson's problem.
+    dirichlet, neumann, robin, diffusivity : optional
+        Conditions and coefficient, as for `Problem`.
+    f : callable, float, sequence of float, mapping, array or Field
+        Right-hand side, as for `Problem.solve`.
+    tol, preconditioner, max_iterations, c0, components, bar, precision : optional
+        As for `Problem`.
+
+    Returns
+    -------
+    Solution
+        Field in state "coeff" with `info` (iterations, residuals, time), `vector` and `c0`; see `Problem.solve`, also
+        for errors and warnings.
     """
     began, compiled = perf_counter(), compile_seconds()
     problem = Problem(

@@ -148,8 +148,10 @@ def march(
     checkpoint : path, optional
         A file .npz, one for each process, written whole at each time of `save`. If it exists, the run continues from
         there, and has the same bits as one with a checkpoint that was not interrupted. Give the same arguments.
-    name, bar
-        As for `cg`.
+    name : str
+        For messages and the progress bar.
+    bar : bool
+        Whether to show one.
 
     Returns
     -------

@@ -151,8 +151,10 @@ def newton(
     preconditioner, symmetric, definite, max_iterations, restart
         Of the linear systems, as for `solve`. A symmetric linearisation has to be positive definite, unless you say
         definite=False: then MINRES is used.
-    name, bar
-        As for `cg`.
+    name : str
+        For messages and the progress bar.
+    bar : bool
+        Whether to show one.
 
     Returns
     -------

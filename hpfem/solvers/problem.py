@@ -90,9 +90,23 @@ class Solution(Field):
         return self.pair.read(device) if self.space.comm.all(all(same)) else None
 
     def flux(self, boundary: str) -> float | Array:
-        """Flux of k du/dn out through a boundary, with the f, coefficients and conditions that it was solved with; for
-        the boundary, the result and errors see `Problem.flux`. A copy, a field that was changed and one that no Problem
-        made raise StateError.
+        """Flux of k du/dn out through a boundary, with the f, coefficients and conditions that it was solved with.
+
+        Parameters
+        ----------
+        boundary : str
+            Name in ``mesh.boundaries``; see `Problem.flux`.
+
+        Returns
+        -------
+        float, or ndarray [components] with more than one component
+
+        Raises
+        ------
+        ArgumentError
+            If only a part of the boundary has Dirichlet values.
+        StateError
+            If it is a copy, its values were changed, or no Problem made it.
         """
         if self._reactions is None or self._coefficients() is None:
             raise StateError(

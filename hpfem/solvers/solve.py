@@ -96,8 +96,10 @@ def solve(
         First guess; zero when left out. As a field it is in state "coeff".
     restart : int
         Iterations after which GMRES starts again; it keeps two vectors for each iteration.
-    name, bar
-        As for `cg`.
+    name : str
+        For messages and the progress bar.
+    bar : bool
+        Whether to show one.
 
     Returns
     -------

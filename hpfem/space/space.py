@@ -94,8 +94,26 @@ class Space(Immutable):
         quadrature: Quadrature = None,
         dtype: DTypeLike | None = None,
     ) -> Space:
-        """Make a space on the same cells, which are not checked again, with the same elements in each block. Arguments
-        and errors are as for `Space`; order, basis and dtype are by default those of this space.
+        """Make a space on the same cells, which are not checked again.
+
+        Parameters
+        ----------
+        order, basis, dtype : optional
+            As for `Space`; by default those of this space.
+        quadrature : Quadrature
+            As for `Space`.
+
+        Returns
+        -------
+        Space
+            With the same elements in each block.
+
+        Raises
+        ------
+        ArgumentError
+            As `Space`.
+        MeshError
+            If the volume of a cell is out of the dtype's range.
         """
         other = Space.__new__(Space)
         other.mesh, other.quadrature, other.backend = self.mesh, checked_quadrature(quadrature), self.backend
@@ -326,8 +344,17 @@ class Space(Immutable):
         return self.field("phys", evaluate_on_blocks(given, self.blocks, self.dtype, self._host_backend()))
 
     def project(self, function: Callable[..., Any] | CellValues | Field) -> Field:
-        """Project a function, as for `evaluate`, or a "phys" field onto the space, to state "coeff": cell by cell in L2
-        (FwdTrans of its values at the points).
+        """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
+
+        Parameters
+        ----------
+        function : callable, mapping or Field
+            As for `evaluate`, or a "phys" field.
+
+        Returns
+        -------
+        Field
+            State "coeff".
         """
         values = function if isinstance(function, Field) else self.evaluate(function)
         return ForwardTransform(self).apply_to_field(values)

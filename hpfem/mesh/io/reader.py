@@ -298,7 +298,18 @@ def _naming(file: Path) -> Iterator[None]:
 
 
 def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
-    """Make a mesh from a mesh of meshio of linear and second-order cells, otherwise as `read_mesh`."""
+    """Make a mesh from a mesh of meshio of linear and second-order cells, otherwise as `read_mesh`.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+    regions : str, optional
+        Name of integer cell data; see `read_mesh`.
+
+    Returns
+    -------
+    Mesh
+    """
     import meshio
 
     if not isinstance(mesh, meshio.Mesh):
@@ -311,9 +322,25 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
 def from_gmsh(model: Any = None, *, periodic: bool = False, comm: Any = None) -> Mesh:
     """Make a mesh from a model that gmsh has meshed in this program, without a file, otherwise as `read_mesh`.
 
-    Physical groups become regions and boundaries. Cells in no group are left out if others are in one. `model` is
-    gmsh's current model when left out, that of the first process; `gmsh.model.mesh.setPeriodic` pairs vertices. Without
-    gmsh, a model or elements there is an ArgumentError or a MeshError.
+    Physical groups become regions and boundaries. Cells in no group are left out if others are in one.
+
+    Parameters
+    ----------
+    model : gmsh.model, optional
+        gmsh's current model when left out; that of the first process.
+    periodic, comm
+        See `read_mesh`; `gmsh.model.mesh.setPeriodic` pairs vertices.
+
+    Returns
+    -------
+    Mesh
+
+    Raises
+    ------
+    ArgumentError
+        If gmsh is not installed or not initialized, or the model is none.
+    MeshError
+        If the model has no elements, or they make no mesh, as for `read_mesh`.
     """
 
     def make() -> Mesh:
