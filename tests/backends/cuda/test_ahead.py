@@ -2,7 +2,8 @@
 
 import json
 import sys
-import threading
+from concurrent.futures import Future, wait
+from queue import PriorityQueue
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -40,7 +41,7 @@ class StandIn:
         name = source.split()[4].removesuffix("()") + ".cubin"
         if name not in self.disk:
             program = self.compiler._NVRTCProgram(source, f"/somewhere/{name}.cu")
-            self.disk[name] = program.compile((*options, "-arch=sm_90"))[0]
+            self.disk[name] = program.compile((*options, "-arch=sm_90", "--pch"))[0]
         return self.disk[name]
 
 
@@ -50,39 +51,49 @@ WRONG = 'extern "C" __global__ void wrong() { none; }'
 
 @pytest.fixture
 def cupy(monkeypatch, tmp_path):
-    """CuPy, with a table of its kernels."""
+    """CuPy, with a table of its kernels; and threads that have no process yet."""
+    monkeypatch.setattr(ahead.nvrtc, "_threads", [])
+    monkeypatch.setattr(ahead.nvrtc, "_asked", PriorityQueue())
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "TABLE", tmp_path / "table.json")
     ahead.TABLE.write_text(json.dumps(["14.2.0", [[source, "--std=c++17"] for source in [*SOURCES, WRONG]]]))
     return StandIn(monkeypatch)
 
 
-def ended():
-    """Wait for all that was begun."""
-    for thread in threading.enumerate():
-        if thread.name == "compiled ahead":
-            thread.join()
+@pytest.fixture
+def ended(monkeypatch):
+    """Waits for all that was begun."""
+    begin, begun = ahead.nvrtc.begin, []
+
+    def noted(*given, **options):
+        begun.append(begin(*given, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(ahead.nvrtc, "begin", noted)
+    return lambda: wait(begun)
 
 
-def test_cupy_gets_what_processes_compile(cupy):
+def test_cupy_gets_what_processes_compile(cupy, ended):
     ahead.begin("sm_90")
+    ended()
+    cupy.disk.clear()
     assert all(cupy.needed(source).startswith(b"\x7fELF") for source in SOURCES) and not cupy.own
     assert cupy.needed(WRONG) == b"by CuPy" and cupy.own == [WRONG]
-    ended()
     assert len(cupy.disk) == 6
 
 
-def test_what_is_not_asked_for_is_kept_too_and_all_of_it_once(cupy, monkeypatch):
+def test_what_is_not_asked_for_is_kept_too_and_all_of_it_once(cupy, ended, monkeypatch):
     ahead.begin("sm_90")
     ended()
     assert len(cupy.disk) == 5 and not cupy.own
-    monkeypatch.setattr(ahead.nvrtc, "process", None)
+    assert len(list((ahead.TABLE.parent / "cuda").glob("*.ahead"))) == 1
+    monkeypatch.setattr(sys.modules["cupy._core.core"], "compile_with_cache", None)
     ahead.begin("sm_90")  # it was done
 
 
 def test_what_is_on_disk_is_left(cupy, monkeypatch):
     cupy.disk |= {f"kernel{k}.cubin": b"before" for k in range(5)} | {"wrong.cubin": b"before"}
-    monkeypatch.setattr(ahead.nvrtc, "process", None)
+    monkeypatch.setattr(ahead.nvrtc, "begin", None)
     before = cupy.compiler._NVRTCProgram.compile
     ahead.begin("sm_90")
     assert set(cupy.disk.values()) == {b"before"} and cupy.compiler._NVRTCProgram.compile is before
@@ -90,24 +101,30 @@ def test_what_is_on_disk_is_left(cupy, monkeypatch):
     ahead.begin("sm_90")  # CuPy is asked once
 
 
-def test_one_that_ends_while_others_begin(cupy, monkeypatch):
-    """The table is done with when the last of its kernels is, not when all of the first process are."""
-    inner, marks = ahead.nvrtc.process, []
+def test_cupy_does_not_wait_for_a_kernel_that_is_not_begun(cupy, monkeypatch):
+    begun = []
+    monkeypatch.setattr(ahead.nvrtc, "begin", lambda work, late: begun.append((work, Future())) or begun[-1][1])
+    ahead.begin("sm_90")
+    assert cupy.needed(SOURCES[0]) == b"by CuPy" and sum(future.cancelled() for _, future in begun) == 1
+    for work, future in begun:
+        future.cancelled() or work()
+    assert not list((ahead.TABLE.parent / "cuda").glob("*.ahead"))  # nobody knows yet what came of the other
 
-    def process(kernels):
-        ended()
-        marks.extend((ahead.TABLE.parent / "cuda").glob("*.ahead"))
-        return inner(kernels)
 
-    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 3)
-    monkeypatch.setattr(ahead.nvrtc, "process", process)
+def test_long_ones_are_first_and_have_no_precompiled_headers(cupy, ended, monkeypatch):
+    """Those of CUB take 250 MB a process."""
+    long, given = 'extern "C" __global__ void last() {}\n#include <cub/block.cuh>', []
+    ahead.TABLE.write_text(json.dumps(["14.2.0", [[source] for source in [*SOURCES, long]]]))
+    monkeypatch.setattr(ahead.nvrtc, "by_process", lambda *kernel: given.append(kernel) or (0, "", b"made"))
+    monkeypatch.setattr(ahead.nvrtc.os, "cpu_count", lambda: 1)
     ahead.begin("sm_90")
     ended()
-    assert len(cupy.disk) == 5 and not marks and len(list((ahead.TABLE.parent / "cuda").glob("*.ahead"))) == 1
+    assert given[0] == (long, ["-arch=sm_90"])
+    assert [options for _, options in given[1:]] == [["-arch=sm_90", "--pch"]] * 5
 
 
 @pytest.mark.parametrize("why", ["variable", "memory", "version", "nvrtc", "python", "processes", "cupy"])
-def test_where_nothing_is_begun_cupy_compiles(cupy, monkeypatch, why):
+def test_where_nothing_is_begun_cupy_compiles(cupy, ended, monkeypatch, why):
     if why == "variable":
         monkeypatch.setenv("HPFEM_AHEAD", "0")
     elif why == "memory":
@@ -125,8 +142,8 @@ def test_where_nothing_is_begun_cupy_compiles(cupy, monkeypatch, why):
         assert ahead.begin("sm_90") is None
         return
     ahead.begin("sm_90")
-    assert cupy.needed(SOURCES[0]) == b"by CuPy"
     ended()
+    assert cupy.needed(SOURCES[0]) == b"by CuPy"
 
 
 def test_shipped_table():

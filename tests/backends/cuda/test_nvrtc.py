@@ -243,6 +243,7 @@ def test_where_there_are_no_processes_kernels_are_compiled_here(monkeypatch, exe
     with monkeypatch.context() as patch:
         patch.setattr(nvrtc, "compiled", None)  # it is not needed here
         apart = nvrtc.compile_source(source, "sm_90", apart=True)
+    nvrtc._end_process()
     monkeypatch.setattr(nvrtc.sys, "executable", executable)
     assert nvrtc.compile_source(source, "sm_90", apart=True).resources == apart.resources
 

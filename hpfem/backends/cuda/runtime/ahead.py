@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from threading import Thread, get_ident
+from threading import get_ident
 from typing import Any
 
 from ....support.cache import Cache
@@ -24,6 +24,7 @@ from . import nvrtc
 TABLE = Path(__file__).with_name("array_kernels.json")
 # Seconds for which CuPy waits for a process.
 PATIENCE = 30.0
+_CUB = "#include <cub/"
 
 
 class _Lacking(Exception):
@@ -48,52 +49,42 @@ def begin(architecture: str) -> None:
     version, kernels = json.loads(text) if done.read(key) is None else ("", [])
     if version != cupy.__version__ or not same:
         return
-    asking, lacking, begun = get_ident(), dict[str, tuple[str, Any]](), dict[str, Future[bytes]]()
+    asking, lacking, begun = get_ident(), dict[str, tuple[str, Sequence[str]]](), dict[str, Future[bytes]]()
     compile_here = program.compile
 
     def compiled(kernel: Any, options: tuple[str, ...] = (), *log: Any) -> Any:
-        """Say what CuPy lacks, while it is asked; then take what a process has compiled."""
+        """Say what CuPy lacks, while it is asked; then take what a process has compiled, unless it has yet to begin."""
         name = Path(kernel.name).stem
         if asking == get_ident() and kernel.name.endswith(".cu"):
             raise _Lacking(name, kernel.src, options)
         made = b""
-        with suppress(KeyError, TimeoutError):
-            made = begun[name].result(PATIENCE)
+        with suppress(Exception):
+            made = b"" if begun[name].cancel() else begun[name].result(PATIENCE)
         return (made, None) if made else compile_here(kernel, options, *log)
 
-    def take(child: Any, names: Sequence[str]) -> None:
-        """Take kernels as they come; CuPy says what is wrong when it needs one that did not compile."""
-        with child:
-            for name in names:
-                made = b""
-                with suppress(Exception):
-                    made = pickle.load(child.stdout)[2]
-                begun[name].set_result(made)
-                if made:
-                    with suppress(OSError):
-                        own._kernel_cache_backend.save(name, made, lacking[name][0])
-        if all(future.done() for future in begun.values()):
+    def make(name: str) -> bytes:
+        """Compile a kernel; CuPy says what is wrong when it needs one that does not."""
+        source, options = lacking[name]
+        made = nvrtc.by_process(source, options)[2]
+        if made:
+            with suppress(OSError):
+                own._kernel_cache_backend.save(name, made, source)
+        left.discard(name)
+        if not left:
             done.keep(key, b"")
+        return made
 
     program.compile = compiled
-    for source, *options in kernels:
+    # Those that include CUB take the longest, and twice as long to write their headers, precompiled, of 250 MB.
+    for source, *options in sorted(kernels, key=lambda row: _CUB not in row[0]):
         try:
             core.compile_with_cache(source, tuple(options))
         except _Lacking as kernel:
-            name, *given = kernel.args
-            lacking[name] = given[0], given[1]
+            name, text, given = kernel.args
+            lacking[name] = text, [option for option in given if option != "--pch" or _CUB not in source]
     asking = 0
     if not lacking:
         program.compile = compile_here
         done.keep(key, b"")
-        return
-    begun.update((name, Future()) for name in lacking)
-    processes = min(os.cpu_count() or 1, nvrtc.MOST, len(lacking))
-    for names in [list(lacking)[first::processes] for first in range(processes)]:
-        try:
-            child = nvrtc.process([lacking[name] for name in names])
-        except OSError:  # no more processes
-            for name in names:
-                begun[name].set_result(b"")
-        else:
-            Thread(target=take, args=(child, names), name="compiled ahead", daemon=True).start()
+    left = set(lacking)
+    begun.update((name, nvrtc.begin(partial(make, name), late=True)) for name in lacking)

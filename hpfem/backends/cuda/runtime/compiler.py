@@ -1,12 +1,16 @@
-"""NVRTC by ctypes alone: run as a program, it compiles kernels in a process that starts at once."""
+"""NVRTC by ctypes alone: run as a program, it compiles the kernels that its parent sends, one after the other."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import pickle
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -39,9 +43,18 @@ def compiled(nvrtc: ctypes.CDLL, source: str, options: Sequence[str], result: st
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
+def _end_with(parent: int) -> None:
+    """End when the parent has ended, even if another process has kept its end of the pipe."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 if __name__ == "__main__":
-    name, kernels = pickle.load(sys.stdin.buffer)
-    library = opened(name)
-    for kernel in kernels:
-        pickle.dump(compiled(library, *kernel), sys.stdout.buffer)
-        sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the parent
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    library = opened(sys.argv[2])
+    with suppress(EOFError, OSError):  # the parent has ended, or needs it no more
+        while True:
+            pickle.dump(compiled(library, *pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+            sys.stdout.flush()

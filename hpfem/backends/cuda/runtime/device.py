@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ class CudaTimer(Timer):
 
 
 OLDEST_CUPY = (14, 2)
+# While a thread takes a GPU, others wait: what is begun with it is begun once.
+_TAKING = RLock()
 # Registers of all threads that a multiprocessor has, and of a thread at least.
 REGISTERS, FEWEST_REGISTERS = 65536, 32
 
@@ -181,7 +184,8 @@ def cuda_device(number: int) -> CudaDevice:
 
 def current_device() -> CudaDevice:
     """Memory of the current GPU, as `cupy.cuda.Device` sets it."""
-    _take_own()
+    with _TAKING:
+        _take_own()
     return cuda_device(int(cupy.cuda.runtime.getDevice()))
 
 

@@ -11,16 +11,21 @@ import hashlib
 import os
 import pickle
 import re
+import select
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
+from queue import Empty, PriorityQueue
 from tempfile import TemporaryDirectory
-from typing import Any
+from threading import Thread, local
+from typing import Any, TypeVar
 
 from ....errors import DeviceError
 from ....support.cache import Cache, seal, whole_elf
@@ -34,8 +39,14 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 # Largest size of all compiled kernels; and seconds for which recently used ones are always kept, for loading.
 LIMIT, SPARED = 2 << 30, 3600.0
 _LOG = ".log"
-# Processes that compile at a time; each takes some 100 MB.
-MOST = 16
+# Processes that compile at a time; each takes some 100 MB, until it had nothing to do for so many seconds.
+MOST, IDLE = 16, 20.0
+# What NVRTC says of a kernel: that it compiles, that it does not. The rest it says of the machine.
+_VERDICTS = (0, 6)
+T = TypeVar("T")
+# What is to be compiled by the threads, each of which has its own process.
+_asked: PriorityQueue[Any] = PriorityQueue()
+_numbers, _threads, _own = count(), list[Thread](), local()
 
 
 @dataclass(frozen=True)
@@ -95,25 +106,60 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def process(kernels: Sequence[tuple[str, Sequence[str]]]) -> Any:
-    """Begin to compile kernels, with options, in a process of their own, which writes what comes of each."""
+def _process() -> Any:
+    """Start a process that compiles kernels, one after the other, until its pipe is closed or this process ends."""
     if "python" not in Path(sys.executable or "").name.lower():  # it may be a program that has Python in it
         raise OSError("no Python to be run")
-    command, pipe = [sys.executable, "-I", "-S", compiler.__file__], subprocess.PIPE
-    child: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-    with suppress(OSError), child.stdin:  # it says why when it is read
-        pickle.dump((library()._name, kernels), child.stdin)
-    return child
+    command = [sys.executable, "-I", "-S", compiler.__file__, str(os.getpid()), library()._name]
+    pipe: Any = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+
+def _end_process() -> None:
+    """End the process of this thread."""
+    child, _own.process = getattr(_own, "process", None), None
+    if child is not None:
+        with suppress(OSError):  # it may have ended
+            child.stdin.close()
+        child.stdout.close()
+        child.kill()
+        child.wait()
+
+
+def by_process(source: str, options: Sequence[str]) -> tuple[int, str, bytes]:
+    """`compiled` in the process of this thread, as threads of one process wait for each other in NVRTC."""
+    if getattr(_own, "process", None) is None or _own.process.poll() is not None:
+        _end_process()
+        _own.process = _process()
+    child = _own.process
+    try:
+        pickle.dump((source, options), child.stdin)
+        child.stdin.flush()
+        # A process that was forked in the meantime may have the other end, too: then nothing tells that this one died.
+        while hasattr(select, "poll") and not _readable(child.stdout):
+            if child.poll() is not None:
+                raise EOFError
+        status, log, cubin = pickle.load(child.stdout)
+        return int(status), str(log), bytes(cubin)
+    except BaseException:
+        _end_process()
+        raise
+
+
+def _readable(pipe: Any) -> bool:
+    """Whether there is something to be read, or nothing will ever be; waits for a second."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(1000))
 
 
 def _apart(source: str, options: Sequence[str]) -> tuple[int, str, bytes]:
-    """`compiled` in a process of its own: threads of one process wait for each other in NVRTC."""
-    try:
-        with process([(source, options)]) as child:
-            status, log, cubin = pickle.load(child.stdout)
-            return int(status), str(log), bytes(cubin)
-    except (OSError, EOFError, ValueError, pickle.UnpicklingError):  # where there are no more processes
-        return compiled(library(), source, options)
+    """`by_process`, or here if a process does not come to a verdict: it was killed, or there is no memory for it."""
+    with suppress(Exception):
+        found = by_process(source, options)
+        if found[0] in _VERDICTS:
+            return found
+    return compiled(library(), source, options)
 
 
 def compile_source(source: str, architecture: str, apart: bool = False) -> Binary:
@@ -175,21 +221,55 @@ def _key(source: str, architecture: str) -> str:
     return hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
 
 
-@cache
-def _threads() -> ThreadPoolExecutor:
-    """Threads that wait for processes which compile."""
-    return ThreadPoolExecutor(min(os.cpu_count() or 1, MOST), thread_name_prefix="nvrtc")
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+
+
+def _serve(asked: PriorityQueue[Any]) -> None:
+    """The loop of a thread with a process of its own."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})  # to write to a process that has died is an error
+    while True:
+        try:
+            _do(*asked.get(timeout=IDLE if getattr(_own, "process", None) else None)[2:])
+        except Empty:
+            _end_process()
+
+
+def begin(work: Callable[[], T], late: bool = False) -> Future[T]:
+    """Begin work that compiles, on a thread with a process for that; what is late after all that is not."""
+    future: Future[T] = Future()
+    _asked.put((late, next(_numbers), future, work))
+    if len(_threads) < min(os.cpu_count() or 1, MOST):
+        thread = Thread(target=_serve, args=(_asked,), name="nvrtc", daemon=True)
+        with suppress(RuntimeError):  # no more threads
+            thread.start()
+            _threads.append(thread)
+    if not _threads:
+        _do(*_asked.get()[2:])
+    return future
+
+
+def _start_anew() -> None:
+    """Threads do not survive a fork, and their work belongs to the parent."""
+    global _asked
+    _asked = PriorityQueue()
+    _threads.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_start_anew)
 
 
 def start(source: str, architecture: str) -> Future[Path]:
     """Begin `cached`, in a process of its own unless there is nothing to compile."""
     key = _key(source, architecture)
     if not _there(key):
-        return _threads().submit(cached, source, architecture, apart=True)
+        return begin(partial(cached, source, architecture, apart=True))
     there: Future[Path] = Future()
     there.set_result(kernel_cache().path(key))
     return there
