@@ -22,7 +22,7 @@ from ..space.field import Field, check_state
 from ..support.log import warn
 from ..support.progress import progress, silent
 from ..support.reuse import memory_kept
-from .breakdown import ROUNDING, BadOperator, mixed_signs
+from .breakdown import ROUNDING, BadOperator, BadPreconditioner, mixed_signs
 from .gmres import RESTART
 from .info import SolveInfo
 from .krylov import checked_limits, default_tolerance
@@ -336,16 +336,20 @@ class Tangents:
                 self.asked = name  # in the next steps, too
                 M[0] = self._preconditioner(False)
 
-            used = "kept" if self.multigrid == "kept" else self.used
+            used = "" if self.multigrid in ("kept", "refreshed") else self.used
             return instead_of_multigrid(run, used, again, own.vectors.comm)
 
         digits = -math.log10(tol or default_tolerance(own.dtype))
-        try:
-            d, info = solved((self._last - self._rate) * digits > _WORTH)
-        except SolverError:
-            if self.multigrid != "kept":
-                raise
-            d, info = solved(True)
+        refresh, d = (self._last - self._rate) * digits > _WORTH, None
+        while d is None:
+            try:
+                d, info = solved(refresh)
+            except SolverError as error:
+                if self.multigrid == "refreshed" and isinstance(error, BadPreconditioner):
+                    self._M = None  # made anew
+                elif self.multigrid != "kept":
+                    raise
+                refresh = True
         # From the largest residual on: conjugate gradients first raise the norm.
         norms = np.asarray(info.residuals)
         largest = int(norms.argmax())

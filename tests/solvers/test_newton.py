@@ -1,5 +1,6 @@
 """Newton's method: orders of convergence, the line search, data, stages, and what is kept when it stops."""
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.optimize import brentq
 
 import hpfem as hp
 from hpfem.mesh import box
+from hpfem.solvers.multigrid import cycle
 from hpfem.solvers.newton import LOAD
 from tests.assembly.meshes import ours
 from tests.support.test_reporting import on_terminal
@@ -158,23 +160,55 @@ def test_multigrid_is_refreshed_where_it_pays():
     assert energy.parameters["p"] == 6 and max(step.iterations for step in info.steps) <= 25
 
 
+def rubber(du):
+    F = [[du[i][j] + float(i == j) for j in range(3)] for i in range(3)]
+    minors = [F[1][j - 2] * F[2][j - 1] - F[1][j - 1] * F[2][j - 2] for j in range(3)]
+    log = np.log(sum(F[0][j] * minors[j] for j in range(3)))
+    return 0.5 * sum(f * f for row in F for f in row) - log + 0.75 * log**2
+
+
 @pytest.mark.parametrize(("order", "cells"), [pytest.param(2, (8, 4, 4), marks=pytest.mark.long), (4, (4, 2, 2))])
 def test_a_beam_sinks_by_a_fifth(order, cells):
     """Rigid motions are in the near-null space, and the first step is not cut too short."""
-
-    def density(du):
-        F = [[du[i][j] + float(i == j) for j in range(3)] for i in range(3)]
-        minors = [F[1][j - 2] * F[2][j - 1] - F[1][j - 1] * F[2][j - 2] for j in range(3)]
-        log = np.log(sum(F[0][j] * minors[j] for j in range(3)))
-        return 0.5 * sum(f * f for row in F for f in row) - log + 0.75 * log**2
-
     space = hp.Space(box("hex", cells, upper=(4.0, 1.0, 1.0)), order)
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(c0, {"xmin": (0.0, 0.0, 0.0)}, components=3)
-    energy = hp.Energy(space, density, components=3)
+    energy = hp.Energy(space, rubber, components=3)
     u, info = hp.newton(energy, c0, bc, f=lambda x, y, z: [0 * x, 0 * x, 0 * x - 5e-3], preconditioner="multigrid")
     assert len(info.steps) <= 8 and max(step.iterations for step in info.steps) <= 18, info
     assert "refreshed" in {step.multigrid for step in info.steps} and -0.76 < u(4.0, 0.5, 0.5)[2] < -0.74
+
+
+def bar_turned(order):
+    """The energy of a bar, C0Space and conditions that turn its end by a radian."""
+    c0 = hp.C0Space(hp.Space(box(("hex", "prism"), (4, 2, 2), upper=(4.0, 1.0, 1.0)), order))
+    ends = {"xmin": 0.0, "xmax": lambda x, y, z: [0 * x, -0.46 * y - 0.84 * z + 0.65, 0.84 * y - 0.46 * z - 0.19]}
+    energy = hp.Energy(c0.space, rubber, components=3)
+    return energy, c0, hp.BoundaryConditions(c0, ends, components=3)
+
+
+def test_multigrid_is_kept_where_the_linearisation_is_indefinite():
+    """At the second step; the fewest unknowns are solved directly, by an inverse that is positive definite."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, info = hp.newton(*bar_turned(1), preconditioner="multigrid")
+    assert info.steps[0].length == 0.5 and info.preconditioner == "multigrid"
+    assert max(step.iterations for step in info.steps) <= 8, info
+
+
+def test_multigrid_is_made_anew_where_it_was_refreshed_badly(monkeypatch):
+    """In place of which the diagonal would serve, for all steps."""
+    estimate = cycle.largest_eigenvalue
+
+    def smaller(*given):
+        found = estimate(*given)
+        return found if given[-1] is None else found._replace(value=0.5 * found.value)
+
+    monkeypatch.setattr(cycle, "largest_eigenvalue", smaller)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, info = hp.newton(*bar_turned(2), preconditioner="multigrid")
+    assert [step.multigrid for step in info.steps].count("made") >= 1 and info.preconditioner == "multigrid"
 
 
 def neo_hooke(du):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...backends.vectors import VectorSpace
 from ...memory import every
-from .chebyshev import Bounds
+from .chebyshev import Largest
 from .coarsening import Coarsening, bounds_of, galerkin, in_order, inverted, multiplied, taken
 from .irregular import spread
 
@@ -49,7 +49,7 @@ def coarsenings(
     return found, A
 
 
-def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) -> tuple[Any, Any, Any, Bounds]:
+def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) -> tuple[Any, Any, Any, Largest]:
     """The interpolation, the near-null space and kinds there, and bounds; the first of B [n, k] are constants."""
     xp, sparse, n, k = vectors.xp, vectors.sparse_library, A.shape[0], B.shape[1]
     block = n // len(kind)
@@ -88,7 +88,7 @@ def _coarser(A: Any, B: Any, kind: Any, constants: int, vectors: VectorSpace) ->
     columns = (at[inside, None] * k + xp.arange(k)).ravel().astype(same)
     ends = xp.concatenate([xp.zeros(1, same), xp.cumsum(inside * k).astype(same)])
     T = sparse.csr_matrix((Q[inside].ravel(), columns, ends), shape=(n, count * k))
-    step = on_diagonal - _SMOOTHING / bounds.all * inverse[rows] * A.data
+    step = on_diagonal - _SMOOTHING / bounds.value * inverse[rows] * A.data
     P = in_order(vectors.matrix_product(sparse.csr_matrix((step, A.indices, A.indptr), shape=A.shape), T))
     return P, R.reshape(count * k, k), kinds, bounds
 

@@ -203,9 +203,9 @@ def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[Any, float]:
         if _SAFE < least:  # NaN without factors on a device
             return scale[:, None] * root, min(least, 1.0)
     values, V = xp.linalg.eigh(scaled)
-    kept = values > _ZERO
-    root = scale[:, None] * V * xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1)), 0)
-    return root, float(xp.where(kept, values, 1.0).min())
+    # Of an indefinite matrix it is positive definite, too: it is the operator that an iteration finds to be indefinite.
+    sizes = xp.where((values > _ZERO) | (values < -_SAFE), abs(values), xp.inf)
+    return scale[:, None] * V / xp.sqrt(sizes), min(float(sizes.min()), 1.0)
 
 
 def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends.vectors import HOST_VECTORS, VectorSpace
-from .chebyshev import Bounds, chebyshev, first_step, largest_eigenvalue
+from .chebyshev import Largest, chebyshev, first_step, largest_eigenvalue
 from .irregular import noise_of
 
 # Steps of the smoother.
@@ -31,13 +31,13 @@ class Coarsening(NamedTuple):
     A: Any
     P: Any
     near: Any
-    bounds: Bounds  # on the largest eigenvalue of A with a unit diagonal
+    bounds: Largest  # of A with a unit diagonal
     smoothed: Any
     couplings: Any = None  # entries with a unit diagonal of the A that P~ was made of
 
     @classmethod
     def of(
-        cls, A: Any, P: Any, near: Any, bounds: Bounds, vectors: VectorSpace, before: Coarsening | None = None
+        cls, A: Any, P: Any, near: Any, bounds: Largest, vectors: VectorSpace, before: Coarsening | None = None
     ) -> tuple[Coarsening, Any]:
         """With the next matrix, P^T A P; P~ is that of before, if there is one, while couplings do not change much."""
         AP = multiplied(A, P, vectors)
@@ -68,17 +68,17 @@ def galerkin(P: Any, AP: Any, vectors: VectorSpace) -> Any:
     return in_order(multiplied(P.T if P.format == "bsr" else P.T.tocsr(), AP, vectors))
 
 
-def bounds_of(A: Any, vectors: VectorSpace, before: Bounds | None = None) -> Bounds:
-    """Bounds on the largest eigenvalue of a matrix with its diagonal's inverse; `before` is of a similar one."""
+def bounds_of(A: Any, vectors: VectorSpace, before: Largest | None = None) -> Largest:
+    """The largest eigenvalue of a matrix with its diagonal's inverse; `before` is of a similar one."""
     xp, product = vectors.xp, vectors.sparse(A)
     inverse, start = inverted(xp.asarray(A.diagonal()), xp), noise_of(A.shape[0], xp)
     return largest_eigenvalue(lambda x: product @ x, lambda r: r * inverse, vectors, start.astype(np.float64), before)
 
 
-def smoother(A: Any, bounds: Bounds, vectors: VectorSpace, chosen: Any = slice(None)) -> Any:
+def smoother(A: Any, bounds: Largest, vectors: VectorSpace, chosen: Any = slice(None)) -> Any:
     """Rows of Chebyshev's smoother, a polynomial of D A times D with D diagonal: of degree 1, a matrix like A."""
     xp = vectors.xp
-    D = inverted(xp.asarray(A.diagonal()), xp) * first_step(bounds.all, _DEGREE)
+    D = inverted(xp.asarray(A.diagonal()), xp) * first_step(bounds.value, _DEGREE)
     of_numbers = (lambda r, x, scale: r - scale * np.arange(2.0) * x), np.copy  # for D A = 0 and 1
     at_0, at_1 = chebyshev(*of_numbers, _DEGREE, np.ones(2), HOST_VECTORS)
     A = A if isinstance(chosen, slice) else A[chosen]

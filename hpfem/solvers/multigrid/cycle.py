@@ -117,7 +117,7 @@ class Level:
             for c, free in enumerate(self.free[: _together(self.A)])
         ]
         self.refresh(energies)
-        if self.bounds.all > _LARGEST and any(own.has > 1 for own in self.smoothers):
+        if self.bounds.value > _LARGEST and any(own.has > 1 for own in self.smoothers):
             for own in self.smoothers:
                 own.eliminate_no_more()
             self.bounds, self.degree = None, 0
@@ -134,7 +134,7 @@ class Level:
             sizes = [self.smoothers[c % len(self.smoothers)].residuals for c in range(self.n)]
             start, B = noise * vectors.xp.concatenate(sizes), lambda r: self.smooth(vectors.owned(r))
             self.bounds = largest_eigenvalue(self.product, B, vectors, start, self.bounds)
-            largest = self.bounds.all
+            largest = self.bounds.value
             if not any(own.kept for own in self.smoothers):
                 self.first = largest  # with groups as they are
             if largest <= _WORSE * self.first:

@@ -92,7 +92,8 @@ class SharedVertices:
         if self.made is not None:
             matrices = [M.tocsr().astype(self._dtype) for own in self.made.levels for M in (own.A, own.smoothed)]
             arrays = [on.xp.asarray(part) for M in matrices for part in (M.data, M.indices, M.indptr)]
-            bounds, root = [own.bounds for own in self.made.levels], as_numpy(self.made.root).astype(self._dtype)
+            bounds = [own.bounds._replace(residual=None) for own in self.made.levels]
+            root = as_numpy(self.made.root).astype(self._dtype)
             told = [(own.shape, own.dtype) for own in arrays], [M.shape for M in matrices], bounds, root
         kinds, shapes, bounds, root = vectors.comm.bcast(told)
         own = iter(arrays or [on.xp.zeros(*kind) for kind in kinds])
