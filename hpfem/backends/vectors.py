@@ -22,6 +22,7 @@ from hpfem.shapes.arguments import reals
 
 from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray, as_numpy
+from ..mesh.sorting import counted
 from ..support.pool import Pool
 from .iteration import DeviceIteration
 from .passes import Pass, combination
@@ -149,9 +150,8 @@ class VectorSpace(Unshared):
     def pattern(self, rows: Any, columns: Any, size: int) -> tuple[Callable[[Any], Any], Any, Any]:
         """Find the places of entries of a square matrix: what sums values up there, rows and columns, in order."""
         order, n = np.arange(len(rows)), len(rows)
-        for keys in (columns, rows):  # sorted by counting
-            each = csr_array((np.ones(n, bool), keys[order], np.arange(n + 1)), shape=(n, size))
-            order = order[each.tocsc().indices]
+        for keys in (columns, rows):
+            order = order[counted(keys[order], size)]
         rows, columns = rows[order], columns[order]
         starts = np.flatnonzero(np.append(n > 0, (np.diff(rows) > 0) | (np.diff(columns) > 0))[:n])
         sums = csr_array((np.ones(n, np.int8), order, np.append(starts, n)), shape=(len(starts), n))

@@ -1,7 +1,7 @@
 """Sorting of integers: which are equal, where they are, and rows of integers as keys.
 
 Sorting integers takes a fraction of the time of an indirect sort. So a number and its label, for example its position,
-are packed into one integer if both fit into 63 bits.
+are packed into one integer if both fit into 63 bits. Numbers below their count are sorted by counting, which is a pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from hpfem.shapes.arrays import Indices, Mask
 
@@ -81,10 +82,20 @@ def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
     return out
 
 
+def counted(numbers: Indices, bound: int) -> Indices:
+    """Sort numbers of the host below a bound, equal ones by place; numbers [n] -> their places [n]."""
+    n = len(numbers)
+    places: Indices = csr_array((np.ones(n, bool), numbers, np.arange(n + 1)), shape=(n, bound)).tocsc().indices
+    return places
+
+
 def in_order(
     numbers: Indices, bound: int, labels: Indices | None = None, below: int | None = None, xp: Any = np
 ) -> tuple[Indices, Indices]:
     """Sort numbers with labels, equal ones by their labels; numbers, labels [n] -> labels, numbers [n]."""
+    if xp is np and bound <= len(numbers) and (labels is None or (labels[1:] >= labels[:-1]).all()):
+        order = counted(numbers, bound)
+        return order if labels is None else labels[order], numbers[order]
     bits = _bits(len(numbers) if below is None else below)
     if bound > 1 << (_BITS - bits):
         if labels is None:
@@ -150,7 +161,12 @@ class TupleIndex:
         self._stages: list[tuple[list[int], Indices]] = []
         fast = 1 << (_BITS - _bits(len(rows)))
         order: Indices | None = None
-        key, bound, columns = rows[:, used].astype(np.int64), self._base, [self._width]
+        self._counted = xp is np and self._base <= len(rows)
+        for column in rows.T[used:][::-1] if self._counted else ():
+            here = counted((column if order is None else column[order]) + 1, self._base)
+            order = here if order is None else order[here]
+        column = rows[:, used]
+        key, bound, columns = (column if order is None else column[order]).astype(np.int64), self._base, [self._width]
         key += 1
         for left in range(self._width - 1, 0, -1):
             wide = bound * self._base
@@ -171,9 +187,11 @@ class TupleIndex:
     def _rank(
         self, columns: list[int], key: Indices, bound: int, order: Indices | None, xp: Any
     ) -> tuple[Indices, Indices]:
-        """Sort keys and number them; the rows in their order, and the numbers."""
-        places, ascending = in_order(key, bound, xp=xp)
-        order = places if order is None else order[places]
+        """Sort keys, if rows are not in order yet, and number them; the rows in their order, and the numbers."""
+        ascending = key
+        if order is None or not self._counted:
+            places, ascending = in_order(key, bound, xp=xp)
+            order = places if order is None else order[places]
         first = run_starts(ascending, xp)
         self._stages.append((columns, as_numpy(ascending[first])))
         ascending[...] = first
