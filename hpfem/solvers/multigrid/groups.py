@@ -79,41 +79,58 @@ def eliminated(
     most = xp.minimum(_EASY / smallest if least else np.inf, xp.full(len(members), most_of(order)))
     group = _cut(pairs, group, most, xp.where(most < most_of(order), 0, widest(order)), vectors, least)
     pairs = pairs.of(group[pairs.i] == group[pairs.j])
+    entries = [pairs, _Pairs(pairs.j, pairs.i, pairs.values)]
     sides, counts = _side_by_side(group, xp)
     if counts.max(initial=0) > few and (counts**2).sum() > len(diagonal):  # else inverses have few entries anyway
+        xp, vectors = np, HOST_VECTORS
         members, group, scale, pairs = (*map(as_numpy, (members, group, scale)), _Pairs(*map(as_numpy, pairs)))
         group = distinct(group, 2 * len(group))[1]
-        level = levels(pairs.matrix(len(group)), group)
-        # Functions of a layer side by side: their rows have the same columns.
-        sides = np.lexsort((level, group))
-        N = pairs.placed(np.argsort(sides)).matrix(len(sides))
-        members, group, level = members[sides], group[sides], level[sides]
-        while len(members):
-            top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
-            np.maximum.at(top, group, level)
-            odd = ((top >= _LAYERS) & (size > few))[group] & (level % 2 == 1)
-            if not odd.any():
-                break
-            own, others = np.flatnonzero(odd), np.flatnonzero(~odd)
-            sides, counts = _side_by_side(group[own] * (level.max() + 1) + level[own], np)
-            own = own[sides]
-            rows = csr_array(N[own])
-            inverse = _inverses(counts, _inside(rows[:, own], counts)).matrix(np.arange(len(own)), len(own))
-            beside = csr_array(rows[:, others])
-            back = csr_array(inverse @ beside)
-            N = csr_array(N[others][:, others] - beside.T @ back)
-            near = np.flatnonzero(marked(len(others), (back.indices,)))
-            back, these, those = csr_array(back[:, near]), members[own], members[others[near]]
-            found = _of_all(hstack([inverse, -back]), these, np.concatenate([these, those]), scale)
-            steps.append(Eliminated(these, those, _of_all(-back.T, those, these, scale), found))
-            members, group, level = members[others], group[others], level[others] // 2
+        large = (np.bincount(group) > few)[group]
+        whole = pairs.of(large[pairs.i]).placed(np.cumsum(large) - 1)
+        steps, left, N = _by_layers(members[large], group[large], whole, scale, few)
+        kept, place = np.concatenate([np.flatnonzero(large)[left], np.flatnonzero(~large)]), np.empty_like(group)
+        place[kept] = np.arange(len(kept))
+        i, j, values = pairs.of(~large[pairs.i]).placed(place)
+        entries = [_Pairs(N.row, N.col, N.data), _Pairs(i, j, values), _Pairs(j, i, values)]
+        members, group = members[kept], group[kept]
         sides, counts = _side_by_side(group, np)
-        members = members[sides]
-        return steps, members, _inverses(counts, _inside(N[sides][:, sides], counts), scale[members])
     place = xp.empty_like(sides)
     place[sides] = xp.arange(len(sides))
-    (i, j, values), members = pairs.placed(place), members[sides]
-    return steps, members, _inverses(counts, [(i, j, values), (j, i, values)], scale[members], vectors)
+    members = members[sides]
+    return steps, members, _inverses(counts, [own.placed(place) for own in entries], scale[members], vectors)
+
+
+def _by_layers(
+    members: Indices, group: Indices, pairs: _Pairs, scale: Array, few: int
+) -> tuple[list[Eliminated], Indices, coo_array]:
+    """Eliminate layers of groups until few are left, members and group [k]: steps, the places of what is left, [m], and
+    its matrix.
+    """
+    steps, group = list[Eliminated](), distinct(group, 2 * len(group))[1]
+    level = levels(pairs.matrix(len(group)), group)
+    # Functions of a layer side by side: their rows have the same columns.
+    left = np.lexsort((level, group))
+    N = pairs.placed(np.argsort(left)).matrix(len(left))
+    members, group, level = members[left], group[left], level[left]
+    while True:
+        top, size = np.zeros(group.max() + 1, dtype=np.int64), np.bincount(group)
+        np.maximum.at(top, group, level)
+        odd = ((top >= _LAYERS) & (size > few))[group] & (level % 2 == 1)
+        if not odd.any():
+            return steps, left, coo_array(N)
+        own, others = np.flatnonzero(odd), np.flatnonzero(~odd)
+        sides, counts = _side_by_side(group[own] * (level.max() + 1) + level[own], np)
+        own = own[sides]
+        rows = csr_array(N[own])
+        inverse = _inverses(counts, _inside(rows[:, own], counts)).matrix(np.arange(len(own)), len(own))
+        beside = csr_array(rows[:, others])
+        back = csr_array(inverse @ beside)
+        N = csr_array(N[others][:, others] - beside.T @ back)
+        near = np.flatnonzero(marked(len(others), (back.indices,)))
+        back, these, those = csr_array(back[:, near]), members[own], members[others[near]]
+        found = _of_all(hstack([inverse, -back]), these, np.concatenate([these, those]), scale)
+        steps.append(Eliminated(these, those, _of_all(-back.T, those, these, scale), found))
+        left, members, group, level = left[others], members[others], group[others], level[others] // 2
 
 
 def pieces(coupled: csr_array, diagonal: Array, most: int, width: int = 0, least: float = 0.0) -> Indices:
