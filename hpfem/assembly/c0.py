@@ -426,14 +426,13 @@ class C0Space(Immutable):
         out = self.vectors_on(device).summed(found.reshape(field.components, self.size))
         return out[0] if len(out) == 1 else out
 
-    def gathered(self, local: Sequence[Any], device: Device) -> Any:
-        """Gather local numbers [E, n_modes] of each block in float64, whatever the type of the space; see `gather`."""
+    def gathered(self, local: Any, device: Device) -> Any:
+        """Gather local numbers, block after block, in float64, whatever the type of the space; see `gather`."""
         vectors = self.vectors_on(device)
         if self.space.dtype != np.float64:
-            total = self.block_matrix.gathered([vectors.to_host(own) for own in local])
+            total = self.block_matrix.transpose @ vectors.to_host(local).astype(np.float64)
             return vectors.from_host(self.vectors_on(HOST).summed(total))
-        flat = vectors.xp.concatenate([own.reshape(-1) for own in local])
-        return vectors.summed(self.restriction(device).gather(flat)[0])
+        return vectors.summed(self.restriction(device).gather(local)[0])
 
     def average(self, field: Field) -> Floats:
         """Global coefficients of an element-local function: the mean of the cells around each entity.

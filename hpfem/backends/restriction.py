@@ -184,11 +184,16 @@ class ElementRestriction:
     def __init__(self, Q: BlockMatrix, vectors: Any, dtype: DTypeLike, keep: Any = None) -> None:
         self.size = Q.size
         self._Q, self._xp = Q, vectors.xp
-        self._vectors = vectors
-        self._keep: Any = None
-        if keep is not None:
-            self._keep = vectors.from_host(keep, dtype)
-            self._drop = 1 - self._keep
+        self._vectors, self._chosen = vectors, (keep, dtype)
+
+    # Made where they are needed: memory that is used for the first time costs much.
+    @cached_property
+    def _keep(self) -> Any:
+        return None if self._chosen[0] is None else self._vectors.from_host(*self._chosen)
+
+    @cached_property
+    def _drop(self) -> Any:
+        return 1 - self._keep
 
     @cached_property
     def _matrix(self) -> Any:

@@ -143,17 +143,22 @@ class Loads:
             if self.components == 1 and not is_real(f):
                 raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
             f = component_numbers(f, self.components, "f")
+        xp = vectors_on(device).xp
         if isinstance(f, Field) and f.state == "dual":
-            moments = [pair.read(device) for pair in f.data]
+            moments = xp.concatenate([pair.read(device).reshape(self.components, -1) for pair in f.data], axis=1)
         else:
             function = f if callable(f) and not isinstance(f, Field) else None
             tests = self._of_blocks(function is not None)
             blocks = [test.block for test in tests]
             with space.mesh.comm.together():
                 compiled = None if function is None else compiled_function(function, blocks, self.backend)
-                moments = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
-        of_each = [self.c0.gathered([block[c] for block in moments], device) for c in range(self.components)]
-        return of_each[0] if self.components == 1 else vectors_on(device).xp.stack(of_each)
+                # Of all blocks in one array: memory that is used for the first time costs much.
+                starts = np.cumsum([0, *(block.n_elements * block.n_modes for block in blocks)]).tolist()
+                moments = xp.empty((self.components, starts[-1]))
+                for number, (test, a, b) in enumerate(zip(tests, starts, starts[1:], strict=False)):
+                    self._write_moments(moments[:, a:b], f, test, number, compiled)
+        of_each = [self.c0.gathered(row, device) for row in moments]
+        return of_each[0] if self.components == 1 else xp.stack(of_each)
 
     def _of_blocks(self, finer: bool) -> list[_Reference]:
         """Inner products of values with the modes, block by block; by a finer rule, or by that of the space."""
@@ -167,16 +172,15 @@ class Loads:
         if found != wanted:
             raise ArgumentError(f"f has {found} components, {'one is' if wanted == 1 else f'{wanted} are'} wanted")
 
-    def _moments(self, f: Any, test: _Reference, number: int, compiled: Any) -> Any:
-        """Inner products of a right-hand side with the modes of a block, [components, E, n_modes] on the device."""
-        block = test.block
-        moments, apply = test.xp.empty((self.components, block.n_elements, block.n_modes)), test.runner()
+    def _write_moments(self, out: Any, f: Any, test: _Reference, number: int, compiled: Any) -> None:
+        """Write inner products of a right-hand side with the modes of a block; out [components, E * n_modes]."""
+        block, apply = test.block, test.runner()
+        moments = out.reshape(self.components, block.n_elements, block.n_modes)
         for chunk, values in _values(f, block, number, test.xp, self.backend.device(), compiled):
             self._check_components(len(values))
             measure = test.measure(chunk)
             for component, value in zip(moments, values, strict=True):
                 component[chunk] = apply(measure, value)  # a number, perhaps
-        return moments
 
 
 def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: Any) -> Iterator[tuple[slice, Any]]:
