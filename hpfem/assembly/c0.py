@@ -12,7 +12,7 @@ vector has the unknowns of the process' own cells; an unknown of several process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 

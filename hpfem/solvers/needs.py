@@ -27,7 +27,7 @@ from .multigrid.cycle import straightened
 from .preconditioners import taken
 
 # Bytes of a local coefficient for right-hand sides and solutions, and such arrays of the space's type.
-_LOCAL_BYTES, _LOCAL_ARRAYS = 43, 1
+_LOCAL_BYTES, _LOCAL_ARRAYS = 39, 1
 # Global vectors of float64 and of the space's type where the iterations are; values and fluxes that the host makes.
 _VECTORS64, _VECTORS, _DATA = 4, 3, 2
 # Arrays of the size of a chunk's Jacobians: where factors are made from these, and where they are constant.
