@@ -223,7 +223,8 @@ class Recording:
         first, panel = np.flatnonzero(number == 0), np.cumsum(number == 0) - 1
         if self._lanes * counts[first].sum() > _SPARSE * matrix.nnz:
             return None
-        ordered = matrix.sorted_indices()[some]
+        ordered = matrix[some]
+        ordered.sort_indices()
         starts, columns = ordered.indptr[:-1], ordered.indices
         for part, own in _parts_of(ordered, rows):
             before = np.maximum(np.arange(own.start, own.stop) - np.repeat(counts[part], counts[part]), 0)
