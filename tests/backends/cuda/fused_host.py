@@ -77,14 +77,14 @@ def apply(library, case, source, descending=False, guard=None, before=0):
     held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
-    n, at_once = problem.n_elements, plan.threads // 32 * GROUP
+    n, at_once = problem.n_elements, plan.elements
     blocks = -(-(n + before) // at_once) if before else case.blocks
     missing = [before * (array.nbytes // n) for array in (source, out)]
     missing += [0 if a is None else before // GROUP * (a.nbytes // -(-n // GROUP)) for a in (factors, points)]
     with shared_at(guard, library, plan.shared_bytes), first_block(library, before // at_once):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(n + before),
-            (ctypes.c_uint * 3)(blocks, len(source), 1),
+            (ctypes.c_uint * 3)(blocks, len(source) // problem.coupled, 1),
             *map(pointer, (source, out, factors, points), missing),
             pointer(tables),
             fields,

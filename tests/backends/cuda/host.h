@@ -26,6 +26,7 @@
 #define HPFEM_COPY_ONCE(to, from) hpfem_host::copy(to, from, 16)
 #define HPFEM_WRITE_MARKED(to, words, mark) hpfem_host::write_marked(to, words, mark)
 #define HPFEM_READ_MARKED(from, words, mark) hpfem_host::read_marked(from, words, mark)
+#define HPFEM_TEAM_SYNC(team) hpfem_host::team_wait(MEMBERS)
 #define HPFEM_COPY_COMMIT() hpfem_host::copies[hpfem_host::current].groups++
 #define HPFEM_COPY_WAIT(groups) hpfem_host::copy_wait(groups)
 #define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1) hpfem_host::multiply(c, a0, a1, a2, a3, b0, b1)
@@ -50,13 +51,14 @@ struct Index {
 constexpr int STACK = 1 << 17, MOST_THREADS = 1024, GUARD = 256;
 enum Outcome { FINE = 0, DIVERGED = 1, OVERRUN = 2 };
 // What a thread waits for; what is done waits for ever.
-enum Wait : unsigned char { NOTHING, WARP, BLOCK, DONE };
+enum Wait : unsigned char { NOTHING, WARP, TEAM, BLOCK, DONE };
 
 static ucontext_t home, threads[MOST_THREADS];
 static Wait waits[MOST_THREADS];
 static char *stacks;
 static unsigned char *shared;
 static int current;
+static int members = 1 << 30; // threads of a team
 static void (*body)();
 
 static void write_marked(void *to, const unsigned *words, unsigned mark) {
@@ -78,6 +80,10 @@ static void start() {
 static void wait_for(Wait what) {
   waits[current] = what;
   swapcontext(&threads[current], &home);
+}
+static void team_wait(int threads) {
+  members = threads;
+  wait_for(TEAM);
 }
 
 // Asynchronous copies of a thread, each with the number of groups committed before it.
@@ -209,6 +215,11 @@ static int run_block(int n_threads, bool descending) {
       const int end = t + 32 < n_threads ? t + 32 : n_threads;
       if (!all(t, end, WARP)) continue;
       open(t, end);
+      opened = true;
+    }
+    for (int t = 0; t + members <= n_threads; t += members) {
+      if (!all(t, t + members, TEAM)) continue;
+      open(t, t + members);
       opened = true;
     }
     if (!opened) return DIVERGED;

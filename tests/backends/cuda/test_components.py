@@ -14,6 +14,8 @@ from hpfem.backends import options as text
 from hpfem.backends.cuda.codegen.layout import stored_factors
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.plan import DenseOptions
+from hpfem.backends.cuda.fused.plan import FusedPlan
+from hpfem.backends.cuda.fused.strategy import CudaFused, FusedKernel
 from hpfem.backends.cuda.runtime import kernel as cuda_kernel
 from hpfem.backends.cuda.runtime import planned, tree_kernel
 from hpfem.backends.cuda.runtime.device import Limits
@@ -21,6 +23,7 @@ from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
 from hpfem.backends.cuda.vectors.indexed import IndexTables
+from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.sources import possible_sources
 from hpfem.geometry import FactorSource
@@ -219,3 +222,15 @@ def test_results_in_products_stand_by_entity(on_host, rng, monkeypatch):
         assert np.array_equal(out, wanted[:, :, modes]), name
         seen.add((name, problem.shape.name))
     assert {name for name, _ in seen} >= {"sumfac", "sumfac-top", "kronecker", "dense", "fused"}
+
+
+def test_teams_of_warps(on_host, rng):
+    """Two sets of three coupled components at once, with few multiprocessors."""
+    space = hp.Space(curved("tet", 2), 2, quadrature="simplex")
+    stress = lambda du: [[du[i][j] * du[j][i] + du[j][j] for j in range(3)] for i in range(3)]  # noqa: E731
+    problem = hp.WeakForm(space, stress, test="grad", components=3, backend="numpy").choices[0].kernel.problem
+    source = rng.standard_normal((6, problem.n_elements, problem.n_modes))
+    expected, found = np.empty_like(source), np.full_like(source, np.nan)
+    NumpyKernel(problem, "stdmat").apply(source, expected)
+    FusedKernel(FusedPlan(problem, CudaFused().fitting(problem, Limits())[0]), "fused").apply(source, found)
+    assert norm_error(found, expected) < 1e-12

@@ -12,6 +12,7 @@ from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused
 from hpfem.backends.cuda.fused.strategy import CudaFused
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
+from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.mesh import box
@@ -46,7 +47,7 @@ def check(cases, folder, rng):
     library = build(cases, folder)
     for case in cases:
         problem = case.problem
-        source = rng.standard_normal((2, problem.n_elements, problem.n_modes))
+        source = 0.3 * rng.standard_normal((2 * problem.coupled, problem.n_elements, problem.n_modes))
         expected = np.empty_like(source)
         NumpyKernel(problem, "stdmat").apply(source, expected)
         found = apply(library, case, source)
@@ -119,6 +120,62 @@ def test_forms(name, kind, tmp_path, rng):
     check(cases, tmp_path, rng)
 
 
+def sheared(u, du, x, v, lam):
+    """A form of everything that couples its components, as many as there are directions."""
+    J = du[0][0] * du[1][1] - du[0][1] * du[1][0]
+    n = len(du)
+    values = [v * u[(c + 1) % n] + lam * x[0] * du[c][0] for c in range(n)]
+    return values, [[lam * du[j][i] * (1 + u[i]) + (J if i == j else 0.0) for j in range(n)] for i in range(n)]
+
+
+def stress(du, lam):
+    """Gradients alone."""
+    n = len(du)
+    trace = sum(du[i][i] for i in range(n))
+    return [[du[i][j] + du[j][i] + lam * (trace if i == j else du[i][j] ** 2) for j in range(n)] for i in range(n)]
+
+
+@pytest.mark.parametrize("kind", ["affine", "deformed"])
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_coupled_components(name, kind, tmp_path, rng):
+    """Two and three, each by a warp: rings of all kinds, with and without the mirror, more teams than groups."""
+    n = 2 if name == "tri" else 3
+    configs = (
+        FusedOptions(2 * n, 0, 1, 0), FusedOptions(n, 2, 1, 1, fours=1), FusedOptions(2 * n, 3, 2, 1, False),
+        FusedOptions(n, 0, 2, fours=1), FusedOptions(5 * n, 2, 2, 1),
+    )  # fmt: skip
+    varying = {"v": lambda *x: 1 + x[0] ** 2, "lam": 0.7}
+    forms = [
+        (sheared, varying, ("value", "grad")),
+        (stress, {"lam": 0.7}, ("grad",)),
+        (stress, {"lam": varying["v"]}, ("grad",)),
+        (lambda u: [u[(c + 1) % n] * u[c] for c in range(n)], {}, ("value",)),
+    ]
+    cases = []
+    for order in range(1, 6):
+        for turn, (function, fields, test) in enumerate(forms[: 4 if order < 4 else 2]):
+            options = configs[(order + turn) % len(configs)]
+            given = {"algorithm": "auto"} if test == ("value",) else {"precision": ("full", "mixed")[turn % 2]}
+            problem = problem_of(
+                name, order, hp.WeakForm, kind, pointwise=function, fields=fields, test=test, components=n, **given
+            )
+            cases.append(FusedCase.of(problem, f"case{len(cases)}", options, blocks=1 + order % 2))
+    check(cases, tmp_path, rng)
+
+
+def test_options_of_coupled_components():
+    """Without the mirror where products are few, two blocks if they fit; warps are dealt out evenly to components."""
+    for order in range(1, 8):
+        for n in (2, 3):
+            problem = problem_of("tet" if n == 3 else "tri", order, hp.WeakForm, pointwise=stress, fields={"lam": 0.7},
+                                 test="grad", components=n)  # fmt: skip
+            found = [FusedPlan(problem, options) for options in CudaFused().fitting(problem, Limits())]
+            assert all(plan.misfit(Limits()) is None for plan in found)
+            assert found[0].options.mirror == (order > (3 if n == 3 else 5))
+            assert found[0].options.min_blocks == 1 + (order < (4 if n == 3 else 7))
+            assert CudaFused().cost(problem) < CudaStdMat().cost(problem)
+
+
 @pytest.mark.parametrize("name", SIMPLICES)
 def test_rounded_factors(name, tmp_path, rng):
     """Mixed precision: odd and even numbers of factors, every order, rings of all kinds; less shared memory."""
@@ -157,8 +214,8 @@ def test_the_shim_sees_missing_waits(tmp_path, rng):
     for n, (old, new) in enumerate(
         (
             ("        HPFEM_COPY_WAIT(2 * STAGES - 3);\n", ""),
-            ("        HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);\n", ""),
-            ("        HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);\n        __syncwarp();\n", ""),
+            ("        HPFEM_COPY_WAIT(under_way);\n", ""),
+            ("        HPFEM_COPY_WAIT(under_way);\n        __syncwarp();\n", ""),
         )
     ):
         broken = FusedCase(case.plan, f"case{n + 1}", alteration=(old, new))
@@ -193,20 +250,19 @@ def test_straight_cells_take_their_matrices(shape):
 
 
 def test_reasons():
+    other = problem_of("tri", 2, hp.WeakForm, pointwise=stress, fields={"lam": 0.7}, test="grad", components=2)
+    other.given = 3
     for problem, reason in (
         (problem_of("tet", 2, quadrature="collapsed"), "simplex. only"),
         (problem_of("tet", 2, dtype=np.float32), "float64 only"),
         (problem_of("tet", 9), "modes do not fit"),
         (problem_of("tet", 2, hp.IProductWRTDerivBase), "weak forms"),
-        (
-            problem_of(
-                "tri", 1, hp.WeakForm, pointwise=lambda u: [u[1], u[0]], test=("value",), components=2, algorithm="auto"
-            ),
-            "coupled components",
-        ),
+        (other, "2 components come in and 3 go out"),
     ):
         with pytest.raises(NotSuitable, match=reason):
             check_fused(problem)
+    with pytest.raises(NotSuitable, match="3 warps for 2 components"):
+        CudaFused().planned(other, FusedOptions(3), Limits())
     problem = problem_of("tet", 4)
     for options, reason in (
         (FusedOptions(stages=1), "two stages"),

@@ -7,6 +7,10 @@
 // [2 t, 2 t + 1], is what it gives to the next as A[g, g + 8][t, t + 4] with columns permuted: 2 t is term t, 2 t + 1 is
 // t + 4. Of eight modes the first four are at even places and the others at odd ones, for the same reason.
 //
+// Of components that the pointwise function couples each has a warp of a team, with products of its own. The team shares
+// the factors, and what its warps have at the points of a step goes through shared memory, [component][quantity][unit]
+// [lane], with the same lanes for all components: units, 4 points and 8 elements each, are dealt out to the warps.
+//
 // Tables are tiles of 8 columns by 8 places of modes in the order of use: [step][eight modes, even ones first][product].
 // `FusedPlan.tables` swizzles them so that both ways through a tile are free of bank conflicts. Factors are
 // [16 elements][point][factor][element]; in shared memory eights of pairs of elements are rotated (`rotated`).
@@ -14,6 +18,11 @@
 struct alignas(16) Two {
   real x, y;
 };
+
+#ifndef HPFEM_HOST
+// A barrier of a team; number 0 is that of the block.
+#define HPFEM_TEAM_SYNC(team) asm volatile("bar.sync %0, %1;" ::"r"((team) + 1), "n"(MEMBERS) : "memory")
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
@@ -23,22 +32,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = lane % 4, g = lane / 4;
+  const int team = warp / TEAM, own = warp % TEAM, member = threadIdx.x % MEMBERS;
   // Where a lane reads in a tile: places 2 t and 2 t + 1 of column g; place g of columns 2 t and 2 t + 1.
   const int forward = g / 2 * 16 + ((g ^ g / 2) & 1) * 8 + (t ^ (2 * (g / 4))) * 2;
   const int back = t * 16 + t % 2 * 8 + (g / 2 ^ (2 * (t / 2))) * 2 + g % 2;
-  real *const stages = shared + TABLES + NAMES + warp * WARP_SIZE;
+  real *const stages = shared + TABLES + NAMES + team * TEAM_SIZE;
   // In shared memory: else the compiler keeps a lane's modes in registers all the time.
   short *const modes = reinterpret_cast<short *>(shared + TABLES);
   for (int i = threadIdx.x; i < 2 * PLACES; i += THREADS) {
     const int n = i % PLACES;
     modes[i] = n >= (EVEN > ODD ? EVEN : ODD) ? -1 : i < PLACES ? FIRST[n] : SECOND[n];
   }
-  Two *const given = reinterpret_cast<Two *>(stages + AHEAD * STAGE) + lane;
-  const int groups = int((n_elements + 15) / 16), stride = gridDim.x * WARPS;
-  in += component_number() * n_elements * N_MODES;
-  out += component_number() * n_elements * N_MODES;
+  real *const exchanged = stages + AHEAD * STAGE + lane;
+  Two *const given = reinterpret_cast<Two *>(stages + AHEAD * STAGE + EXCHANGED + own * GIVEN) + lane;
+  real *const own_fields = stages + AHEAD * STAGE + EXCHANGED + TEAM * GIVEN + own * (AHEAD * FIELDS_STAGE) + lane;
+  const int groups = int((n_elements + 15) / 16), stride = gridDim.x * TEAMS;
+  in += (component_number() * TEAM + own) * n_elements * N_MODES;
+  out += (component_number() * TEAM + own) * n_elements * N_MODES;
 
-  // Tables: a ring of the block. Factors: a ring of the warp, which runs ahead of the steps into the next group.
+  // Tables: a ring of the block. Factors: a ring of the team, which runs ahead of the steps into the next group.
   int table_step = 0, table_stage = 0;
   const auto ask_tables = [&] {
     const Step next = step_at(table_step);
@@ -50,21 +62,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     table_stage = table_stage + 1 == STAGES ? 0 : table_stage + 1;
   };
   int factor_step = 0, factor_stage = 0;
-  const int own_place = rotated(COPIED * lane);
-  int factor_group = block_number() * WARPS + warp;
+  const int own_place = rotated(COPIED * member);
+  int factor_group = block_number() * TEAMS + team;
   struct Asked {
     const stored_real *from;
     Stored *to;
     int units;
     bool pair;
   };
+  // Those of fields at the points of a warp's units, each lane its own.
+  const auto ask_fields = [&](const Step &next, int group, int stage) {
+    const int sides = next.kind == PAIR ? 2 : 1, units = 2 * sides * ((next.points + 3) / 4);
+    HPFEM_ROLLED for (int unit = own; unit < units; unit += TEAM) {
+      const int point = 4 * (unit / (2 * sides)) + t, side = unit / 2 % sides;
+      const long long element = group * 16LL + 2 * g + unit % 2;
+      if (point >= next.points || element >= n_elements) continue;
+      const int q = (next.kind == PAIR ? side * PAIRS : 2 * PAIRS) + next.first + point;
+      real *const to = own_fields + stage * FIELDS_STAGE + unit / TEAM * (N_FIELDS * 32);
+      each<0, N_FIELDS>([&](auto n_) {
+        constexpr int n = decltype(n_)::value;
+        HPFEM_COPY(to + n * 32, fields[field_array(n)] + (field_component(n) * n_elements + element) * POINTS + q, 8);
+      });
+    }
+  };
   const auto next_factors = [&]() -> Asked {
-    if (!STORED || factor_group >= groups) return {factors, reinterpret_cast<Stored *>(given), 0, false};
+    if (!(STORED || FIELDS_STAGE) || factor_group >= groups) return {factors, reinterpret_cast<Stored *>(given), 0, false};
     const Step next = step_at(factor_step);
     const int first = (next.kind == PAIR ? 0 : 2 * PAIRS) + next.first;
-    const Asked asked{factors + ((long long)factor_group * POINTS + first) * POINT + 2 * COPIED * lane,
-                      reinterpret_cast<Stored *>(stages + factor_stage * STAGE), next.points * (POINT / 2 / COPIED) - lane,
+    const Asked asked{factors + ((long long)factor_group * POINTS + first) * POINT + 2 * COPIED * member,
+                      reinterpret_cast<Stored *>(stages + factor_stage * STAGE), next.points * (POINT / 2 / COPIED) - member,
                       next.kind == PAIR};
+    if constexpr (FIELDS_STAGE > 0) ask_fields(next, factor_group, factor_stage);
     if (++factor_step == STEPS) {
       factor_step = 0;
       factor_group += stride;
@@ -75,9 +103,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   // The n-th part of the factors asked for: of a pair of points those of both.
   const auto ask_part = [&](const Asked &asked, int n) {
     if constexpr (STORED) {
-      if (32 * n < asked.units) {
-        const int first = 32 * COPIED * n;
-        Stored *const to = asked.to + (BY_ROW ? first + own_place : rotated(first + COPIED * lane));
+      if (MEMBERS * n < asked.units) {
+        const int first = MEMBERS * COPIED * n;
+        Stored *const to = asked.to + (BY_ROW ? first + own_place : rotated(first + COPIED * member));
         HPFEM_COPY_ONCE(to, asked.from + 2 * first);
         if (n < parts(most_points(PAIR)) && asked.pair) {
           HPFEM_COPY_ONCE(to + most_points(PAIR) * POINT / 2, asked.from + PAIRS * POINT + 2 * first);
@@ -108,10 +136,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   int stage = 0, tables_at = 0;
 
-  HPFEM_ROLLED for (int base = block_number() * WARPS; base < groups; base += stride) {
-    const int group = base + warp;
+  HPFEM_ROLLED for (int base = block_number() * TEAMS; base < groups; base += stride) {
+    const int group = base + team;
     const long long first = group * 16LL + 2 * g;
-    if (STAGES == 0 && group >= groups) break; // otherwise the warp keeps up with its block
+    if (STAGES == 0 && group >= groups) break; // otherwise the team keeps up with its block
     const bool live[2] = {first < n_elements, first + 1 < n_elements};
     // Coefficients of both elements: of the even modes of an eight, then of the odd ones, each at even and odd places.
     const real *const u = in + first * N_MODES;
@@ -148,8 +176,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const auto coefficients = [&](int k, int place) -> Two {
       return k < KEPT ? kept[k < KEPT ? k : 0][place] : given[(k - KEPT) * 64 + place * 32];
     };
-    Line line[2];
-    HPFEM_UNROLL for (int h = 0; h < 2; h++) line[h].start(factors, live[h] ? first + h : n_elements - 1, 0);
+    Line line[2]; // a team starts it where it is used
+    if constexpr (TEAM == 1) {
+      HPFEM_UNROLL for (int h = 0; h < 2; h++) line[h].start(factors, live[h] ? first + h : n_elements - 1, 0);
+    }
     real y[K_TILES][4] = {};
     const real *tile = shared;
 
@@ -183,18 +213,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           }
         }
       }
-      if constexpr (STORED) {
-        HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);
+      constexpr int under_way = STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1;
+      if constexpr (STORED && TEAM == 1) {
+        HPFEM_COPY_WAIT(under_way);
         __syncwarp();
       }
       const Stored *const mine = reinterpret_cast<const Stored *>(stages + stage * STAGE) + t * (POINT / 2);
+      const real *const my_fields = own_fields + stage * FIELDS_STAGE;
       stage = stage + 1 == AHEAD ? 0 : stage + 1;
-      // Replaces the quantities of element h at point q, which `column` finds, by what is tested there.
-      const auto at = [&](int slot, int q, int h, bool there, auto column) {
-        if (!there) {
-          HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) column(a) = 0;
+      // Quantity a of element h at the r-th point of a lane, or its image.
+      const auto part = [&](int r, int side, int h, int a) -> real & {
+        if constexpr (kind == PAIR) {
+          const int c = r * QUANTITIES + a;
+          return side ? o[c / 2][2 * h + c % 2] : e[c / 2][2 * h + c % 2];
+        } else {
+          constexpr bool apart = ODD > 0 && GRADIENT; // derivatives across the mirror are those of odd modes
+          if (apart && a == ACROSS) return o[r / 2][2 * h + r % 2];
+          const int c = r * even_columns(kind) + a - (apart && a > ACROSS);
+          return e[c / 2][2 * h + c % 2];
+        }
+      };
+      // Replaces the quantities of element h at the r-th point or its image, which `column` finds, by what is tested there.
+      const auto at = [&](int r, int side, int h, int turn, auto column) {
+        if (count % 4 && 4 * r + t >= count) {
+          HPFEM_UNROLL for (int c = 0; c < TEAM; c++) HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) column(c, a) = 0;
           return;
         }
+        const int slot = side * most_points(PAIR) + 4 * r;
+        const int q = (kind == PAIR ? side * PAIRS : 2 * PAIRS) + (number * most_points(kind) + 4 * r + t);
         Factors f;
         if constexpr (STORED) {
           HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
@@ -206,14 +252,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         const Surroundings around{points, fields, element, n_elements, element / 16, int(element % 16)};
         real x[SPACE], extra[N_FIELDS + 1], value[SINKS], flux[SINKS][VECTOR];
         around.coordinates(q, x);
-        around.values(q, extra);
+        if constexpr (FIELDS_STAGE > 0) {
+          HPFEM_UNROLL for (int n = 0; n < N_FIELDS; n++) extra[n] = my_fields[(turn * N_FIELDS + n) * 32];
+        } else around.values(q, extra);
         real u[SOURCES], s[SOURCES][DIM];
-        u[0] = VALUE ? column(0) : real(0);
-        HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[0][d] = GRADIENT ? column((VALUE + d) % QUANTITIES) : real(0);
-        at_point(line[h], f, q, x, extra, parameters, u, s, value, flux);
-        if constexpr (VALUE) column(0) = TEST_VALUE ? value[0] : real(0);
-        if constexpr (GRADIENT) {
-          HPFEM_UNROLL for (int d = 0; d < DIM; d++) column(VALUE + d) = TEST_GRADIENT ? flux[0][d] : real(0);
+        HPFEM_UNROLL for (int c = 0; c < TEAM; c++) {
+          u[c] = VALUE ? column(c, 0) : real(0);
+          HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[c][d] = GRADIENT ? column(c, (VALUE + d) % QUANTITIES) : real(0);
+        }
+        Line &own_line = line[TEAM == 1 ? h : 0];
+        if constexpr (TEAM > 1) own_line.start(factors, element, 0);
+        at_point(own_line, f, q, x, extra, parameters, u, s, value, flux);
+        HPFEM_UNROLL for (int c = 0; c < TEAM; c++) {
+          if constexpr (VALUE) column(c, 0) = TEST_VALUE ? value[c] : real(0);
+          if constexpr (GRADIENT) {
+            HPFEM_UNROLL for (int d = 0; d < DIM; d++) column(c, VALUE + d) = TEST_GRADIENT ? flux[c][d] : real(0);
+          }
         }
       };
       // Even and odd parts to values at both points of a pair, or back.
@@ -228,32 +282,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           }
         }
       };
+      constexpr int sides = kind == PAIR ? 2 : 1;
       if constexpr (kind == PAIR) exchange(false);
-      HPFEM_UNROLL for (int r = 0; r < fours; r++) {
-        const bool there = count % 4 == 0 || 4 * r + t < count;
-        const int q = number * most_points(kind) + 4 * r + t;
-        if constexpr (kind == PAIR) {
-          HPFEM_UNROLL for (int side = 0; side < 2; side++) {
+      if constexpr (TEAM == 1) {
+        HPFEM_UNROLL for (int r = 0; r < fours; r++) {
+          HPFEM_UNROLL for (int side = 0; side < sides; side++) {
             HPFEM_UNROLL for (int h = 0; h < 2; h++) {
-              at(side * most_points(PAIR) + 4 * r, side * PAIRS + q, h, there, [&](int a) -> real & {
-                const int c = r * QUANTITIES + a;
-                return side ? o[c / 2][2 * h + c % 2] : e[c / 2][2 * h + c % 2];
-              });
+              at(r, side, h, 0, [&](int, int a) -> real & { return part(r, side, h, a); });
             }
           }
-        } else {
-          HPFEM_UNROLL for (int h = 0; h < 2; h++) {
-            at(4 * r, 2 * PAIRS + q, h, there, [&](int a) -> real & {
-              constexpr bool apart = ODD > 0 && GRADIENT; // derivatives across the mirror are those of odd modes
-              if (apart && a == ACROSS) return o[r / 2][2 * h + r % 2];
-              const int c = r * even_columns(kind) + a - (apart && a > ACROSS);
-              return e[c / 2][2 * h + c % 2];
-            });
-          }
         }
+        if constexpr (kind == PAIR) exchange(true);
+        __syncwarp();
+      } else {
+        const auto place = [&](int c, int a, int unit) -> real & {
+          return exchanged[((c * QUANTITIES + a) * UNITS + unit) * 32];
+        };
+        const auto each_own = [&](auto act) {
+          HPFEM_UNROLL for (int unit = 0; unit < 2 * sides * fours; unit++) {
+            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) {
+              act(part(unit / (2 * sides), unit / 2 % sides, unit % 2, a), place(own, a, unit));
+            }
+          }
+        };
+        each_own([](real &x, real &shared) { shared = x; });
+        if constexpr (STORED || FIELDS_STAGE) HPFEM_COPY_WAIT(under_way);
+        HPFEM_TEAM_SYNC(team);
+        HPFEM_ROLLED for (int unit = own; unit < 2 * sides * fours; unit += TEAM) {
+          at(unit / (2 * sides), unit / 2 % sides, unit % 2, unit / TEAM,
+             [&](int c, int a) -> real & { return place(c, a, unit); });
+        }
+        HPFEM_TEAM_SYNC(team);
+        each_own([](real &x, real &shared) { x = shared; });
+        if constexpr (kind == PAIR) exchange(true);
       }
-      if constexpr (kind == PAIR) exchange(true);
-      __syncwarp();
       const Asked asked = next_factors();
       // Products that do not wait for each other, and between them the next factors are asked for.
       constexpr int total = even_products * EVEN_TILES + odd_products * ODD_TILES;

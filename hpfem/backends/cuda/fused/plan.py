@@ -18,10 +18,14 @@ from ..runtime.device import REGISTERS, Limits
 
 # Elements of a warp: those whose factors are stored side by side.
 GROUP = 16
+# Barriers of a block, apart from its own.
+TEAMS = 15
 # Modes beyond which the results of 16 elements do not fit the registers of a warp.
 MODES = 144
 # Registers that a thread may lack: few spilled ones cost little.
 SPILLED = 28
+# Shared memory of a multiprocessor beyond which fields, which go through the first cache, cost half more time.
+CACHED = 200_000
 # Place of a tile's (column, place of a mode), so that both ways of reading it are free of bank conflicts.
 _COLUMN, _MODE = np.indices((8, 8))
 _SWIZZLED = _COLUMN // 2 * 16 + (_COLUMN ^ _COLUMN // 2) % 2 * 8 + (_MODE // 2 ^ 2 * (_COLUMN // 4)) * 2 + _MODE % 2
@@ -39,6 +43,7 @@ class FusedOptions:
     kept: int = 0  # eights of modes whose coefficients are kept in registers
     mirror: bool = True  # whether products are halved by the mirror symmetry of rule and basis
     min_blocks: int = 1  # per multiprocessor, that registers have to leave room for
+    fours: int = 0  # of pairs of points of a step; 0: as many as fill the columns of products
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,16 @@ class FusedPlan:
     def __init__(self, problem: BlockProblem, options: FusedOptions) -> None:
         self.problem, self.options = problem, options
         self.levels, self.group = Levels.plain(problem.tabulation), GROUP
-        self.threads, self.elements = 32 * options.warps, GROUP * options.warps
+        # A warp has one component of its elements; those that are coupled are a team.
+        self.team = problem.form.components
+        self.threads, self.elements = 32 * options.warps, GROUP * (options.warps // self.team)
         found = mirror_of(problem.tabulation) if options.mirror else None
         self.sorted = without_mirror(problem.tabulation) if found is None else found
         form = problem.form
         self.value, self.gradient = form.trial_value or form.test_value, form.gradients
         self.quantities = self.value + problem.shape.dim * self.gradient
-        self.most_pairs = 8 if self.quantities % 2 else 4
+        self.fours = options.fours or 1 + self.quantities % 2
+        self.most_pairs = 4 * self.fours
         self.steps = list(self._steps())
         self.even_tiles, self.odd_tiles = -(-self.sorted.even // 8), -(-self.sorted.odd // 8)
         self.n_tiles = sum(map(self._tiles, self.steps))
@@ -127,9 +135,12 @@ class FusedPlan:
         chunk = max(map(self._tiles, self.steps))
         points = max(2 * self.most_pairs * (self.sorted.pairs > 0), min(8, -(-self.sorted.singles // 4) * 4))
         stage = points * GROUP * self.stored * self.problem.factors_dtype.itemsize // 8
-        kept = 128 * (self.even_tiles + self.odd_tiles - v.kept)
+        exchanged = self.team * self.quantities * points * 16 * (self.team > 1)
+        own = v.ahead * stage + exchanged + 128 * self.team * (self.even_tiles + self.odd_tiles - v.kept)
+        turns = -(-points // 2 // self.team) * (self.team > 1)
+        own += self.team * v.ahead * turns * 32 * len(arguments(self.problem)[2])
         tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
-        return 8 * (tables + v.warps * (v.ahead * stage + kept))
+        return 8 * (tables + v.warps // self.team * own)
 
     @property
     def registers(self) -> int:
@@ -139,19 +150,31 @@ class FusedPlan:
         affine = 2 * geometry.n_factors(kind) * (geometry.affine and not geometry.unit)
         tiles = self.even_tiles + self.odd_tiles
         read = self.stored + len(arguments(self.problem)[2])  # with the fields
-        numbers = 4 * (tiles + self.options.kept + products) + 2 * read + 2 * self.quantities + affine
+        if self.team > 1:  # what is exchanged is in shared memory while points are gone through
+            at_points = read + 2 * self.team * self.quantities + affine // 2
+            loops = (17 if read > self.stored else 6) * (tiles > 4)  # over steps of several lengths
+            numbers = 4 * (tiles + self.options.kept) + max(4 * products, at_points) + loops
+        else:
+            numbers = 4 * (tiles + self.options.kept + products) + 2 * read + 2 * self.quantities + affine
         return 2 * numbers + (74 if self.options.stages else 60)
 
     @property
     def registers_left(self) -> int:
         """Registers of a thread, if as many blocks as wanted are on a multiprocessor."""
-        return min(255, REGISTERS // (self.threads * self.options.min_blocks))
+        warps = -(-self.options.warps * self.options.min_blocks // 4) * 4  # a quarter of a multiprocessor has its own
+        return min(255, REGISTERS // (32 * warps))
+
+    @property
+    def tight(self) -> bool:
+        """Whether registers spill, or shared memory leaves too little of the first cache for a team's fields."""
+        fields = self.team > 1 and len(arguments(self.problem)[2]) > 0
+        return self.registers > self.registers_left or (fields and self.shared_bytes * self.options.min_blocks > CACHED)
 
     def source(self, name: str = "fused") -> str:
         """Source of the kernel, `language.h` apart."""
         parts = [
             constants(self.problem, self.levels, name, GROUP),
-            fill("fused/parameters.h", {}, self.options, self.sorted),
+            fill("fused/parameters.h", {"FOURS": self.fours}, self.options, self.sorted),
             *map(header, COMMON_HEADERS),
             *(header(f"fused/{own}") for own in ("sizes.h", "fused.h")),
         ]
@@ -162,6 +185,8 @@ class FusedPlan:
         v = self.options
         if self.threads > limits.threads or min(v.warps, v.min_blocks, v.ahead) < 1:
             return f"{self.threads} threads, {v.min_blocks} blocks, {v.ahead} steps ahead"
+        if v.warps % self.team or (self.team > 1 and v.warps // self.team > TEAMS):
+            return f"{v.warps} warps for {self.team} components"
         if v.stages == 1:
             return "a ring needs two stages"
         if v.kept > self.even_tiles + self.odd_tiles:
@@ -180,8 +205,8 @@ def check_fused(problem: BlockProblem) -> None:
         raise NotSuitable('fused kernels are for quadrature="simplex" only')
     if not (form.from_modes and form.to_modes and form.trace):
         raise NotSuitable("products and points are fused for weak forms only")
-    if form.components > 1:
-        raise NotSuitable("products and points of coupled components are not fused")
+    if not problem.coupled == problem.given == form.components:
+        raise NotSuitable(f"{problem.coupled} components come in and {problem.given} go out")
     if problem.dtype != np.float64:
         raise NotSuitable("tensor cores are used in float64 only")
     if problem.n_modes > MODES:

@@ -1,9 +1,12 @@
 // Steps, and what each takes.
 //
+// A warp has a component: those that the pointwise function couples are a team of warps.
+//
 // A step takes FOURS times four pairs of points, or eight single ones. Its products have eight columns, two for each of
 // four points: of the quantities (value and derivatives, as far as the form has them) of one four after the other.
 
 constexpr int THREADS = 32 * WARPS, STAGES_OR_1 = STAGES > 0 ? STAGES : 1;
+constexpr int TEAM = COMPONENTS, MEMBERS = 32 * TEAM, TEAMS = WARPS / TEAM;
 constexpr int EVEN_TILES = (EVEN + 7) / 8, ODD_TILES = (ODD + 7) / 8, K_TILES = EVEN_TILES + ODD_TILES;
 constexpr int MOST_TILES = EVEN_TILES > ODD_TILES ? EVEN_TILES : ODD_TILES;
 // Whether the last eight of them are at most four.
@@ -11,7 +14,6 @@ constexpr bool EVEN_HALF = EVEN % 8 >= 1 && EVEN % 8 <= 4, ODD_HALF = ODD % 8 >=
 
 constexpr bool VALUE = TRIAL_VALUE || TEST_VALUE, GRADIENT = TRIAL_GRADIENT || TEST_GRADIENT;
 constexpr int QUANTITIES = VALUE + DIM * GRADIENT, ACROSS = VALUE; // the derivative across the mirror is number ACROSS
-constexpr int FOURS = QUANTITIES % 2 ? 2 : 1;
 
 enum Kind { PAIR, SINGLE };
 HPFEM_DEVICE constexpr int most_points(int kind) { return kind == PAIR ? 4 * FOURS : 8; }
@@ -46,19 +48,22 @@ HPFEM_DEVICE Step step_at(int s) {
   return {SINGLE, SINGLE_REST, SINGLES - SINGLE_REST, tiles_of(SINGLE, SINGLE_REST), N_TILES - tiles_of(SINGLE, SINGLE_REST)};
 }
 
-// Numbers of shared memory: tables of the block, and FIRST and SECOND, two bytes each; of a warp the factors of some steps, and coefficients of 16 elements.
+// Numbers of shared memory: tables of the block, and FIRST and SECOND, two bytes each; of a team the factors of some steps, what its
+// warps exchange, coefficients of 16 elements, and fields of as many steps.
 constexpr int TABLES = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), POINT = 16 * N_FACTORS;
 constexpr int PLACES = 8 * MOST_TILES, NAMES = PLACES / 2;
 constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLE_STEPS ? 8 : rounded_up(SINGLE_REST, 4));
 constexpr int STAGE = STORED ? STAGE_POINTS * POINT * int(sizeof(stored_real)) / int(sizeof(real)) : 0;
-constexpr int WARP_SIZE = AHEAD * STAGE + (K_TILES - KEPT) * 128;
+constexpr int UNITS = STAGE_POINTS / 2, EXCHANGED = TEAM > 1 ? TEAM * QUANTITIES * UNITS * 32 : 0;
+constexpr int GIVEN = (K_TILES - KEPT) * 128, FIELDS_STAGE = TEAM > 1 ? (UNITS + TEAM - 1) / TEAM * N_FIELDS * 32 : 0;
+constexpr int TEAM_SIZE = AHEAD * STAGE + EXCHANGED + TEAM * (GIVEN + AHEAD * FIELDS_STAGE);
 
-// A factor of a pair of elements; COPIED pairs are copied at a time, those of some points in `parts` by all lanes.
+// A factor of a pair of elements; COPIED pairs are copied at a time, those of some points in `parts` by all lanes of the team.
 struct alignas(2 * sizeof(stored_real)) Stored {
   stored_real x, y;
 };
 constexpr int COPIED = 16 / sizeof(Stored);
-HPFEM_DEVICE constexpr int parts(int points) { return (points * (POINT / 2 / COPIED) + 31) / 32; }
+HPFEM_DEVICE constexpr int parts(int points) { return (points * (POINT / 2 / COPIED) + MEMBERS - 1) / MEMBERS; }
 
 // Where the i-th pair of elements' factors of a step are: eights of them rotated by twice their number if that tells the
 // four points of a lane's neighbours apart, else by twice their point's.
