@@ -132,6 +132,8 @@ def by_process(source: str, options: Sequence[str]) -> tuple[int, str, bytes]:
         _end_process()
         _own.process = _process()
     child = _own.process
+    if version() >= (12, 9):  # it keeps what it makes, as we do, but by CUDA's driver: a process would hold the GPU
+        options = [*options, "--no-cache"]
     try:
         pickle.dump((source, options), child.stdin)
         child.stdin.flush()
