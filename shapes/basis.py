@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from .arguments import MAX_ORDER, coordinates, instance, integer, name_of, reals, shown
-from .arrays import Array
+from .arrays import Array, frozen
 from .errors import ArgumentError
 from .modes import Family, Function, Mode, tensor_modes
 from .nodes import interpolation_nodes, lattice, node_entities
@@ -208,6 +208,5 @@ def _make_basis(name: Family, shape: Shape, order: int) -> Basis:
     )
     transform = None
     if through != name:
-        transform = np.asarray(np.linalg.inv(carrier.evaluate(nodes)).T, dtype=float)
-        transform.flags.writeable = False
+        transform = frozen(np.asarray(np.linalg.inv(carrier.evaluate(nodes)).T, dtype=float))
     return Basis(name, shape, order, made.tree, made.functions, modes, transform, nodes)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, eye_array, kron
 
-from .arrays import Array, Indices
+from .arrays import Array, Indices, frozen
 from .basis import Basis, make_basis
 from .segment import SEGMENT
 from .shape import Shape
@@ -37,9 +37,8 @@ _ACROSS = 12.0
 @cache
 def interior_modes(basis: Basis) -> Indices:
     """Modes that belong to the shape itself and not to its boundary, in mode order; -> [n]."""
-    found = np.array([m for m, mode in enumerate(basis.modes) if mode.entity[0] == basis.shape.dim], dtype=np.int64)
-    found.flags.writeable = False
-    return found
+    found = [m for m, mode in enumerate(basis.modes) if mode.entity[0] == basis.shape.dim]
+    return frozen(np.array(found, dtype=np.int64))
 
 
 def modal_entity_modes(basis: Basis, dim: int, number: int) -> Indices:

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from .arguments import MAX_ORDER, instance, integer
-from .arrays import Array, Indices
+from .arrays import Array, Indices, frozen
 from .errors import ArgumentError
 from .quadrature import make_rule
 from .shape import Shape
@@ -57,8 +57,7 @@ def _lattice(shape: Shape, order: int) -> tuple[Indices, Indices]:
         parent = np.repeat(np.arange(len(base)), count)
         levels = level[parent] + last if shape.collapsed else np.maximum(level[parent], last)
         indices = np.column_stack([base[parent], last])
-    indices.flags.writeable = False
-    return indices, levels
+    return frozen(indices), levels
 
 
 def node_entities(shape: Shape, order: int) -> tuple[tuple[int, int], ...]:
@@ -99,9 +98,7 @@ def equispaced_nodes(shape: Shape, order: int) -> Array:
         If the order is not an integer >= 1.
     """
     order = _checked(shape, order)
-    nodes = 2.0 * lattice(shape, order) / order - 1.0
-    nodes.flags.writeable = False
-    return nodes
+    return frozen(2.0 * lattice(shape, order) / order - 1.0)
 
 
 def interpolation_nodes(shape: Shape, order: int) -> Array:
@@ -138,8 +135,7 @@ def _interpolation_nodes(shape: Shape, order: int) -> Array:
             f"there are no interpolation nodes for the shape {shape.name!r}: cones have them over segments, tris, quads"
             " and other simplices only; take the basis 'modified' or 'orthogonal'"
         )
-    nodes.flags.writeable = False
-    return nodes
+    return frozen(nodes)
 
 
 def _alphas(shape: Shape) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from .arguments import instance
-from .arrays import Indices
+from .arrays import Indices, frozen
 from .errors import ArgumentError
 from .shape import Shape, get_shape
 
@@ -28,6 +28,9 @@ class Piece:
 
     shape: Shape
     corners: Indices  # [n_vertices, dim], lattice indices of order 2 of the divided shape
+
+    def __post_init__(self) -> None:
+        frozen(self.corners)
 
 
 def _tets(*words: str) -> tuple[tuple[str, str], ...]:
@@ -65,7 +68,7 @@ def refinements(shape: Shape) -> tuple[tuple[Piece, ...], ...]:
 @cache
 def _refinements(shape: Shape) -> tuple[tuple[Piece, ...], ...]:
     if shape.base is None:
-        return ((_piece(shape, np.zeros((1, 0), dtype=np.int64)),),)
+        return ((Piece(shape, np.zeros((1, 0), dtype=np.int64)),),)
     if not shape.collapsed:
         return tuple(
             tuple(_swept(shape, piece, height) for piece in way for height in (0, 1))
@@ -76,20 +79,15 @@ def _refinements(shape: Shape) -> tuple[tuple[Piece, ...], ...]:
     unit = np.rint(shape.vertices + 1).astype(np.int64)
     return tuple(
         tuple(
-            _piece(get_shape(name), np.array([sum(unit[int(v)] for v in word) // len(word) for word in words.split()]))
+            Piece(get_shape(name), np.array([sum(unit[int(v)] for v in word) // len(word) for word in words.split()]))
             for name, words in way
         )
         for way in _CONES[shape.name]
     )
 
 
-def _piece(shape: Shape, corners: Indices) -> Piece:
-    corners.flags.writeable = False
-    return Piece(shape, corners)
-
-
 def _swept(shape: Shape, piece: Piece, height: int) -> Piece:
     """The product of a piece of a product's base and one half of the segment."""
     ends = [np.column_stack([piece.corners, np.full(len(piece.corners), height + end)]) for end in (0, 1)]
     # The swept piece has the shape itself: pieces of a segment, a tri or a quad have the same shape.
-    return _piece(shape, np.concatenate(ends))
+    return Piece(shape, np.concatenate(ends))

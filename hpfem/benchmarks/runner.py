@@ -15,6 +15,7 @@ from ..backends.roofline import Roofline
 from ..backends.timer import measure
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
+from ..support.progress import no_steps
 from .cases import TOLERANCES, BenchSettings, Case, Settings, check_settings
 from .problems import Application, BuiltOperator, MeshBlock
 from .results import Measurement
@@ -81,7 +82,7 @@ class Runner:
                     others = block.sources(block.choose(*way, n_elements))
             yield *way, [block, *others]
 
-    def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
+    def prepare(self, step: Callable[..., None] = no_steps) -> None:
         """Compile kernels of the next cases on all cores, as they will be measured alone; see `TOGETHER`."""
         kernels, began = [], time.monotonic()
         for case in [case for case in self.cases if case not in self.done][:TOGETHER]:

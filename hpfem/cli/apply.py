@@ -163,17 +163,14 @@ def _report(mesh: str, operator: Any, expression: str, field: Field, result: Fie
 
 def _print(report: dict[str, Any], operator: Any) -> None:
     kind = "entries of the functional, l2" if report["result_state"] == "dual" else "L2"
-    rows = [
+    functional, time = report.get("functional_of_field"), output.engineering(report["seconds"], "s")
+    output.print_pairs(
         ("mesh", f"{report['mesh']}: {report['cells']:,} cells"),
         ("space", f"order {output.flat(report['order'])}, {report['basis']}, {report['dofs']:,} degrees of freedom"),
         ("field", f"{report['field']}, L2 norm {report['field_norm']:.10g}"),
         (report["operator"], f"norm {report['result_norm']:.10g} ({kind}), {report['result_components']} component(s)"),
-    ]
-    if "functional_of_field" in report:
-        rows.append(("u · v", f"{report['functional_of_field']:.12g}"))
-    rate = output.engineering(report["dofs_per_second"], "DoF/s")
-    rows.append(("time", f"{output.engineering(report['seconds'], 's')}, {rate}"))
-    if "output" in report:
-        rows.append(("written", report["output"]))
-    output.print_pairs(rows)
+        ("u · v", None if functional is None else f"{functional:.12g}"),
+        ("time", f"{time}, {output.engineering(report['dofs_per_second'], 'DoF/s')}"),
+        ("written", report.get("output")),
+    )
     output.say(operator.explain() if isinstance(operator, Operator) else repr(operator))

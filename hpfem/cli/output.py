@@ -68,10 +68,11 @@ def show(arguments: argparse.Namespace, result: Any, table: Callable[[], None]) 
         table()
 
 
-def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
-    """Print pairs, one per line."""
+def print_pairs(*pairs: tuple[str, str | None]) -> None:
+    """Print pairs, one per line, but those without a text."""
     for name, text in pairs:
-        say(f"{name:11} {text}")
+        if text is not None:
+            say(f"{name:11} {text}")
 
 
 def width() -> int:

@@ -129,18 +129,15 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _print(report: dict[str, Any]) -> None:
     iterations = f"{report['iterations']} iterations ({report['preconditioner']})"
-    rows = [
+    seconds, set_up, compiled = (
+        output.engineering(report[name], "s") for name in ("seconds", "set_up_seconds", "compile_seconds")
+    )
+    output.print_pairs(
         ("mesh", f"{report['mesh']}: {report['cells']:,} cells"),
         ("space", f"order {output.flat(report['order'])}, {report['basis']}, {report['unknowns']:,} unknowns"),
         ("solver", f"{iterations}, residual {report['residual']:.1e}"),
         ("solution", f"L2 norm {report['norm']:.10g}, integral {report['integral']:.10g}"),
-    ]
-    if "error" in report:
-        rows.append(("error", f"{report['error']:.3e} in L2, relative"))
-    set_up = output.engineering(report["set_up_seconds"], "s")
-    compiled = output.engineering(report["compile_seconds"], "s")
-    time = f"{output.engineering(report['seconds'], 's')}, of which {set_up} before the iterations"
-    rows.append(("time", f"{time} and {compiled} in compilers"))
-    if "output" in report:
-        rows.append(("written", report["output"]))
-    output.print_pairs(rows)
+        ("error", f"{report['error']:.3e} in L2, relative" if "error" in report else None),
+        ("time", f"{seconds}, of which {set_up} before the iterations and {compiled} in compilers"),
+        ("written", report.get("output")),
+    )

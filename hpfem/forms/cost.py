@@ -8,10 +8,9 @@ once. Both are per element and component, and fractions of a roofline are stated
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
-import numpy as np
-
-from hpfem.shapes import ModeTree, Tabulation
+from hpfem.shapes import Tabulation
 
 from .form import BlockProblem
 from .trace import Trace
@@ -27,12 +26,6 @@ class StageFlops:
     shared: int  # what `gradient` saves if `value` is computed too
 
 
-def tree_steps(tree: ModeTree, counts: tuple[int, ...]) -> list[int]:
-    """Operations of each direction of a sum factorisation, one chain."""
-    rest = [int(np.prod(counts[k:], dtype=np.int64)) for k in range(tree.dim)]
-    return [2 * tree.n_nodes(k + 1) * rest[k] for k in range(tree.dim)]
-
-
 def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
     """Operations of the stages of a basis on a rule."""
     basis, rule = tabulation.basis, tabulation.rule
@@ -41,7 +34,8 @@ def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
     if strategy == "stdmat" or not rule.tensor:
         value = 2 * basis.n_modes * len(rule)
         return StageFlops(value, basis.shape.dim * value, along, 0)
-    steps = tree_steps(basis.tree, rule.counts)
+    # Of each direction of a sum factorisation, in one chain.
+    steps = [2 * basis.tree.n_nodes(k + 1) * prod(rule.counts[k:]) for k in range(basis.tree.dim)]
     dense = 0 if basis.transform is None else 2 * basis.transform.size
     chains = [step * (basis.tree.dim - k) for k, step in enumerate(steps)]
     beside = sum(steps[1:])  # the value's chain of all directions but the first is part of the gradient's

@@ -27,7 +27,8 @@ def lowered(
     values = [] if results else [e for row, e in weak.rows.items() if row[1] == 0]
     scales = _scales(weak, fluxes) if fluxes else None
     factors = [s for terms in (scales or {}).values() for s in terms.values()]
-    if _reads_derivatives(weak.graph, [*values, *factors]):
+    read = [node.payload for node in live(weak.graph, [*values, *factors]) if node.op == "input"]
+    if any(key[0] == "fn" and key[3] > 0 for key in read):  # a derivative
         scales = None
     needed = [*results, *values, *(factors if scales is not None else fluxes.values())]
     graph, new = Graph(), dict[int, Expression]()
@@ -61,11 +62,6 @@ def lowered(
             " have a third of these at most: give parts that do not depend on u as a field"
         )
     return Form.weak(name, made, total, not results)
-
-
-def _reads_derivatives(graph: Graph, results: Sequence[Expression]) -> bool:
-    """Whether results depend on the derivative of a function."""
-    return any(n.op == "input" and n.payload[0] == "fn" and n.payload[3] > 0 for n in live(graph, results))
 
 
 def _scales(weak: Weak, fluxes: dict[Row, Expression]) -> dict[int, _Terms] | None:

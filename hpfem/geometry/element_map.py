@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
-from hpfem.shapes.arrays import Array, Indices, Mask
+from hpfem.shapes.arrays import Array, Indices, Mask, frozen
 from hpfem.shapes.cached import cached_property
 
 from ..memory import HOST, PerDevice, as_numpy, device_of, home_of
@@ -311,9 +311,7 @@ def _signed_determinant(J: Array) -> Array:
 def _inverse_vandermonde(shape: Shape, order: int) -> Array:
     """Modes from node values, [n_modes, n_nodes]."""
     values = make_basis("orthogonal", shape, order).evaluate(equispaced_nodes(shape, order))
-    inverse = np.asarray(np.linalg.inv(values.T), dtype=np.float64)
-    inverse.flags.writeable = False
-    return inverse
+    return frozen(np.asarray(np.linalg.inv(values.T), dtype=np.float64))
 
 
 @cache
@@ -348,10 +346,7 @@ def check_gradient(shape: Shape, order: int) -> Array:
     """Gradient of the orthogonal basis at the default quadrature points of order k + 2; -> [d, n_modes, Q]."""
     rule = quadrature(shape, default_counts(shape, order + 2))
     gradient = make_basis("orthogonal", shape, order).gradient(shape.collapse(rule.eta))
-    if np.ptp(gradient, axis=2).max() < 1e-10:
-        gradient = gradient[:, :, :1].copy()
-    gradient.flags.writeable = False
-    return gradient
+    return frozen(gradient[:, :, :1].copy() if np.ptp(gradient, axis=2).max() < 1e-10 else gradient)
 
 
 @cache

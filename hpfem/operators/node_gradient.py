@@ -32,7 +32,7 @@ from ..geometry import ElementMap
 from ..geometry.jacobians import normal, symmetric_pairs
 from ..memory import PairArray, as_numpy
 from ..mesh import Mesh
-from ..space import Block, ByRegion, Field, Space
+from ..space import Block, ByRegion, Field
 from .energy import Energy
 from .linearised import checked_function, made_operator, side_by_side, weak_of
 from .on_boundary import side_fields
@@ -166,7 +166,9 @@ def _load(given: Any, is_density: bool) -> tuple[Any, Weak, dict[str, Field], li
             raise ArgumentError(
                 f"{given.name} is on the edge {given.on!r} of a surface in space: no derivative by nodes"
             )
-        fields[_NORMAL] = _surface_normals(form.space)
+        normals = [normal(block.geometry.jacobian(block.geometry.gradient_eta)) for block in form.space.blocks]
+        units = [(n / np.linalg.norm(n, axis=0)).astype(form.space.dtype) for n in normals]
+        fields[_NORMAL] = form.space.field("phys", units)
     elif given.on is not None:
         fields = side_fields(form.space, given.sides, ("n",))
     weak = Weak.of(form.form.trace) if is_density else weak_of(form)
@@ -227,12 +229,6 @@ def _slope(function: Callable[..., Any], dim: int, components: int) -> Callable[
         return [values[e.index] for e in slopes]
 
     return slope
-
-
-def _surface_normals(space: Space) -> Field:
-    """Unit normals of surfaces in space, at the points."""
-    normals = [normal(block.geometry.jacobian(block.geometry.gradient_eta)) for block in space.blocks]
-    return space.field("phys", [(n / np.linalg.norm(n, axis=0)).astype(space.dtype) for n in normals])
 
 
 def _add_block(total: Array, factor: float, mesh: Mesh, block: Block, values: Any, xp: Any) -> None:

@@ -25,7 +25,10 @@ _DASHES = ("-", "--", ":", "-.")
 
 def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
     """Draw efficiency over the number of processes as ``scaling``, a panel for each scaling; see `plot_results`."""
-    pairs = _compared(list(zip(results["results"], efficiencies(results["results"]), strict=True)))
+    pairs: list[tuple[Row, float]] = list(zip(results["results"], efficiencies(results["results"]), strict=True))
+    # Problems that several numbers of processes have solved, if there are any.
+    solved = Counter(line for line, _ in {(_line(row), row["ranks"]) for row, _ in pairs})
+    pairs = [(row, value) for row, value in pairs if solved[_line(row)] > 1] or pairs
     rows = [row for row, _ in pairs]
     scalings = [scaling for scaling in _TITLES if any(row["scaling"] == scaling for row in rows)]
     shapes, orders = style.in_order(row["shape"] for row in rows), sorted({row["order"] for row in rows})
@@ -63,12 +66,6 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
         axis.set_ylim(0, max(1.1, 1.05 * max(value for _, value in pairs)))
     axes[0].set_ylabel("Efficiency", fontsize=9)
     return [style.save(figure, Path(folder) / f"scaling{suffix}")]
-
-
-def _compared(pairs: list[tuple[Row, float]]) -> list[tuple[Row, float]]:
-    """Rows of problems that several numbers of processes have solved; all rows where there are none."""
-    numbers = Counter(line for line, _ in {(_line(row), row["ranks"]) for row, _ in pairs})
-    return [(row, value) for row, value in pairs if numbers[_line(row)] > 1] or pairs
 
 
 def _line(row: Row) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ from ..backends.vectors import HOST_VECTORS, VectorSpace, scaled
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..support.compiling import compile_seconds
-from ..support.progress import progress
+from ..support.progress import no_steps, progress
 from .breakdown import ROUNDING, OutOfIterations, limited_by_rounding, mixed_signs, not_symmetric, untrue_residual
 from .constants import check_solvable
 from .info import SolveInfo
@@ -143,10 +143,6 @@ def name_of_preconditioner(precondition: Any) -> str:
     """Name of a preconditioner in the record of a solve."""
     own = getattr(precondition, "name", "user")
     return "none" if precondition is None else own if isinstance(own, str) else "user"
-
-
-def _silent(n: int = 1, description: str | None = None) -> None:
-    """The steps of no progress bar."""
 
 
 def read_only(vector: Any) -> Any:
@@ -270,7 +266,7 @@ class Method(NamedTuple):
         if scale == 0:
             residuals.append(0.0)
             return rhs * 0, info(0.0)
-        with progress(name) if bar else nullcontext(_silent) as advance:
+        with progress(name) if bar else nullcontext(no_steps) as advance:
             # The second time the tolerance is a little smaller, so that rounding does not miss it again.
             for aim in (wanted, wanted / 2):
                 guessed = start is not None or aim < wanted

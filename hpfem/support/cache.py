@@ -87,10 +87,8 @@ class Cache:
                 content = file.read()
         except OSError:
             return None
-        try:
+        with suppress(OSError):  # a read-only folder keeps no record of use
             os.utime(path)
-        except OSError:
-            pass  # a read-only folder keeps no record of use
         return content
 
     def keep(self, key: str, content: bytes, *, sync: bool = False) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from hpfem.shapes.arrays import frozen as frozen
+
 T = TypeVar("T")
 
 
@@ -15,9 +17,3 @@ class Immutable:
 
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         return self
-
-
-def frozen(array: Any) -> Any:
-    """Make an array read-only."""
-    array.flags.writeable = False
-    return array

@@ -47,7 +47,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
     instance(description, str, "the description")
     total = None if total is None else integer(total, 0, "the number of steps")
     if not _shown():
-        yield lambda n=1, description=None: None
+        yield no_steps
         return
     with ExitStack() as stack:
         if not _bars:  # an outer bar gets one more line: two bars would overwrite each other
@@ -63,6 +63,10 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
             bar.update(task, advance=n, description=description)
 
         yield step
+
+
+def no_steps(n: int = 1, description: str | None = None) -> None:
+    """The steps of no bar."""
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
     first = 0
     for piece, own in zip(pieces, seen, strict=True):
         shape, geometry, group = piece.geometry.shape, piece.geometry, piece.group
-        for number, side in enumerate(_sides(shape)):
+        for number, side in enumerate(shape.faces):  # of a solid cell, or the cell itself
             rows = np.flatnonzero(own[:, number])
             nodes, cut = _triangles(side.shape, count)
             xi = _placed(shape, side, nodes)
@@ -101,7 +101,7 @@ def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
             ids = group.facets[piece.rows[rows], number] if shape.dim == 3 else np.full(len(rows), -1)
             facets.append(np.repeat(ids, len(cut)))
         for number, edge in enumerate(shape.edges):
-            beside = [set(edge.vertices) <= set(side.vertices) for side in _sides(shape)]
+            beside = [set(edge.vertices) <= set(side.vertices) for side in shape.faces]
             shown = own[:, beside].any(axis=1)
             rows = np.flatnonzero(shown if piece.whole is None else shown & piece.whole)
             lines.append(_positions(geometry, _placed(shape, edge, equispaced_nodes(edge.shape, count)), rows))
@@ -119,11 +119,6 @@ def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
         edge_ids,
         np.concatenate(values) if values else None,
     )
-
-
-def _sides(shape: Shape) -> tuple[Entity, ...]:
-    """The sides of a cell that may be visible."""
-    return shape.facets if shape.dim == 3 else (Entity(shape, tuple(range(shape.n_vertices))),)
 
 
 def _seen(mesh: Mesh, piece: Piece) -> Mask:
