@@ -167,10 +167,11 @@ class BoundaryConditions(Printed):
 
     def at(self, c0: C0Space, kept: Indices | slice, matrix: csr_array | None) -> BoundaryConditions:
         """The same, zero data and this matrix, on modes `kept` here; see `Numbering.truncation`."""
-        other = BoundaryConditions(c0)
-        other.constrained, other.dirichlet_facets = self.constrained[..., kept], self.dirichlet_facets
-        other.components = self.components
-        other.matrix, other.positive = matrix, self.positive
+        other = copy(self)
+        other.c0, other.constrained, other.matrix = c0, self.constrained[..., kept], matrix
+        other.values = other.load = np.broadcast_to(0.0, c0.size)  # which takes no memory
+        other._restrictions, other._masks = PerDevice(), PerDevice()
+        other._lower, other._taken, other._fixed, other._flux = {}, {}, {}, []
         return other
 
     @property

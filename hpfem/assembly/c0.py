@@ -270,7 +270,7 @@ class C0Space(Immutable):
     @cached_property
     def multiplicity_here(self) -> NDArray[np.int64]:
         """Number of cells of this process that share each global degree of freedom, [size]."""
-        return np.asarray(self.numbering.of_unknowns(self._cells_around()))
+        return np.asarray(self.numbering.of_unknowns(self.numbering.topology.cells_around))
 
     def multiplicity_on(self, xp: Any) -> Any:
         """Number of cells that share each global degree of freedom, as an array of a module; see `multiplicity`."""
@@ -279,7 +279,10 @@ class C0Space(Immutable):
     @cached_property
     def _cells_everywhere(self) -> list[NDArray[np.int64]]:
         """Number of cells of all processes that have each entity, per dimension."""
-        found = self._cells_around()
+        found = self.numbering.topology.cells_around
+        if self.numbering.sharing is None:
+            return found
+        found = [own.copy() for own in found]
         for own, (shared, counts) in zip(found, self._cells_between, strict=False):
             own[shared] = counts
         return found
@@ -298,15 +301,6 @@ class C0Space(Immutable):
             counts = np.bincount(at[at >= 0], minlength=len(sharing.shared))
             total = combined(mesh.comm, counts, sharing.places, np.add)
             found.append((sharing.shared, total))
-        return found
-
-    def _cells_around(self) -> list[NDArray[np.int64]]:
-        """Number of cells here that have each entity, per dimension."""
-        found = []
-        for dim, sizes in enumerate(self.numbering.sizes):
-            groups = range(len(self.space.mesh.cells))
-            ids = np.concatenate([self.numbering.of_group(group, dim).ids.ravel() for group in groups])
-            found.append(np.bincount(ids, minlength=len(sizes)))
         return found
 
     @cached_property

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes.arrays import Indices
 
+from ..memory import as_numpy, every, xp_for
 from ..mesh import Mesh
-from ..mesh.sorting import unique
+from ..mesh.sorting import marked, unique
 from ..mesh.topology import classes
 from ..space.space import Space
 from .numbering import Numbering
@@ -44,17 +46,13 @@ class Parts:
 
 def connected_parts(numbering: Numbering, space: Space) -> Parts:
     """Find the parts. Cells that share an edge or a face share its vertices, so that vertices tell."""
-    vertices = [cells.vertices for cells in numbering.cells]
-    n = len(numbering.offsets[0])
-    # A graph of vertices: the first one of every cell is linked to the others.
-    first = np.concatenate([np.repeat(own[:, 0], own.shape[1] - 1) for own in vertices])
-    others = np.concatenate([own[:, 1:].ravel() for own in vertices])
-    links = csr_array((np.ones(len(first), np.int32), (first, others)), shape=(n, n))
-    count, of_all = connected_components(links, directed=False)
+    groups, n = range(len(numbering.cells)), len(numbering.offsets[0])
+    xp = xp_for(sum(own.vertices.size for own in numbering.cells), space.array_module())
+    of_all = as_numpy(_lowest([numbering.of_group(group, 0).on(xp)[0] for group in groups], n, xp))
     of_cells = np.empty(space.n_cells, dtype=np.int64)
     for cells in numbering.cells:
         of_cells[cells.indices] = of_all[cells.vertices[:, 0]]
-    has_cells = np.bincount(of_cells, minlength=count) > 0  # a vertex of no cell is no part
+    has_cells = marked(n, [of_cells])  # a vertex of no cell is no part
     new = np.cumsum(has_cells) - 1
     total, of_parts = _joined(space.mesh, int(has_cells.sum()), new[of_all])
     of_cells = of_parts[new[of_cells]]
@@ -65,6 +63,26 @@ def connected_parts(numbering: Numbering, space: Space) -> Parts:
         for dim, found in enumerate(of_entities):
             found[cells.ids(dim)] = of_cells[cells.indices][:, None]
     return Parts(total, of_cells, numbering.of_unknowns(of_entities))
+
+
+def _lowest(cells: Sequence[Any], n: int, xp: Any) -> Any:
+    """The lowest of the vertices that are connected to each one; cells [n_cells, n_vertices] -> [n]."""
+    every_label = xp.arange(n + 1)
+    label = every_label[:n]
+    while True:
+        # The lowest label beside each one, by any cell; the last place is for those that are the lowest of a cell.
+        beside = every_label.copy()
+        for vertices in cells:
+            found = [label[column] for column in vertices.T]
+            low = reduce(xp.minimum, found)
+            for own in found:
+                beside[xp.where(low < own, own, n)] = low
+        beside[n] = n
+        if every(beside == every_label):
+            return label
+        while not every((further := beside[beside]) == beside):
+            beside = further
+        label = beside[label]
 
 
 def _joined(mesh: Mesh, count: int, of_vertices: Indices) -> tuple[int, Indices]:

@@ -15,7 +15,7 @@ from hpfem.shapes.arrays import Array, Floats, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy
-from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Elements, at_once, chunks
+from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, ON_DEVICE, SURE, Elements, at_once, chunks
 from .factors import PointMap, by_group
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
 from .kinds import AFFINE, GENERAL, GeometryKind
@@ -96,7 +96,8 @@ class BlockGeometry(PointMap):
         # J_0^-1 J - I is a sum over the modes of the map of J_0^-1 c times what differs from the mean gradient.
         products = xp.asarray(np.einsum("amq,anq->mn", rest * weights, rest, optimize=True))
         total = largest = 0.0
-        for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes):
+        most = CHUNK * (1 if xp is np else ON_DEVICE)
+        for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes, most=most):
             _, inverse = determinant_and_inverse(self.jacobian(mean, some, xp), xp)
             moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self.coefficients_of(some, xp))
             squares = (xp.matmul(moved, products) * moved).sum(axis=(1, 2))

@@ -73,10 +73,12 @@ def _pieces(count: int) -> list[slice]:
 
 def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
     """Permute the entries of rows; rows [n, width], permutations [n_permutations, m], which [n] -> [n, m]."""
+    rows = np.ascontiguousarray(rows)
     out = np.empty((len(rows), permutations.shape[1]), rows.dtype)
 
     def write(part: slice) -> None:
-        out[part] = np.take_along_axis(rows[part], permutations.take(which[part], axis=0), axis=1)
+        at = rows.shape[1] * np.arange(part.start, part.stop)[:, None] + permutations.take(which[part], axis=0)
+        rows.take(at, out=out[part], mode="clip")  # which needs no copy of the result
 
     in_parts(write, _pieces(len(rows)))
     return out
@@ -181,6 +183,7 @@ class TupleIndex:
             columns.append(left)
         order, key = self._rank(columns, key, bound, order, xp)
         self.count = len(self._stages[-1][1])
+        self.times: Indices = as_numpy(xp.diff(xp.flatnonzero(run_starts(key, xp)), append=len(key)))  # of each row
         self.ids: Indices = xp.empty(len(rows), dtype=np.int64)
         self.ids[order] = key
 

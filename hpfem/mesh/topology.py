@@ -157,6 +157,13 @@ class Topology:
         """Faces: ids and orientations; in 2-D the cells themselves."""
         return self._entities(2)
 
+    @cached_property
+    def cells_around(self) -> list[Indices]:
+        """Number of cells at each vertex, edge, face and cell, by dimension."""
+        vertices = np.bincount(np.concatenate([own.ravel() for own in self.vertices]), minlength=self.n_vertices)
+        between = (self.edges, self.faces)[: self.dim - 1]
+        return [vertices, *(own.index.times for own in between), np.ones(self.n_cells, np.int64)]
+
     @property
     def sides(self) -> Entities:
         """The entities of the facets: edges in 2-D, faces in 3-D."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.assembly.connected import _lowest
 from hpfem.mesh import Mesh, box
 
 
@@ -47,3 +48,12 @@ def test_parts_are_those_of_cells_and_unknowns(shapes, counts, scattered, rng):
 def test_one_part():
     c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 3))
     assert c0.parts.count == 1 and not c0.parts.of_cells.any() and c0.parts.of_unknowns.tolist() == [0] * c0.size
+
+
+def test_a_line_of_cells_in_any_order_is_one_part(rng):
+    """Labels go far along a chain, in whatever order its cells and vertices are."""
+    n = 3000
+    points = rng.permutation(n + 1)
+    cells = rng.permutation(np.stack([points[:-1], points[1:]], axis=1))
+    cells = np.concatenate([cells, [[n + 1, n + 2]]])
+    assert np.array_equal(_lowest([cells], n + 3, np), [*[0] * (n + 1), n + 1, n + 1])

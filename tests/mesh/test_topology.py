@@ -35,6 +35,7 @@ def test_ids_tell_vertex_sets_apart(name: str, rng: np.random.Generator) -> None
                 for position, row in [(mesh.locations[0][cell], mesh.locations[1][cell])]
             }
             assert len(ids) == 1
+            assert mesh.topology.cells_around[dim][ids.pop()] == len(owners)
         everything = np.concatenate([ids.ravel() for ids in entities.ids])
         assert np.array_equal(np.unique(everything), np.arange(entities.count))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array, diags_array, eye_array
 
 from hpfem.shapes.overlap import apex, flat, to_apex
 
@@ -26,13 +26,16 @@ def continuation(
     Edges are free, [size], and these and apices are of this process alone: another one may have a pyramid around them.
     """
     fine, vertices = c0.numbering, coarse.numbering
+    flats = [np.all([own[number].told(flat) for own in energies], axis=0) for number in range(len(c0.space.blocks))]
+    if not any(own.any() for own in flats):
+        return np.zeros(0, np.int64), csr_array(eye_array(vertices.size))
     total, count = csr_array((vertices.size + c0.size, vertices.size)), np.zeros(vertices.size + c0.size)
     corners = [np.zeros(0, np.int64)]
     for number, block in enumerate(c0.space.blocks):
         ids, of_edges = (part.ids for part in c0.seen(number)[:2])
         ids, top = vertices.offsets[0][ids], apex(block.shape)
         corners.append(ids[:, np.arange(ids.shape[1]) != top].ravel())
-        cells = np.flatnonzero(np.all([own[number].told(flat) for own in energies], axis=0))
+        cells = np.flatnonzero(flats[number])
         if not len(cells):
             continue
         edges, weights = to_apex(block.shape)

@@ -48,7 +48,10 @@ class Energies:
 
     def told(self, of_class: Callable[[Shape, Array], Any]) -> NDArray[np.bool_]:
         """What is told of each cell by the S of its class; -> [E, ...]."""
-        return np.array([of_class(self.shape, S) for S, _ in self.classes])[self.class_of]
+        found = np.array([of_class(self.shape, S) for S, _ in self.classes])
+        if (found == found[0]).all():
+            return np.broadcast_to(found[0], (*self.class_of.shape, *found.shape[1:]))
+        return np.asarray(found[self.class_of])
 
 
 def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]:

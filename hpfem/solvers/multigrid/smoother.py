@@ -112,7 +112,7 @@ def _marks(c0: C0Space, energies: Sequence[Energies]) -> list[NDArray[np.uint8]]
 
     agree()
     # Groups at thin pyramids go on in the cells beside, where all their couplings are to be known, too.
-    corners = [c0.seen(number)[0].ids for number in range(len(energies))]
+    corners = [c0.seen(number)[0].ids for number in range(len(energies) if (found[0] & _PYRAMID).any() else 0)]
     for near in [ids[(found[0][ids] & _PYRAMID > 0).any(axis=1)] for ids in corners]:
         found[0][near] |= _PYRAMID
     agree()
@@ -128,6 +128,12 @@ def _beside(
         return []
     here = energies.told(thin)[:, None]
     return [(own[part.ids] & _CONE > 0) & here for own, part in zip(marks, c0.seen(number), strict=True)]
+
+
+def _have(marks: NDArray[np.uint8], mark: int, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Whether entities of cells have a mark, [E, n]; for all cells at once where none has, [1, n]."""
+    some = marks & mark > 0
+    return some[ids if some.any() else ids[:1]]
 
 
 def _groups(c0: C0Space, number: int, energies: Energies, around: list[Any]) -> list[Any]:
@@ -149,14 +155,15 @@ def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[Any]:
     found, marks = list[Any](), _marks(c0, energies)
     for number, own in enumerate(energies if c0.size else ()):
         seen, beside = c0.seen(number), _beside(c0, number, own, marks)
-        standing = walls(c0.space.blocks[number].shape, marks[1][seen[1].ids] & _SHORT > 0)
-        near = np.asarray((marks[0][seen[0].ids] & _PYRAMID > 0).any(axis=1))
+        standing = walls(c0.space.blocks[number].shape, _have(marks[1], _SHORT, seen[1].ids))
+        near = _have(marks[0], _PYRAMID, seen[0].ids).any(axis=1)
         more = [some for some in (standing, near[:, None]) if some.any()]
         for cells in _groups(c0, number, own, [*beside, *more]):
             first = 0 if isinstance(cells, slice) else int(cells[0])
             regular = tuple(tuple(bool(entity) for entity in of_dim[first]) for of_dim in beside)
             S, m = own.classes[int(own.class_of[first])]
-            traits = S.tobytes(), m, bool(near[first]), regular, tuple(standing[first].tolist())
+            wall = tuple(standing[first % len(standing)].tolist())
+            traits = S.tobytes(), m, bool(near[first % len(near)]), regular, wall
             found.append((number, cells, traits))
     return found
 
