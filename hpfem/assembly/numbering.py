@@ -34,7 +34,7 @@ from ..memory import PerDevice, device_of, moved
 from ..mesh import Mesh
 from ..mesh.aligned import AlignedTopology
 from ..mesh.part import combined
-from ..mesh.sorting import sorted_rows
+from ..mesh.sorting import marked, sorted_rows
 from ..mesh.symmetry import symmetries
 from ..support.tables import on_disk
 from .traces import edge_block, entity_modes, inner_block, modes_by_entity, sizes_by_entity
@@ -323,7 +323,7 @@ class Numbering:
                     complete &= order == basis.order
                     local = modes[_kept(self.name, entity.shape, basis.order, order)]
                     whole, seen_as = self._signed(entity.shape, order, dim)[2], those.codes[chosen, number]
-                    for code in () if whole.all() else np.unique(seen_as[~whole[seen_as]]):
+                    for code in () if whole.all() else np.flatnonzero(~whole & marked(len(whole), [seen_as])):
                         cells = np.arange(len(ids))[chosen][seen_as == code]
                         columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
                         rows = cells[:, None] * basis.n_modes + local

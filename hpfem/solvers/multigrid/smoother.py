@@ -156,7 +156,7 @@ def _alike(c0: C0Space, energies: Sequence[Energies]) -> list[Any]:
     for number, own in enumerate(energies if c0.size else ()):
         seen, beside = c0.seen(number), _beside(c0, number, own, marks)
         standing = walls(c0.space.blocks[number].shape, _have(marks[1], _SHORT, seen[1].ids))
-        near = _have(marks[0], _PYRAMID, seen[0].ids).any(axis=1)
+        near = np.asarray(_have(marks[0], _PYRAMID, seen[0].ids).any(axis=1))
         more = [some for some in (standing, near[:, None]) if some.any()]
         for cells in _groups(c0, number, own, [*beside, *more]):
             first = 0 if isinstance(cells, slice) else int(cells[0])
