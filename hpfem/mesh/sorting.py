@@ -36,7 +36,7 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
     return np.where(ascending[where] == wanted, where, -1)
 
 
-def marked(count: int, numbers: Iterable[Indices]) -> Mask:
+def marked(count: int, numbers: Iterable[NDArray[np.integer[Any]]]) -> Mask:
     """Tell which of the numbers below a count occur; numbers [..] each -> [count]."""
     found = np.zeros(count, dtype=bool)
     for own in numbers:
