@@ -296,8 +296,8 @@ def ball_solution(clock: Clock, small: bool) -> None:
 
 
 def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -> None:
-    """A mesh, a problem with multigrid, two solutions."""
-    began = time.perf_counter()
+    """A mesh, a problem with multigrid, two solutions; with the processor's time, where others use the machine."""
+    began, busy = time.perf_counter(), time.process_time()
     with clock.phase("mesh"):
         mesh = make()
     with clock.phase("space"):
@@ -310,6 +310,7 @@ def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -
     with clock.phase("solve"):
         u = problem.solve(source)
     clock.record["together"] = time.perf_counter() - began
+    clock.record["processor's time together"] = time.process_time() - busy
     with clock.phase("solve again"):
         u = problem.solve(source)
     clock.record |= {"iterations": u.info.iterations, "iterating again": u.info.time - u.info.set_up_time}
