@@ -147,7 +147,7 @@ class StoredValues(Evaluated):
         operator.parameters.update({name: self._numbers[name] for name in operator.parameters})
         made = operator(self.u)
         device = form.device
-        arrays = [xp.array(pair.read(device), space.dtype) for pair in made.data]  # multigrid writes into them
+        arrays = [xp.asarray(pair.readwrite(device), space.dtype) for pair in made.data]
         return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
 
 

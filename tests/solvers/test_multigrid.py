@@ -16,7 +16,7 @@ from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import eigenbasis, reference_energies
 from hpfem.solvers.multigrid import Multigrid, cycle
 from hpfem.solvers.multigrid.chebyshev import largest_eigenvalue
-from hpfem.solvers.multigrid.energies import cell_energies
+from hpfem.solvers.multigrid.energies import cell_energies, refreshed
 from hpfem.solvers.preconditioners import jacobi
 from tests.assembly.meshes import ours, rotated
 from tests.samples import long, norm_error, skewed
@@ -61,6 +61,25 @@ def test_mean_energies_of_constant_coefficients(shape):
     at_all = cell_energies(hp.Helmholtz(space, lambda *x: 3.0 + 0 * x[0], lambda *x: 2.0 + 0 * x[0]), 0, np)
     for own, other in zip(found, at_all, strict=True):
         assert norm_error(own.means, other.means) < 1e-13
+
+
+@pytest.mark.parametrize("shape", SHAPES_OF_CELLS)
+def test_mean_energies_of_coordinates(shape):
+    """Of a form that reads gradients alone kernels find the same as the sums over points, also between components."""
+
+    def coupled(du, k):
+        divergence = sum(du[i][i] for i in range(len(du)))
+        return [[k * (1 + i) * du[i][j] + (i == j) * divergence for j in range(len(du))] for i in range(len(du))]
+
+    flat = box(shape, (2,) * (2 if shape in ("quad", "tri") else 3))
+    bent = flat.elevated(2).transformed(lambda x: x + 0.05 * np.sin(3 * x.sum(axis=1, keepdims=True)))
+    for mesh in (flat, bent):
+        space, n = hp.Space(mesh, 1), mesh.dim
+        form = hp.WeakForm(space, coupled, test="grad", fields={"k": lambda *x: 1 + x[0]}, components=n)
+        summed = [cell_energies(form, c, np) for c in range(n)]
+        for found, expected in zip(refreshed(summed, form, HOST_VECTORS), summed, strict=True):
+            for own, other in zip(found, expected, strict=True):
+                assert norm_error(own.means, other.means) < 1e-13 and own.means is not other.means
 
 
 @pytest.mark.parametrize("shape", SOLIDS)

@@ -35,21 +35,35 @@ _SAFE, _POWER = 1e-6, 10
 
 class Level:
     """A matrix, its smoother M and the interpolation P, or P~ if there is one (`coarsening`); with `places` [m], all
-    at these rows alone and at those that they need, for vectors of all rows.
+    at these rows alone and at those that they need, for vectors of all rows. The interpolation is shared with a level
+    of `before` that has the same.
     """
 
+    _P: Any
+    R: Any
+
     def __init__(
-        self, own: Coarsening, vectors: VectorSpace, dtype: DTypeLike, places: NDArray[np.int64] | None = None
+        self,
+        own: Coarsening,
+        vectors: VectorSpace,
+        dtype: DTypeLike,
+        places: NDArray[np.int64] | None = None,
+        before: Level | None = None,
     ) -> None:
         def on(matrix: Any) -> Any:
             return vectors.sparse(matrix.astype(dtype).tocsr())
 
         self._vectors, self._rows, self._smoothed = vectors, list[Any](), own.smoothed is not None
         where = HOST_VECTORS if isinstance(own.A.data, np.ndarray) else vectors
-        A, P = (where.sparse_library.csr_matrix(M) for M in (own.A, own.smoothed if self._smoothed else own.P))
+        self._given = own.smoothed if self._smoothed else own.P
+        A = where.sparse_library.csr_matrix(own.A)
         if places is None:
             self._first = self._last = on(smoother(A, own.bounds, where))
-        else:
+            if before is not None and before._given is self._given:
+                self._A, self._P, self.R = on(A), before._P, before.R
+                return
+        P = where.sparse_library.csr_matrix(self._given)
+        if places is not None:
 
             def read(rows: Any) -> Any:
                 found = where.xp.zeros(A.shape[1], bool)
@@ -221,9 +235,14 @@ def _rotations(component: NDArray[np.integer[Any]], points: NDArray[np.float64])
 class AlgebraicMultigrid:
     """r -> M^-1 r for a sparse matrix."""
 
-    def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike) -> None:
+    _levels: list[Level]
+
+    def __init__(
+        self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike, before: AlgebraicMultigrid | None = None
+    ) -> None:
         self._vectors, self.made, self.sizes, self.least = vectors, made, made.sizes, made.least
-        self._levels = [Level(own, vectors, dtype) for own in made.levels]
+        known = [None] * len(made.levels) if before is None else before._levels
+        self._levels = [Level(own, vectors, dtype, None, old) for own, old in zip(made.levels, known, strict=True)]
         # By its root the inverse is positive definite in any type: it is rounded in the same way on both sides.
         xp, root = vectors.xp, made.root.astype(dtype)
         where, pair = HOST_VECTORS if isinstance(root, np.ndarray) else vectors, (root, root.T)

@@ -286,7 +286,7 @@ class Multigrid:
                 with self.vectors.comm.together():
                     _take_numbers(own.operator, source.operator)
             source = own
-        energies = [refreshed(own, last.operator, c, self.vectors.xp) for c, own in enumerate(self._energies)]
+        energies = refreshed(self._energies, last.operator, self.vectors)
         for level in self.levels[:-1]:
             level.refresh(energies)
         if self._make_vertices(self.vertices):
@@ -389,8 +389,8 @@ class Multigrid:
             return False
         given, where = free.ravel()[inside], made_on(len(inside), vectors)
         plain = self._P is None and single.components == A.operator.form.components and not _on_boundaries(A)
-        # On hosts what it finds is worth it for several matrices of several components.
-        if plain and (where is not HOST_VECTORS or (n > 1 and before is not None)):
+        # On hosts what it finds is worth it for several matrices.
+        if plain and (where is not HOST_VECTORS or before is not None):
             if self._vertex_matrix is None:
                 number = np.full((n, c0.size), -1, np.int32)
                 number.ravel()[inside[given]] = np.flatnonzero(given)
@@ -403,14 +403,16 @@ class Multigrid:
                 matrix = csr_array(P.T @ matrix @ P)
             matrix = between(csr_array(matrix[inside][:, inside]), given)
         if where is HOST_VECTORS or vectors.comm.size > 1:
-            matrix = sparse_on_host(matrix).copy()
-            matrix.eliminate_zeros()
+            matrix = sparse_on_host(matrix)
+            if not matrix.data.all():
+                matrix = matrix.copy()
+                matrix.eliminate_zeros()
         points = c0.coordinates[vertices] if self.rigid else None
         self._inside = vectors.xp.asarray(inside)
         if vectors.comm.size == 1:
             made = before and before.made.again(matrix, vectors)
             made = made or Hierarchy.of(matrix, component, points, vectors)
-            self.vertices = AlgebraicMultigrid(made, vectors, self.dtype)
+            self.vertices = AlgebraicMultigrid(made, vectors, self.dtype, before)
         else:
             self.vertices = before or SharedVertices(vertices, component, points, c0, vectors, self.dtype)
             self.vertices.take(matrix)

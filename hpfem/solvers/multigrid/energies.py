@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import SHAPES, Shape, quadrature
+from hpfem.shapes import SHAPES, Shape, equispaced_nodes, quadrature
 from hpfem.shapes.arrays import Array
 from hpfem.shapes.low_energy import regular_jacobian
 from hpfem.shapes.overlap import thin
 
-from ...assembly.entries import pointwise_chunks, pointwise_matrix
+from ...assembly.entries import element_matrices, pointwise_chunks, pointwise_matrix
+from ...backends.vectors import VectorSpace
 from ...errors import NotSuitable
+from ...forms.linear import component_matrix
 from ...geometry.jacobians import determinant, determinant_and_inverse, symmetric_pairs
 from ...memory import as_numpy, every, xp_for
 from ...operators import Operator
@@ -74,13 +76,35 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
     return [found[number][wide] for number in range(len(space.blocks))]
 
 
-def refreshed(energies: Sequence[Energies], operator: Operator, component: int, xp: Any) -> list[Energies]:
-    """The same classes with the operator's present means; collective."""
+def refreshed(energies: Sequence[Sequence[Energies]], operator: Operator, vectors: VectorSpace) -> list[list[Energies]]:
+    """The same classes, of each component, with the operator's present means; collective."""
+    trace = operator.form.trace
+    assert trace is not None
+    # Without other terms, kernels that are there find the energies of coordinates, for all components at once.
+    of_gradients = all(i and j for c in range(len(energies)) for i, j in component_matrix(trace, c)[1])
+    found = [list(own) for own in energies]
     with operator.space.comm.together():
-        means = [_means(operator, number, component, xp) for number in range(len(energies))]
-        for block, own in zip(operator.space.blocks, means, strict=True):
-            _elliptic(block.shape, own, xp)
-    return [replace(own, means=new) for own, new in zip(energies, means, strict=True)]
+        for number, block in enumerate(operator.space.blocks):
+            products = _of_coordinates(operator, number, vectors) if of_gradients else None
+            for c, own in enumerate(found):
+                means = _means(operator, number, c, vectors.xp) if products is None else products[c]
+                _elliptic(block.shape, means, vectors.xp)
+                own[number] = replace(own[number], means=means)
+    return found
+
+
+def _of_coordinates(operator: Operator, number: int, vectors: VectorSpace) -> Any:
+    """S and m = 0 of the cells of a block, of order 1, of each component, [components, E, dim^2 + 1]."""
+    xp, block = vectors.xp, operator.space.blocks[number]
+    nodes = np.asarray(equispaced_nodes(block.shape, 1))
+    xi = np.linalg.solve(block.basis.evaluate(nodes).T, nodes).T.astype(np.float64)
+    products = element_matrices(operator, number, vectors, xi) @ xp.asarray(xi.T / block.rule.weights.sum())
+    n, E, d = len(products), block.n_elements, len(xi)
+    means = xp.zeros((n, E, d * d + 1))
+    for c in range(n):
+        S = products[c, :, c].transpose(1, 0, 2)
+        means[c, :, :-1] = (0.5 * (S + S.transpose(0, 2, 1))).reshape(E, d * d)
+    return means
 
 
 def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:

@@ -124,6 +124,9 @@ class CpuVectors(VectorSpace):
             return np.array(run_pass(_PRODUCTS, (a, b), rows=len(a)), a.dtype)[:, 0]
         return super().inner(a, b)
 
+    def _sums(self, pairs: Sequence[tuple[Any, Any]]) -> Any:
+        return np.array([self._owned(a, b) for a, b in pairs], np.float64)  # a third of the time of a stack
+
     def run(self, what: Pass, arrays: Sequence[Any], numbers: Sequence[float] = ()) -> list[float]:
         """Update and sum up in one compiled pass; see `VectorSpace.run`."""
         if what.sums and self.comm.size == 1 and _fit(*arrays):
