@@ -28,7 +28,19 @@ from hpfem.forms.merged import merged_if_possible
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+def strain(du: Any) -> Any:
+    """The density of energy of a solid."""
+    return sum((du[i][j] + du[j][i]) ** 2 for i in range(3) for j in range(3))
+
+
+def solid(space: hp.Space, backend: str) -> Any:
+    """Three components that are coupled."""
+    return hp.Energy(space, strain, components=3, backend=backend).residual
+
+
 OPERATORS: dict[str, Any] = {
+    "solid": solid,
     "mass": hp.Mass,
     "helmholtz": partial(hp.Helmholtz, lam=1.0),
     "laplacian": hp.Laplacian,
@@ -36,7 +48,7 @@ OPERATORS: dict[str, Any] = {
 }
 NODES: dict[str, Any] = {"basis": "lagrange", "quadrature": "collocated"}
 # Strategy, shape, order, geometry, operator, algorithm and options; "nodes" is "sumfac-top" in the basis of the points.
-# Every kernel is applied to two components, which share what is read of the geometry.
+# Every kernel is applied to two components, or to two times those that are coupled, which share what is read.
 CASES = [
     ("sumfac-top", "hex", 4, "deformed", "mass", "noncollocated", "elements=3 prefetch=6 l2"),
     ("sumfac-top", "hex", 4, "deformed", "helmholtz", "noncollocated", "elements=2 prefetch=2 late"),
@@ -92,6 +104,11 @@ CASES = [
     ("fused", "tet", 5, "deformed", "helmholtz", "noncollocated", "warps=2 stages=3 ahead=1 no-mirror"),
     ("fused", "tet", 2, "affine", "helmholtz", "noncollocated", "warps=2 stages=2"),
     ("fused", "tet", 3, "deformed", "variable", "noncollocated", "warps=2 kept=3"),
+    # Coupled components.
+    ("fused", "tet", 2, "deformed", "solid", "noncollocated", None),
+    ("fused", "tet", 4, "deformed", "solid", "noncollocated", None),
+    ("fused", "tet", 3, "affine", "solid", "noncollocated", "warps=3 stages=2 ahead=1"),
+    ("sumfac-top", "hex", 2, "deformed", "solid", "noncollocated", "elements=2"),
 ]
 PROVIDERS = {own.name: own for own in CudaBackend.strategies}
 # Solvers' kernels: index tables, conjugate gradients, cells' matrices and sparse ones of multigrid.
@@ -117,7 +134,7 @@ def error_of(strategy: Strategy, problem: BlockProblem, options: str | None) -> 
 
     kernel = strategy.build(problem, options)
     kernel.finish()
-    u = np.random.default_rng(0).standard_normal((2, problem.n_elements, problem.n_modes))
+    u = np.random.default_rng(0).standard_normal((2 * problem.coupled, problem.n_elements, problem.n_modes))
     wanted, out = np.empty_like(u), cupy.full(u.shape, np.nan)
     # Where coefficients are rounded with the factors, NumPy's are.
     own = merged_if_possible(problem) if problem.mixed else problem
