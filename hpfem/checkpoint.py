@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES
 from hpfem.shapes.arguments import shown
-from hpfem.shapes.arrays import Indices
+from hpfem.shapes.arrays import Indices, frozen
 
 from .errors import ArgumentError, HpfemError
 from .mesh import CellArray, Mesh, Topology
@@ -41,7 +41,6 @@ from .space import Block, Field, Space
 from .space.arguments import named_rules
 from .support.communicator import ALONE, Communicator, communicator
 from .support.files import atomic_path, file_path, opened, path_text, plain
-from .support.immutable import frozen
 from .support.optional import needed
 from .version import __version__
 

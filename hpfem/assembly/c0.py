@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from hpfem.shapes.arguments import as_array, flag, shown
-from hpfem.shapes.arrays import Floats
+from hpfem.shapes.arrays import Floats, frozen
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
@@ -37,7 +37,7 @@ from ..mesh.sorting import marked, places, with_marked
 from ..space.field import Field
 from ..space.space import Space
 from ..space.transforms import result_field
-from ..support.immutable import Immutable, frozen
+from ..support.immutable import Immutable
 from .connected import Parts, connected_parts
 from .interpolation import Piece, interpolate
 from .numbering import LocalToGlobal, Numbering, Seen

@@ -19,12 +19,11 @@ from functools import cache
 import numpy as np
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
-from hpfem.shapes.arrays import Array, Indices
+from hpfem.shapes.arrays import Array, Indices, frozen
 from hpfem.shapes.low_energy import interior_modes, modal_entity_modes
 
 from ..errors import ArgumentError
 from ..mesh.symmetry import entity_nodes, interior_nodes, symmetries
-from ..support.immutable import frozen
 
 # Largest rounding error of an entry of R that is 0, 1 or -1.
 _ROUNDING = 1e-10

@@ -22,7 +22,7 @@ from hpfem.shapes.arguments import reals
 
 from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray, as_numpy
-from ..mesh.sorting import counted
+from ..mesh.sorting import counting_sort
 from ..support.pool import Pool
 from .iteration import DeviceIteration
 from .passes import Pass, combination
@@ -151,7 +151,7 @@ class VectorSpace(Unshared):
         """Find the places of entries of a square matrix: what sums values up there, rows and columns, in order."""
         order, n = np.arange(len(rows)), len(rows)
         for keys in (columns, rows):
-            order = order[counted(keys[order], size)]
+            order = order[counting_sort(keys[order], size)]
         rows, columns = rows[order], columns[order]
         starts = np.flatnonzero(np.append(n > 0, (np.diff(rows) > 0) | (np.diff(columns) > 0))[:n])
         sums = csr_array((np.ones(n, np.int8), order, np.append(starts, n)), shape=(len(starts), n))

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
-from hpfem.shapes.arrays import Array, Indices
+from hpfem.shapes.arrays import Array, Indices, frozen
 
-from ..support.immutable import frozen
 from ..support.log import warn
 from .node_order import canonical_order, serendipity_positions, vertex_positions
 from .sorting import marked

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES
-from hpfem.shapes.arrays import Array, Indices
+from hpfem.shapes.arrays import Array, Indices, frozen
 
 from ..support.communicator import Communicator
-from ..support.immutable import frozen
 from .aligned import vertex_ranks
 from .cells import CellArray, Labels, is_flat
 from .hanging import Hanging, hanging_vertices

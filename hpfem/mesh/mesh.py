@@ -21,13 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from hpfem.errors import ArgumentError, HpfemError, HpfemWarning, MeshError
 from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, name_of, reals, shown, takes
-from hpfem.shapes.arrays import Array, Indices, Mask
+from hpfem.shapes.arrays import Array, Indices, Mask, frozen
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.communicator import ALONE, Communicator
 from ..support.files import atomic_path, file_path, path_text
-from ..support.immutable import Immutable, frozen
+from ..support.immutable import Immutable
 from ..support.log import warn as say
 from ..support.notebook import Printed
 from ..support.registry import VIEWS

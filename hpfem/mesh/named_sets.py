@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
-from hpfem.shapes.arrays import Indices
+from hpfem.shapes.arrays import Indices, frozen
 
-from ..support.immutable import frozen
 from .sorting import marked, places, sorted_rows, unique
 from .topology import Topology
 

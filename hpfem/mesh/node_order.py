@@ -23,9 +23,7 @@ import numpy as np
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes, lattice, node_entities
-from hpfem.shapes.arrays import Array, Indices
-
-from ..support.immutable import frozen
+from hpfem.shapes.arrays import Array, Indices, frozen
 
 Lattice = Indices
 _Table = dict[str, tuple[tuple[int, ...], ...]]

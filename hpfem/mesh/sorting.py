@@ -84,7 +84,7 @@ def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
     return out
 
 
-def counted(numbers: Indices, bound: int) -> Indices:
+def counting_sort(numbers: Indices, bound: int) -> Indices:
     """Sort numbers of the host below a bound, equal ones by place; numbers [n] -> their places [n]."""
     n = len(numbers)
     places: Indices = csr_array((np.ones(n, bool), numbers, np.arange(n + 1)), shape=(n, bound)).tocsc().indices
@@ -96,7 +96,7 @@ def in_order(
 ) -> tuple[Indices, Indices]:
     """Sort numbers with labels, equal ones by their labels; numbers, labels [n] -> labels, numbers [n]."""
     if xp is np and bound <= len(numbers) and (labels is None or (labels[1:] >= labels[:-1]).all()):
-        order = counted(numbers, bound)
+        order = counting_sort(numbers, bound)
         return order if labels is None else labels[order], numbers[order]
     bits = _bits(len(numbers) if below is None else below)
     if bound > 1 << (_BITS - bits):
@@ -165,7 +165,7 @@ class TupleIndex:
         order: Indices | None = None
         self._counted = xp is np and self._base <= len(rows)
         for column in rows.T[used:][::-1] if self._counted else ():
-            here = counted((column if order is None else column[order]) + 1, self._base)
+            here = counting_sort((column if order is None else column[order]) + 1, self._base)
             order = here if order is None else order[here]
         column = rows[:, used]
         key, bound, columns = (column if order is None else column[order]).astype(np.int64), self._base, [self._width]

@@ -20,9 +20,8 @@ from itertools import permutations
 import numpy as np
 
 from hpfem.shapes import Shape, equispaced_nodes, node_entities
-from hpfem.shapes.arrays import Array, Indices
+from hpfem.shapes.arrays import Array, Indices, frozen
 
-from ..support.immutable import frozen
 from .node_order import lattice_positions, permutation
 
 

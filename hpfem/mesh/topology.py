@@ -22,11 +22,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from hpfem.shapes import Entity, Shape
-from hpfem.shapes.arrays import Indices, Mask
+from hpfem.shapes.arrays import Indices, Mask, frozen
 from hpfem.shapes.cached import cached_property
 
 from ..memory import as_numpy, moved
-from ..support.immutable import frozen
 from ..support.threads import in_parts
 from .cells import CellArray
 from .sorting import MANY, TupleIndex, comparisons, in_order, marked, run_starts, sorted_rows

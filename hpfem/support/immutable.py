@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from hpfem.shapes.arrays import frozen as frozen
-
 T = TypeVar("T")
 
 

@@ -15,11 +15,10 @@ import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag, shown
-from hpfem.shapes.arrays import Array, Indices
+from hpfem.shapes.arrays import Array, Indices, frozen
 
 from ...support.communicator import ALONE, Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
-from ...support.immutable import frozen
 from ...support.log import warn
 from ...support.optional import needed
 from ...support.progress import progress_if_long

@@ -227,7 +227,10 @@ def test_results_in_products_stand_by_entity(on_host, rng, monkeypatch):
 def test_teams_of_warps(on_host, rng):
     """Two sets of three coupled components at once, with few multiprocessors."""
     space = hp.Space(curved("tet", 2), 2, quadrature="simplex")
-    stress = lambda du: [[du[i][j] * du[j][i] + du[j][j] for j in range(3)] for i in range(3)]  # noqa: E731
+
+    def stress(du):
+        return [[du[i][j] * du[j][i] + du[j][j] for j in range(3)] for i in range(3)]
+
     problem = hp.WeakForm(space, stress, test="grad", components=3, backend="numpy").choices[0].kernel.problem
     source = rng.standard_normal((6, problem.n_elements, problem.n_modes))
     expected, found = np.empty_like(source), np.full_like(source, np.nan)

@@ -65,6 +65,7 @@ class FusedPlan:
         self.levels, self.group = Levels.plain(problem.tabulation), GROUP
         # A warp has one component of its elements; those that are coupled are a team.
         self.team = problem.form.components
+        self.fields = len(arguments(problem)[2])  # numbers of fields at a point
         self.threads, self.elements = 32 * options.warps, GROUP * (options.warps // self.team)
         found = mirror_of(problem.tabulation) if options.mirror else None
         self.sorted = without_mirror(problem.tabulation) if found is None else found
@@ -138,7 +139,7 @@ class FusedPlan:
         exchanged = self.team * self.quantities * points * 16 * (self.team > 1)
         own = v.ahead * stage + exchanged + 128 * self.team * (self.even_tiles + self.odd_tiles - v.kept)
         turns = -(-points // 2 // self.team) * (self.team > 1)
-        own += self.team * v.ahead * turns * 32 * len(arguments(self.problem)[2])
+        own += self.team * v.ahead * turns * 32 * self.fields
         tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
         return 8 * (tables + v.warps // self.team * own)
 
@@ -149,7 +150,7 @@ class FusedPlan:
         geometry, kind = self.problem.geometry, self.problem.form.factor_kind or "wJ"
         affine = 2 * geometry.n_factors(kind) * (geometry.affine and not geometry.unit)
         tiles = self.even_tiles + self.odd_tiles
-        read = self.stored + len(arguments(self.problem)[2])  # with the fields
+        read = self.stored + self.fields
         if self.team > 1:  # what is exchanged is in shared memory while points are gone through
             at_points = read + 2 * self.team * self.quantities + affine // 2
             loops = (17 if read > self.stored else 6) * (tiles > 4)  # over steps of several lengths
@@ -167,7 +168,7 @@ class FusedPlan:
     @property
     def tight(self) -> bool:
         """Whether registers spill, or shared memory leaves too little of the first cache for a team's fields."""
-        fields = self.team > 1 and len(arguments(self.problem)[2]) > 0
+        fields = self.team > 1 and self.fields > 0
         return self.registers > self.registers_left or (fields and self.shared_bytes * self.options.min_blocks > CACHED)
 
     def source(self, name: str = "fused") -> str:
