@@ -235,16 +235,13 @@ def _add_turned(
             np.add.at(row, column[first], weight * entries[element[first], place])
 
 
-def element_matrices(
-    operator: Operator, number: int, vectors: VectorSpace = HOST_VECTORS, functions: Array | None = None
-) -> Any:
-    """Element matrices of a block, by applying its own kernel to unit vectors, or to functions [N, n_modes] in their
-    place: what component j and function n give; -> [j, n, i, E, m].
+def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOST_VECTORS) -> Any:
+    """Element matrices of a block, by applying its own kernel to unit vectors: what component j and mode n of the trial
+    function give; -> [j, n, i, E, m].
     """
     space, n, xp = operator.space, operator.form.components, vectors.xp
     block = space.blocks[number]
-    given = np.eye(block.n_modes) if functions is None else functions
-    size = n * len(given)
+    size = n * block.n_modes
     out = xp.empty((size, n, block.n_elements, block.n_modes))
     device = operator.backend.device()
     step = max(1, CHUNK // max(1, block.n_elements * block.n_modes * n))
@@ -252,13 +249,12 @@ def element_matrices(
         columns = np.arange(first, min(first + step, size))
         source = xp.zeros((len(columns) * n, block.n_elements, block.n_modes), space.dtype)
         for k, column in enumerate(columns):
-            c, own = divmod(int(column), len(given))
-            for mode in given[own].nonzero()[0]:
-                source[k * n + c, :, mode] = given[own, mode]
+            c, mode = divmod(int(column), block.n_modes)
+            source[k * n + c, :, mode] = 1
         target = PairArray(source.shape, space.dtype)
         operator.choices[number].kernel.apply(PairArray.of(source, vectors.device).read(device), target.write(device))
         out[columns] = target.read(vectors.device).reshape(len(columns), *out.shape[1:])
-    return out.reshape(n, len(given), *out.shape[1:])
+    return out.reshape(n, block.n_modes, *out.shape[1:])
 
 
 def between(matrix: csr_array, free: NDArray[np.bool_]) -> csr_array:

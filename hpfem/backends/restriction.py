@@ -240,9 +240,11 @@ class ElementRestriction:
         for codes, own in zip(self._Q.codes, local, strict=True):
             numbers, every = np.asarray(own).reshape(len(out), -1), codes.reshape(-1)
             for part in chunks(codes.size, 1, most=CACHED):
-                flat = every[part]
+                flat, own_numbers = every[part], numbers[:, part]
                 known = flat >= 0
-                places = (flat >> 1)[known].astype(np.intp)
-                for total, row in zip(out, numbers[:, part], strict=True):
-                    np.add.at(total, places, row[known].astype(np.float64, copy=False))
+                if not known.all():
+                    flat, own_numbers = flat[known], own_numbers[:, known]
+                places = (flat >> 1).astype(np.intp)
+                for total, row in zip(out, own_numbers, strict=True):
+                    np.add.at(total, places, row.astype(np.float64, copy=False))
         return out

@@ -1,14 +1,18 @@
 """Multigrid owns its coefficients and takes new ones: as one made anew, on every backend; Newton's method with it."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.mesh import box
 from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid.smoother import _energies_of_pairs
 from tests.assembly.meshes import ours
+from tests.samples import norm_error, skewed
 
 
 def varying(space, number):
@@ -158,3 +162,16 @@ def test_groups_are_kept_while_couplings_are(backend, rng):
         assert [level.smoothers[0].kept for level in M.levels[:-1]] == [kept] * (len(M.levels) - 1)
         counts = [hp.cg(A, b, own, tol=1e-8, bar=False)[1].iterations for own in (M, Multigrid(A))]
         assert counts[0] <= counts[1] + 2, counts
+
+
+def test_places_of_coupled_functions_are_kept():
+    """The matrix by places that are found once is the one of coordinates, whatever the numbers."""
+    space = hp.Space(skewed(box("tet", (2, 2, 2))), 3)
+    M = hp.Multigrid(hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), hp.C0Space(space)))
+    groups, Q, places = M.levels[0].smoothers[0]._groups, M.levels[0].A.c0.low_energy_matrix, list[object]()
+    for factor in (1.0, 3.0):
+        energies = [replace(own, means=factor * own.means) for own in M._energies[0]]
+        expected, found = (_energies_of_pairs(groups, 0, energies, Q, HOST_VECTORS, known) for known in (None, places))
+        assert expected.nnz and (found.indices == expected.indices).all()
+        assert norm_error(found.data, expected.data) < 1e-14
+    assert len(places) == 4

@@ -40,8 +40,11 @@ class Coarsening(NamedTuple):
         cls, A: Any, P: Any, near: Any, bounds: Largest, vectors: VectorSpace, before: Coarsening | None = None
     ) -> tuple[Coarsening, Any]:
         """With the next matrix, P^T A P; P~ is that of before, if there is one, while couplings do not change much."""
-        AP = multiplied(A, P, vectors)
         found, couplings = (None, None) if before is None else (before.smoothed, before.couplings)
+        if before is not None and found is None and P.format != "bsr":  # of few rows, a product with A takes half
+            left = multiplied(P.T.tocsr(), A, vectors)
+            return cls(A, P, near, bounds, None), multiplied(left, P, vectors)
+        AP = multiplied(A, P, vectors)
         if before is None or found is not None:
             now = scaled(A, vectors.xp.sqrt(inverted(A.diagonal(), vectors.xp)))
             kept = couplings is not None and couplings.shape == now.shape
@@ -60,7 +63,7 @@ def inverted(diagonal: Any, xp: Any) -> Any:
 def scaled(A: Any, scale: Any) -> Any:
     """Entries of a matrix whose rows and columns are scaled; scale [n]."""
     entries = A.tocoo()
-    return entries.data * scale[entries.row] * scale[entries.col]
+    return entries.data * scale.take(entries.row) * scale.take(entries.col)
 
 
 def galerkin(P: Any, AP: Any, vectors: VectorSpace) -> Any:
@@ -83,7 +86,8 @@ def smoother(A: Any, bounds: Largest, vectors: VectorSpace, chosen: Any = slice(
     at_0, at_1 = chebyshev(*of_numbers, _DEGREE, np.ones(2), HOST_VECTORS)
     A = A if isinstance(chosen, slice) else A[chosen]
     row, columns = A.tocoo().row, A.indices
-    data = D[chosen][row] * ((at_1 - at_0) * A.data * D[columns] + at_0 * (xp.arange(len(D))[chosen][row] == columns))
+    row = row if isinstance(chosen, slice) else chosen[row]
+    data = D.take(row) * ((at_1 - at_0) * A.data * D.take(columns) + at_0 * (row == columns))
     return type(A)((data, columns, A.indptr), shape=A.shape)
 
 

@@ -19,9 +19,9 @@ from hpfem.shapes.arguments import instance, integer, name_of, shown
 from hpfem.shapes.overlap import stacked
 
 from ...assembly import GlobalOperator
-from ...assembly.entries import between
+from ...assembly.entries import between, element_matrices
 from ...backends.cellwise import FactorisedMatrix
-from ...backends.vectors import HOST_VECTORS, sparse_on_host
+from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
 from ...memory import FEW, as_numpy, xp_for
@@ -286,10 +286,12 @@ class Multigrid:
                 with self.vectors.comm.together():
                     _take_numbers(own.operator, source.operator)
             source = own
-        energies = refreshed(self._energies, last.operator, self.vectors)
+        with self.vectors.comm.together():
+            matrices = _matrices(last.operator, self.vectors)
+        energies = refreshed(self._energies, last.operator, matrices, self.vectors.xp)
         for level in self.levels[:-1]:
             level.refresh(energies)
-        if self._make_vertices(self.vertices):
+        if self._make_vertices(self.vertices, matrices if self._wide is last else None):
             self._make(np.dtype(np.float64))
 
     @contextmanager
@@ -368,8 +370,10 @@ class Multigrid:
         elif self._wide.dtype != np.float64:  # the only level
             self._wide, _ = _at(self._wide, space.at(None, None, space.quadrature, np.float64))
 
-    def _make_vertices(self, before: Any = None) -> bool:
-        """Solve for the vertices, with the interpolation of before; -> whether float32 is not enough."""
+    def _make_vertices(self, before: Any = None, matrices: Any = None) -> bool:
+        """Solve for the vertices, with the interpolation of before, and by matrices of cells if these are known; ->
+        whether float32 is not enough.
+        """
         last, vectors, A = self.levels[-1], self.vectors, self._wide
         n, c0 = _together(A), last.A.c0
         single = A if A.components == n else A.of_parts(A.operator, A.c0, A.bc, A.boundary_terms, n)
@@ -395,7 +399,8 @@ class Multigrid:
                 number = np.full((n, c0.size), -1, np.int32)
                 number.ravel()[inside[given]] = np.flatnonzero(given)
                 self._vertex_matrix = VertexMatrix(A.c0.block_matrix, number, len(inside), where)
-            matrix = self._vertex_matrix(A.operator)
+            known = matrices is not None and where.xp is vectors.xp
+            matrix = self._vertex_matrix(matrices if known else _matrices(A.operator, where))
         else:
             matrix = single.assemble()
             if self._P is not None:
@@ -605,6 +610,11 @@ def _take_numbers(own: Operator, source: Operator) -> None:
         for pair, new in zip(field.data, found.data, strict=True):
             pair.write(own.device)[...] = new.read(own.device)
     own.parameters.update(source.parameters)
+
+
+def _matrices(operator: Operator, vectors: VectorSpace) -> list[Any]:
+    """The `element_matrices` of each block."""
+    return [element_matrices(operator, number, vectors) for number in range(len(operator.space.blocks))]
 
 
 def _at(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:

@@ -19,13 +19,13 @@ from hpfem.shapes.arrays import Array
 from hpfem.shapes.low_energy import regular_jacobian
 from hpfem.shapes.overlap import thin
 
-from ...assembly.entries import element_matrices, pointwise_chunks, pointwise_matrix
-from ...backends.vectors import VectorSpace
+from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
 from ...forms.linear import component_matrix
 from ...geometry.jacobians import determinant, determinant_and_inverse, symmetric_pairs
 from ...memory import as_numpy, every, xp_for
 from ...operators import Operator
+from ...space.block import Block
 from ...support.communicator import Communicator
 
 # Ratio of lengths within a class, and where solid cells would have many classes and none is thin; how many these are;
@@ -76,34 +76,33 @@ def cell_energies(operator: Operator, component: int, xp: Any) -> list[Energies]
     return [found[number][wide] for number in range(len(space.blocks))]
 
 
-def refreshed(energies: Sequence[Sequence[Energies]], operator: Operator, vectors: VectorSpace) -> list[list[Energies]]:
-    """The same classes, of each component, with the operator's present means; collective."""
+def refreshed(
+    energies: Sequence[Sequence[Energies]], operator: Operator, matrices: Sequence[Any], xp: Any
+) -> list[list[Energies]]:
+    """The same classes, of each component, with the present means of an operator with these `element_matrices` of order
+    1; collective.
+    """
     trace = operator.form.trace
     assert trace is not None
-    # Without other terms, kernels that are there find the energies of coordinates, for all components at once.
+    # Without other terms these are the energies of coordinates.
     of_gradients = all(i and j for c in range(len(energies)) for i, j in component_matrix(trace, c)[1])
     found = [list(own) for own in energies]
     with operator.space.comm.together():
         for number, block in enumerate(operator.space.blocks):
-            products = _of_coordinates(operator, number, vectors) if of_gradients else None
             for c, own in enumerate(found):
-                means = _means(operator, number, c, vectors.xp) if products is None else products[c]
-                _elliptic(block.shape, means, vectors.xp)
+                given = matrices[number][c, :, c]
+                means = _of_coordinates(block, given, xp) if of_gradients else _means(operator, number, c, xp)
+                _elliptic(block.shape, means, xp)
                 own[number] = replace(own[number], means=means)
     return found
 
 
-def _of_coordinates(operator: Operator, number: int, vectors: VectorSpace) -> Any:
-    """S and m = 0 of the cells of a block, of order 1, of each component, [components, E, dim^2 + 1]."""
-    xp, block = vectors.xp, operator.space.blocks[number]
-    nodes = np.asarray(equispaced_nodes(block.shape, 1))
-    xi = np.linalg.solve(block.basis.evaluate(nodes).T, nodes).T.astype(np.float64)
-    products = element_matrices(operator, number, vectors, xi) @ xp.asarray(xi.T / block.rule.weights.sum())
-    n, E, d = len(products), block.n_elements, len(xi)
-    means = xp.zeros((n, E, d * d + 1))
-    for c in range(n):
-        S = products[c, :, c].transpose(1, 0, 2)
-        means[c, :, :-1] = (0.5 * (S + S.transpose(0, 2, 1))).reshape(E, d * d)
+def _of_coordinates(block: Block, matrices: Any, xp: Any) -> Any:
+    """S and m = 0 of the cells of a block, [E, dim^2 + 1]; matrices [n_modes, E, n_modes]."""
+    nodes, d = np.asarray(equispaced_nodes(block.shape, 1)), block.shape.dim
+    xi = xp.asarray(np.linalg.solve(block.basis.evaluate(nodes).T, nodes).astype(np.float64))
+    means = xp.zeros((block.n_elements, d * d + 1))
+    means[:, :-1] = xp.tensordot(matrices @ (xi / block.rule.weights.sum()), xi, (0, 0)).reshape(-1, d * d)
     return means
 
 

@@ -190,6 +190,7 @@ class LowEnergySmoother:
 
     # Of its groups: the diagonal, its inverse beside them, and their couplings, on a host or the vectors' device.
     _made: tuple[Any, Any, Any] | None = None
+    _before: Any = None  # their relative sizes
     _scale: Any = None
     kept = False
 
@@ -203,7 +204,7 @@ class LowEnergySmoother:
     ) -> None:
         self._c0, self._free = c0, free
         self._vectors, self._T = c0.vectors_on(backend.device()), None
-        self.lines = list[Layers | SharedLayers]()
+        self.lines, self._places = list[Layers | SharedLayers](), list[Any]()
         alike = _alike(c0, energies) if finer is None else [own[:3] for own in finer._groups]
         self._groups: list[_Group] = _with_functions(c0, alike)
         if c0.size:
@@ -244,10 +245,12 @@ class LowEnergySmoother:
         self._inverse, self.kept = (1 / D).astype(dtype), False
         if self.has > 0:
             Q, beside = c0.low_energy_matrix, None
-            coupled = _energies_of_pairs(groups, 0, energies, Q, vectors)
+            coupled = _energies_of_pairs(groups, 0, energies, Q, vectors, self._places if self._made else None)
             made, change = None if anew else self._made, np.inf
             if made is not None:
-                changed = _relative(coupled, D) - _relative(made[2], made[0])
+                if self._before is None:
+                    self._before = _relative(made[2], made[0])
+                changed = _relative(coupled, D) - self._before
                 change = (HOST_VECTORS if isinstance(changed, np.ndarray) else vectors).max_norm(changed)
             self.kept = c0.space.comm.all(bool(change <= _ALIKE))
             if made is not None and self.kept:
@@ -262,7 +265,7 @@ class LowEnergySmoother:
                 beside = Beside(sparse_on_host(_energies_of_pairs(groups, 1, energies, Q, vectors)), partly)
             self.lines, divided = lines_of(coupled, beside, D, c0, vectors, dtype)
             self._inverse = (1 / divided).astype(dtype)
-            self._made = D, self._inverse, coupled
+            self._made, self._before = (D, self._inverse, coupled), None
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
@@ -318,32 +321,56 @@ def _relative(coupled: Any, D: Any) -> Any:
 
 
 def _energies_of_pairs(
-    groups: Sequence[_Group], which: int, energies: Sequence[Energies], Q: BlockMatrix, vectors: VectorSpace
+    groups: Sequence[_Group],
+    which: int,
+    energies: Sequence[Energies],
+    Q: BlockMatrix,
+    vectors: VectorSpace,
+    places: list[Any] | None = None,
 ) -> Any:
-    """Mean energies of some pairs in the cells of this process, above the diagonal; of few on a host; [size, size]."""
+    """Mean energies of some pairs in the cells of this process, above the diagonal; of few on a host; [size, size]. The
+    places of not too many of them are found once and kept, if a list is given.
+    """
     groups = [own for own in groups if own.functions.coupling[which].size]
     Q, held, found = _of_groups(groups, Q), list[Any](), list[Any]()
     if not groups:
         return csr_array((Q.size, Q.size))
     sizes = [own.functions.coupling[which].shape[1] for own in groups]
-    if xp_for(_EACH * sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True)), vectors.xp) is np:
+    count = sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True))
+    if xp_for(_EACH * count, vectors.xp) is np:
         vectors = vectors_on(HOST)
     xp = vectors.xp
-    every_code = Q.on(xp)
+    every_code = None if places else Q.on(xp)
     taken = _means(groups, energies, xp)
     for group, means, own, start, n in zip(groups, taken, Q.blocks, Q.starts, sizes, strict=False):
-        codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)
         coupling = group.functions.on(vectors, "coupling", group.functions.coupling[which], which)
         pairs = group.functions.on(vectors, "pairs", np.array(group.functions.pairs[which]), which)
-        for some in chunks(len(codes), n, most=min(at_once(xp), _AT_ONCE)):
-            of_pairs = (codes[some].take(places, axis=1).ravel() for places in pairs)
-            held.append(((means[some] @ coupling).ravel(), *of_pairs))
-            if sum(len(parts[0]) for parts in held) > _AT_ONCE:
-                found.append(_summed(held, Q, vectors))
-                held = []
+        for some in chunks(len(means), n, most=min(at_once(xp), _AT_ONCE)):
+            held.append([(means[some] @ coupling).ravel()])
+            if every_code is not None:
+                codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)[some]
+                held[-1] += [codes.take(of_mode, axis=1).ravel() for of_mode in pairs]
+                if sum(len(parts[0]) for parts in held) > _AT_ONCE:
+                    found.append(_summed(held, Q, vectors))
+                    held = []
+    if places is not None and not places and Q.signed and count <= _AT_ONCE and not found:
+        i, j = (xp.concatenate([parts[k] for parts in held]) for k in (1, 2))
+        places += _places(i, j, Q, vectors)
+    if places:
+        signs, sums, *parts = places
+        data = sums(xp.concatenate([values for values, *_ in held]) * signs)
+        return vectors.sparse_library.csr_matrix((data, *parts), shape=(Q.size, Q.size))
     if held:
         found.append(_summed(held, Q, vectors))
     return sum(found[1:], found[0]).tocsr()
+
+
+def _places(i: Any, j: Any, Q: BlockMatrix, vectors: VectorSpace) -> list[Any]:
+    """What puts values at pairs of codes in place: signs, what sums them up, columns and ends of rows."""
+    xp = vectors.xp
+    sums, row, column = vectors.pattern(xp.minimum(i, j) >> 1, xp.maximum(i, j) >> 1, Q.size)
+    ends = xp.searchsorted(row, xp.arange(Q.size + 1))
+    return [1 - 2 * ((i ^ j) & 1), sums, column.astype(np.int32), ends.astype(np.int32)]
 
 
 def _summed(given: Sequence[Any], Q: BlockMatrix, vectors: VectorSpace) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...assembly.entries import element_matrices
 from ...backends.restriction import BlockMatrix
 from ...backends.vectors import VectorSpace
-from ...operators import Operator
 
 
 class VertexMatrix:
@@ -32,11 +31,10 @@ class VertexMatrix:
         self._ordered, row, column = vectors.pattern(row[self._kept], column[self._kept], rows)
         self._parts = column.astype(np.int32), xp.searchsorted(row, xp.arange(rows + 1)).astype(np.int32)
 
-    def __call__(self, operator: Operator) -> Any:
-        """The matrix in CSR, [rows, rows]."""
-        vectors, n = self._vectors, operator.form.components
-        found = [element_matrices(operator, number, vectors) for number in range(len(operator.space.blocks))]
-        of_pairs = [own.transpose(2, 0, 1, 3, 4).reshape(n * n, -1) for own in found]
+    def __call__(self, matrices: Sequence[Any]) -> Any:
+        """The matrix in CSR, [rows, rows], by the `element_matrices` of each block."""
+        vectors = self._vectors
+        of_pairs = [own.transpose(2, 0, 1, 3, 4).reshape(len(own) ** 2, -1) for own in matrices]
         data = vectors.xp.concatenate([self._sums(own) for own in vectors.xp.concatenate(of_pairs, axis=1)])
         parts = self._ordered(data[self._kept]), *self._parts
         made = vectors.sparse_library.csr_matrix(parts, shape=(self._rows,) * 2)
