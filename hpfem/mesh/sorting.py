@@ -20,8 +20,8 @@ from ..memory import as_numpy
 from ..support.threads import in_parts, thread_count
 
 _BITS = 63
-# Things that are worth several threads, and the number of parts.
-MANY, _PIECES = 1_000_000, 8
+# Numbers that are worth several threads, those of a part, which fit into a core's cache, and the parts of a sort.
+MANY, _CACHED, _SORTED = 1_000_000, 1 << 16, 8
 # Different numbers that are counted instead of sorted.
 _FEW = 4096
 # Compare-exchange steps that sort a row of this many numbers.
@@ -52,22 +52,22 @@ def with_marked(rows: Indices, marks: Mask) -> Indices:
         for column in rows[part].T:
             found[part] |= marks[column]
 
-    in_parts(write, _pieces(len(rows)))
+    in_parts(write, _pieces(*rows.shape), rows.size >= MANY)
     return np.flatnonzero(found)
 
 
 def sort(numbers: Indices) -> None:
     """Sort in place; many numbers of the host on several threads; numbers [n]."""
     if isinstance(numbers, np.ndarray) and len(numbers) >= MANY and thread_count() > 1:
-        in_parts(lambda part: numbers[part].sort(), _pieces(len(numbers)))
+        in_parts(lambda part: part.sort(), np.array_split(numbers, _SORTED))
         numbers.sort(kind="stable")  # which merges what is in order
     else:
         numbers.sort()
 
 
-def _pieces(count: int) -> list[slice]:
-    """Equal parts of many things; all of few."""
-    n = _PIECES if count >= MANY else 1
+def _pieces(count: int, width: int) -> list[slice]:
+    """Equal parts of rows, each of few numbers."""
+    n = 1 + count * width // _CACHED
     return [slice(count * k // n, count * (k + 1) // n) for k in range(n)]
 
 
@@ -80,7 +80,7 @@ def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
         at = rows.shape[1] * np.arange(part.start, part.stop)[:, None] + permutations.take(which[part], axis=0)
         rows.take(at, out=out[part], mode="clip")  # which needs no copy of the result
 
-    in_parts(write, _pieces(len(rows)))
+    in_parts(write, _pieces(*out.shape), out.size >= MANY)
     return out
 
 
@@ -233,5 +233,5 @@ def comparisons(columns: Sequence[Indices] | Indices, xp: Any = np) -> Indices:
         for bit, (i, j) in enumerate(pairs):
             here |= xp.left_shift(columns[i][part] > columns[j][part], bit, dtype=np.int64)
 
-    in_parts(write, _pieces(len(result)) if xp is np else [slice(None)])
+    in_parts(write, _pieces(len(result), len(pairs)) if xp is np else [slice(None)], len(result) * len(pairs) >= MANY)
     return result

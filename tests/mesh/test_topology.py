@@ -7,8 +7,9 @@ import pytest
 
 from hpfem.mesh import Mesh, box, symmetries
 from hpfem.mesh.cells import CellArray
-from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows, unique
+from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows, turned, unique
 from hpfem.mesh.topology import Topology
+from hpfem.support.threads import in_parts
 from tests.mesh.examples import ALL_3D, BOXES, Elsewhere, sample, scrambled
 
 
@@ -263,13 +264,35 @@ def test_numbers_are_sorted_with_labels(bound: int, monkeypatch: pytest.MonkeyPa
 def test_rows_are_sorted_and_told_by_their_order(
     many: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    monkeypatch.setattr("hpfem.mesh.sorting.MANY", many)  # 300 rows: in pieces, or at once
+    monkeypatch.setattr("hpfem.mesh.sorting.MANY", 10 * many)  # 300 rows: on several threads, or one
+    monkeypatch.setattr("hpfem.mesh.sorting._CACHED", many)
     for width in (2, 3, 4):
         rows = rng.integers(0, 5, (200, width))
         np.testing.assert_array_equal(sorted_rows(rows), np.sort(rows, axis=1))
     rows = rng.permuted(np.tile(np.arange(8), (300, 1)), axis=1)
     same = (comparisons(rows.T)[:, None] == comparisons(rows.T)[None]).astype(bool)
     np.testing.assert_array_equal(same, (rows[:, None] == rows[None]).all(axis=2))
+
+
+def test_rows_are_turned_in_pieces_that_fit_into_a_cache(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Numbers decide on pieces and threads, not rows: a million of cells have ten million nodes."""
+    monkeypatch.setattr("hpfem.mesh.sorting.MANY", 2000)
+    monkeypatch.setattr("hpfem.mesh.sorting._CACHED", 100)
+    asked = []
+
+    def noted(work, parts, worth) -> None:
+        asked.append((max(part.stop - part.start for part in parts), worth))
+        in_parts(work, parts, worth)
+
+    monkeypatch.setattr("hpfem.mesh.sorting.in_parts", noted)
+    rows, which = rng.integers(0, 99, (300, 10)), rng.integers(0, 5, 300)
+    permutations = rng.permuted(np.tile(np.arange(10), (5, 1)), axis=1)
+    expected = np.take_along_axis(rows, permutations[which], axis=1)
+    np.testing.assert_array_equal(turned(rows, permutations, which), expected)
+    np.testing.assert_array_equal(turned(rows[:100], permutations, which[:100]), expected[:100])
+    assert asked == [(10, True), (10, False)]
 
 
 def periodic_pairs(mesh: Mesh, axis: int) -> np.ndarray:
