@@ -15,7 +15,7 @@ import hpfem as hp
 from benchmarks.cycle import refined
 from benchmarks.solution import curved, parts_of
 from hpfem.backends import BACKENDS
-from hpfem.backends.cuda.runtime.ahead import TABLE
+from hpfem.backends.cuda.runtime.ahead import TABLE, loaded
 from hpfem.mesh import box
 
 
@@ -52,6 +52,7 @@ def main() -> None:
 
     found: dict[tuple[str, ...], None] = {}
     BACKENDS["cuda"].device()  # begins those that the table has
+    loaded()
     spied(found)
     for mesh, order in (
         (refined("pipe_mixed", 2), 6),

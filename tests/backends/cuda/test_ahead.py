@@ -3,6 +3,7 @@
 import json
 import sys
 from concurrent.futures import Future, wait
+from contextlib import nullcontext
 from queue import PriorityQueue
 from types import ModuleType, SimpleNamespace
 
@@ -15,7 +16,7 @@ class StandIn:
     """CuPy as far as it compiles kernels: what it has on disk, and what it has compiled itself."""
 
     def __init__(self, monkeypatch):
-        self.disk, self.own = {}, (own := [])
+        self.disk, self.asked, self.own = {}, [], (own := [])
 
         class Program:
             def __init__(self, src, name):
@@ -27,17 +28,25 @@ class StandIn:
 
         self.compiler = ModuleType("cupy.cuda.compiler")
         self.compiler._NVRTCProgram, self.compiler._get_nvrtc_version = Program, ahead.nvrtc.version
+        self.compiler._compile_module_with_cache = self.found
         keep = SimpleNamespace(save=lambda name, made, source: self.disk.update({name: made}))
         self.compiler._kernel_cache_backend = keep
         modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy._core", "cupy._core.core")}
         modules["cupy"].__version__ = "14.2.0"
         modules["cupy._core.core"].compile_with_cache = self.needed
         modules["cupy._core"].core, modules["cupy.cuda"].compiler = modules["cupy._core.core"], self.compiler
+        modules["cupy"].cuda, modules["cupy.cuda"].Device = modules["cupy.cuda"], nullcontext
+        modules["cupy.cuda"].runtime = SimpleNamespace(getDevice=int)
         for name, module in {**modules, "cupy.cuda.compiler": self.compiler}.items():
             monkeypatch.setitem(sys.modules, name, module)
 
     def needed(self, source, options=()):
+        """Ask the compiler's module, as CuPy's kernels do."""
+        return self.compiler._compile_module_with_cache(source, options, extra_source="of headers", backend="nvrtc")
+
+    def found(self, source, options=(), **given):
         """Find or compile a kernel, as CuPy does."""
+        self.asked.append(source)
         name = source.split()[4].removesuffix("()") + ".cubin"
         if name not in self.disk:
             program = self.compiler._NVRTCProgram(source, f"/somewhere/{name}.cu")
@@ -53,6 +62,7 @@ WRONG = 'extern "C" __global__ void wrong() { none; }'
 def cupy(monkeypatch, tmp_path):
     """CuPy, with a table of its kernels; and threads that have no process yet."""
     monkeypatch.setattr(ahead.nvrtc, "_threads", [])
+    monkeypatch.setattr(ahead, "_threads", [])
     monkeypatch.setattr(ahead.nvrtc, "_asked", PriorityQueue())
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "TABLE", tmp_path / "table.json")
@@ -70,11 +80,11 @@ def ended(monkeypatch):
         return begun[-1]
 
     monkeypatch.setattr(ahead.nvrtc, "begin", noted)
-    return lambda: wait(begun)
+    return lambda: ahead.loaded() or wait(begun)
 
 
 def test_cupy_gets_what_processes_compile(cupy, ended):
-    ahead.begin("sm_90")
+    ahead.begin(0)
     ended()
     cupy.disk.clear()
     assert all(cupy.needed(source).startswith(b"\x7fELF") for source in SOURCES) and not cupy.own
@@ -82,33 +92,35 @@ def test_cupy_gets_what_processes_compile(cupy, ended):
     assert len(cupy.disk) == 6
 
 
-def test_what_is_not_asked_for_is_kept_too_and_all_of_it_once(cupy, ended, monkeypatch):
-    ahead.begin("sm_90")
+def test_what_is_not_asked_for_is_kept_too(cupy, ended):
+    ahead.begin(0)
     ended()
     assert len(cupy.disk) == 5 and not cupy.own
-    assert len(list((ahead.TABLE.parent / "cuda").glob("*.ahead"))) == 1
-    monkeypatch.setattr(sys.modules["cupy._core.core"], "compile_with_cache", None)
-    ahead.begin("sm_90")  # it was done
 
 
-def test_what_is_on_disk_is_left(cupy, monkeypatch):
+def test_what_is_on_disk_is_loaded_once(cupy, ended, monkeypatch):
+    """CuPy gets what a thread has loaded, the same once; what it asks for with other options it loads itself."""
     cupy.disk |= {f"kernel{k}.cubin": b"before" for k in range(5)} | {"wrong.cubin": b"before"}
     monkeypatch.setattr(ahead.nvrtc, "begin", None)
-    before = cupy.compiler._NVRTCProgram.compile
-    ahead.begin("sm_90")
-    assert set(cupy.disk.values()) == {b"before"} and cupy.compiler._NVRTCProgram.compile is before
-    monkeypatch.setattr(sys.modules["cupy._core.core"], "compile_with_cache", None)
-    ahead.begin("sm_90")  # CuPy is asked once
+    used = []
+    monkeypatch.setattr(ahead, "_use_libraries", used.append)
+    ahead.begin(0)
+    ended()
+    assert len(cupy.asked) == 6 and set(cupy.disk.values()) == {b"before"} and used == [sys.modules["cupy"]]
+    for others in ((), ("-more",)):
+        assert cupy.needed(SOURCES[0], ("--std=c++17", *others)) == b"before"
+        assert len(cupy.asked) == 6 + len(others)
+    assert cupy.needed(SOURCES[0], ("--std=c++17",)) == b"before" and len(cupy.asked) == 8
+    assert not cupy.own
 
 
 def test_cupy_does_not_wait_for_a_kernel_that_is_not_begun(cupy, monkeypatch):
     begun = []
     monkeypatch.setattr(ahead.nvrtc, "begin", lambda work, late: begun.append((work, Future())) or begun[-1][1])
-    ahead.begin("sm_90")
+    ahead.begin(0)
+    ahead.loaded()
     assert cupy.needed(SOURCES[0]) == b"by CuPy" and sum(future.cancelled() for _, future in begun) == 1
-    for work, future in begun:
-        future.cancelled() or work()
-    assert not list((ahead.TABLE.parent / "cuda").glob("*.ahead"))  # nobody knows yet what came of the other
+    assert all(future.cancelled() or work()[:4] in (b"\x7fELF", b"") for work, future in begun)
 
 
 def test_long_ones_are_first_and_have_no_precompiled_headers(cupy, ended, monkeypatch):
@@ -117,7 +129,7 @@ def test_long_ones_are_first_and_have_no_precompiled_headers(cupy, ended, monkey
     ahead.TABLE.write_text(json.dumps(["14.2.0", [[source] for source in [*SOURCES, long]]]))
     monkeypatch.setattr(ahead.nvrtc, "by_process", lambda *kernel: given.append(kernel) or (0, "", b"made"))
     monkeypatch.setattr(ahead.nvrtc.os, "cpu_count", lambda: 1)
-    ahead.begin("sm_90")
+    ahead.begin(0)
     ended()
     assert given[0] == (long, ["-arch=sm_90"])
     assert [options for _, options in given[1:]] == [["-arch=sm_90", "--pch"]] * 5
@@ -139,9 +151,9 @@ def test_where_nothing_is_begun_cupy_compiles(cupy, ended, monkeypatch, why):
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
     else:
         del cupy.compiler._NVRTCProgram
-        assert ahead.begin("sm_90") is None
+        assert ahead.begin(0) is None
         return
-    ahead.begin("sm_90")
+    ahead.begin(0)
     ended()
     assert cupy.needed(SOURCES[0]) == b"by CuPy"
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpfem.backends.cuda.runtime import compiler, device, nvrtc
+from hpfem.backends.cuda.runtime import compiler, device, kernel, nvrtc
 from tests.limits import forked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes of POSIX")
@@ -187,17 +187,35 @@ def test_what_is_late_comes_after_what_is_not(anew, monkeypatch):
     assert [one.result() for one in begun[1:]] and order == [3, 4, 5, 0, 1, 2]
 
 
+def test_a_kernel_is_looked_for_once_unless_it_is_gone(monkeypatch, tmp_path):
+    """Its source is long: to make its name again takes as long as to load it."""
+    asked, cubin = [], tmp_path / "own.cubin"
+
+    def start(source, architecture):
+        asked.append(architecture)
+        cubin.touch()
+        return SimpleNamespace(done=lambda: True, result=lambda: cubin, exception=lambda: None)
+
+    monkeypatch.setattr(kernel, "start", start)
+    monkeypatch.setattr(kernel, "architecture", lambda: "sm_90")
+    monkeypatch.setattr(kernel, "_BEGUN", {})
+    kernel.begin(SOURCE)
+    assert kernel._compiled(SOURCE) == cubin and len(asked) == 1
+    cubin.unlink()
+    assert kernel._compiled(SOURCE) == cubin and cubin.exists() and len(asked) == 2
+
+
 def test_threads_take_a_gpu_once(monkeypatch):
     """What is begun with it, CuPy's kernels, is begun once."""
     begun, meet = [], Barrier(4)
 
-    def begin(architecture):
+    def begin(number):
         time.sleep(0.2)
-        begun.append(architecture)
+        begun.append(number)
 
     monkeypatch.setattr(device, "begin", begin)
     monkeypatch.setattr(device, "world", lambda: SimpleNamespace(size=1))
-    monkeypatch.setattr(device, "cuda_device", lambda number: SimpleNamespace(architecture="sm_90"))
+    monkeypatch.setattr(device, "cuda_device", lambda number: number)
     monkeypatch.setattr(device, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDevice=int))))
     device._take_own.cache_clear()
     threads = [Thread(target=lambda: (meet.wait(), device.current_device())) for _ in range(4)]
@@ -206,4 +224,4 @@ def test_threads_take_a_gpu_once(monkeypatch):
     for thread in threads:
         thread.join()
     device._take_own.cache_clear()
-    assert begun == ["sm_90"]
+    assert begun == [0]

@@ -1,38 +1,42 @@
-"""CuPy's kernels of set-up, compiled by processes before CuPy asks for them one after the other.
+"""CuPy's kernels of set-up, loaded or compiled before CuPy asks for them one after the other; CUDA's libraries, too.
 
 `array_kernels.json` has their sources, as `python -m benchmarks.array_kernels` recorded them with one version of CuPy.
-Others are compiled when CuPy needs them, as all are with HPFEM_AHEAD=0.
+A thread loads those that CuPy has on disk, while the host prepares the first problem, and processes compile the others.
+What is not in the table comes when CuPy needs it, as all does with HPFEM_AHEAD=0.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import get_ident
+from threading import Thread, get_ident, main_thread
 from typing import Any
 
-from ....support.cache import Cache
-from ....support.files import cache_folder
 from . import nvrtc
 
 TABLE = Path(__file__).with_name("array_kernels.json")
 # Seconds for which CuPy waits for a process.
 PATIENCE = 30.0
 _CUB = "#include <cub/"
+_threads: list[Thread] = []
 
 
 class _Lacking(Exception):
     """A kernel that CuPy has not on disk: name, source, options."""
 
 
-def begin(architecture: str) -> None:
-    """Begin to compile those that CuPy has not on disk, once on a machine."""
+def loaded() -> None:
+    """Wait for the thread: a capture, say, may not bear what it does."""
+    for thread in _threads:
+        thread.join()
+
+
+def begin(number: int) -> None:
+    """Begin to load kernels onto a GPU, and to compile those that CuPy has not on disk."""
     if os.environ.get("HPFEM_AHEAD") == "0" or os.environ.get("CUPY_CACHE_IN_MEMORY"):
         return
     try:
@@ -41,16 +45,12 @@ def begin(architecture: str) -> None:
         from cupy.cuda import compiler as own
 
         program, same = own._NVRTCProgram, own._get_nvrtc_version() == nvrtc.version()
+        compile_here, find, keep = program.compile, own._compile_module_with_cache, own._kernel_cache_backend.save
     except (ImportError, AttributeError):
         return
-    text = TABLE.read_bytes()
-    known = (cupy.__version__, architecture, os.environ.get("CUPY_CACHE_DIR"), hashlib.sha256(text).hexdigest())
-    key, done = hashlib.sha256(repr(known).encode()).hexdigest()[:32], Cache(cache_folder("cuda"), ".ahead")
-    version, kernels = json.loads(text) if done.read(key) is None else ("", [])
-    if version != cupy.__version__ or not same:
+    if not same:
         return
-    asking, lacking, begun = get_ident(), dict[str, tuple[str, Sequence[str]]](), dict[str, Future[bytes]]()
-    compile_here = program.compile
+    asking, there, begun = 0, dict[Any, Any](), dict[str, Future[bytes]]()
 
     def compiled(kernel: Any, options: tuple[str, ...] = (), *log: Any) -> Any:
         """Say what CuPy lacks, while it is asked; then take what a process has compiled, unless it has yet to begin."""
@@ -62,29 +62,55 @@ def begin(architecture: str) -> None:
             made = b"" if begun[name].cancel() else begun[name].result(PATIENCE)
         return (made, None) if made else compile_here(kernel, options, *log)
 
-    def make(name: str) -> bytes:
+    def found(source: str, options: tuple[str, ...] = (), **given: Any) -> Any:
+        """Find a kernel, and keep it until CuPy asks again, or take it."""
+        others = {name: value for name, value in given.items() if name not in ("extra_source", "log_stream")}
+        key = cupy.cuda.runtime.getDevice(), source, options, repr(others)
+        if asking != get_ident():
+            return there.pop(key, None) or find(source, options, **given)
+        there[key] = find(source, options, **given)
+        return there[key]
+
+    def make(name: str, source: str, options: list[str]) -> bytes:
         """Compile a kernel; CuPy says what is wrong when it needs one that does not."""
-        source, options = lacking[name]
         made = nvrtc.by_process(source, options)[2]
         if made:
             with suppress(OSError):
-                own._kernel_cache_backend.save(name, made, source)
-        left.discard(name)
-        if not left:
-            done.keep(key, b"")
+                keep(name, made, source)
         return made
 
-    program.compile = compiled
-    # Those that include CUB take the longest, and twice as long to write their headers, precompiled, of 250 MB.
-    for source, *options in sorted(kernels, key=lambda row: _CUB not in row[0]):
-        try:
-            core.compile_with_cache(source, tuple(options))
-        except _Lacking as kernel:
-            name, text, given = kernel.args
-            lacking[name] = text, [option for option in given if option != "--pch" or _CUB not in source]
-    asking = 0
-    if not lacking:
-        program.compile = compile_here
-        done.keep(key, b"")
-    left = set(lacking)
-    begun.update((name, nvrtc.begin(partial(make, name), late=True)) for name in lacking)
+    def load() -> None:
+        nonlocal asking
+        version, kernels = json.loads(TABLE.read_bytes())
+        if version != cupy.__version__:
+            return
+        with suppress(Exception), cupy.cuda.Device(number):  # what is wrong is said where it is needed
+            asking = get_ident()
+            # Those that include CUB take the longest, and twice as long to write their headers, precompiled, of 250 MB.
+            for source, *options in sorted(kernels, key=lambda row: _CUB not in row[0]):
+                try:
+                    if main_thread().is_alive():
+                        core.compile_with_cache(source, tuple(options))
+                except _Lacking as kernel:
+                    name, text, given = kernel.args
+                    given = [option for option in given if option != "--pch" or _CUB not in source]
+                    begun[name] = nvrtc.begin(partial(make, name, text, given), late=True)
+            asking = 0
+            if not begun and main_thread().is_alive():
+                _use_libraries(cupy)
+
+    program.compile, own._compile_module_with_cache = compiled, found
+    _threads.append(Thread(target=load, name="cupy"))
+    _threads[-1].start()
+
+
+def _use_libraries(cupy: Any) -> None:
+    """Small products, a factor, a sparse matrix and a sort: the first of each loads a library."""
+    import cupyx.scipy.linalg
+    import cupyx.scipy.sparse
+
+    unit = cupy.eye(2)
+    for matrix in (unit, unit.astype(cupy.float32)):
+        cupy.matmul(matrix, matrix)
+    cupyx.scipy.linalg.solve_triangular(cupy.linalg.cholesky(unit), unit, lower=True)
+    cupyx.scipy.sparse.csr_matrix(unit).indices.argsort()

@@ -196,7 +196,7 @@ def _take_own() -> None:
     if comm.size > 1:
         cupy.cuda.Device(comm.local_rank % cupy.cuda.runtime.getDeviceCount()).use()
     else:
-        begin(cuda_device(int(cupy.cuda.runtime.getDevice())).architecture)
+        begin(int(cupy.cuda.runtime.getDevice()))
 
 
 def upload(array: np.ndarray[Any, Any]) -> Any:

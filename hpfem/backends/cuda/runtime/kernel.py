@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, partial
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -108,8 +109,8 @@ def begin(source: str) -> Future[Path]:
 
 def _compiled(source: str) -> Path:
     """Compiled kernels, which are still in the cache."""
-    _waited(begin(source))
-    return _waited(start(program(source), architecture()))
+    found = _waited(begin(source))
+    return found if isfile(found) else _waited(start(program(source), architecture()))
 
 
 def _waited(cubin: Future[Path]) -> Path:

@@ -17,6 +17,7 @@ from ....errors import DeviceError
 from ....support.log import report_once
 from ...iteration import DeviceIteration
 from ...sharing import Sharing
+from ..runtime.ahead import loaded
 from ..runtime.lazy import cupy
 from ..runtime.nccl import nccl_of
 from ..runtime.scratch import FIRST, StreamPool, captured
@@ -95,6 +96,7 @@ class CudaIteration(DeviceIteration):
         return None
 
     def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
+        loaded()
         stream = cupy.cuda.Stream(non_blocking=True)
         beside = [cupy.cuda.Stream(non_blocking=True, priority=FIRST) for _ in range(_BRANCHES)]
         graph, memory = None, cupy.cuda.MemoryPool()
