@@ -213,9 +213,10 @@ def as_numpy(array: Any) -> Any:
 
 def moved(array: Any, xp: Any) -> Any:
     """An array of a module; CuPy's `asarray` takes pinned memory of that size first, which costs more than the copy."""
-    if xp is np or not isinstance(array, np.ndarray) or array.nbytes < 4 * FEW:
+    there = xp is np or not isinstance(array, np.ndarray) or not array.ndim
+    out: Any = None if there else xp.empty(array.shape, array.dtype)
+    if not hasattr(out, "set"):  # not CuPy's
         return xp.asarray(array)
-    out = xp.empty(array.shape, array.dtype)
     out.set(np.ascontiguousarray(array))
     return out
 

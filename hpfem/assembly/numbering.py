@@ -251,7 +251,7 @@ class Numbering:
             if b > a and (_of_one_size(sizes) or (sizes == sizes[0]).all()):
                 found[a:b].reshape(len(sizes), -1)[...] = moved(own[order], xp)[:, None]
             elif b > a:
-                found[a:b] = xp.asarray(np.repeat(own[order], sizes[order]))
+                found[a:b] = moved(np.repeat(own[order], sizes[order]), xp)
         return found
 
     def truncation(self, lower: Numbering, xp: Any = np) -> Any:
@@ -352,8 +352,8 @@ class Numbering:
         codes = xp.empty((n, n_modes), dtype=kind)
         firsts = [(2 * moved(self.offsets[dim], xp)).astype(kind) for dim in range(len(seen))]
         entity_of, table = self._code_table(basis, len(seen))
-        entity_of, partial_table = xp.asarray(entity_of), table.min() < 0
-        table, own = xp.asarray(table.ravel().astype(kind)), xp.arange(n_modes, dtype=kind)
+        entity_of, partial_table = moved(entity_of, xp), table.min() < 0
+        table, own = moved(table.ravel().astype(kind), xp), xp.arange(n_modes, dtype=kind)
         orders = [] if self._same else [moved(np.searchsorted(self._values, p), xp) for p in self.orders[: len(seen)]]
         for part in chunks(n, n_modes, most=CACHED if xp is np else _AT_ONCE):
             given = [tuple(array[part] for array in those.on(xp)) for those in seen]
@@ -366,7 +366,7 @@ class Numbering:
             codes[part] = first.take(entity_of, axis=1) + found
             if partial_table:
                 codes[part][found < 0] = -1
-        codes.reshape(-1)[xp.asarray(rows)] = xp.asarray(-2 - np.arange(len(rows), dtype=kind))
+        codes.reshape(-1)[moved(rows, xp)] = -2 - xp.arange(len(rows), dtype=kind)
         return codes
 
     def _code_table(self, basis: Basis, dims: int) -> tuple[Indices, Indices]:

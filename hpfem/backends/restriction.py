@@ -34,8 +34,8 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
 
 def _taken(whole: Codes, rows: Any, modes: Any, xp: Any) -> Any:
     """Some elements and modes as an array, all where None is given; -> [E, n_modes]."""
-    codes = whole.on(xp) if rows is None else whole.on(xp)[xp.asarray(rows)]
-    return codes if modes is None else codes.take(xp.asarray(modes), axis=1)
+    codes = whole.on(xp) if rows is None else whole.on(xp)[moved(rows, xp)]
+    return codes if modes is None else codes.take(moved(modes, xp), axis=1)
 
 
 class Codes:

@@ -14,7 +14,7 @@ from hpfem.shapes import Shape, ShapeRule
 from hpfem.shapes.arrays import Array, Floats, Indices, Mask
 from hpfem.shapes.cached import cached_property
 
-from ..memory import as_numpy
+from ..memory import as_numpy, moved
 from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, ON_DEVICE, SURE, Elements, at_once, chunks
 from .factors import PointMap, by_group
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
@@ -99,8 +99,8 @@ class BlockGeometry(PointMap):
         most = CHUNK * (1 if xp is np else ON_DEVICE)
         for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes, most=most):
             _, inverse = determinant_and_inverse(self.jacobian(mean, some, xp), xp)
-            moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self.coefficients_of(some, xp))
-            squares = (xp.matmul(moved, products) * moved).sum(axis=(1, 2))
+            bent = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self.coefficients_of(some, xp))
+            squares = (xp.matmul(bent, products) * bent).sum(axis=(1, 2))
             total, largest = total + float(squares.sum()), max(largest, float(squares.max()))
         self._deviation = sqrt(total / max(1, self.n_elements)), sqrt(largest)
         return self._deviation
@@ -128,13 +128,13 @@ class BlockGeometry(PointMap):
         """For derivatives and integrals, of any kind: d eta_a/dx_i [d, D, E, Q], and weights times |J| [E, Q]."""
         gradient, weights = self.reference(GENERAL)
         det, inverse = determinant_and_inverse(self.jacobian(gradient, elements, xp), xp)
-        return inverse, xp.asarray(weights) * det
+        return inverse, moved(weights, xp) * det
 
     def volume_factors(self, elements: Elements = slice(None), xp: Any = np) -> Any:
         """|J| by xi, the factor in integrals over the reference element, [E, Q], or [E, 1] where it is constant."""
         gradient, weights = self.reference()
         det = determinant(self.jacobian(gradient, elements, xp), xp)
-        return det if self.affine else det * xp.asarray(weights / self.rule.weights)
+        return det if self.affine else det * moved(weights / self.rule.weights, xp)
 
     def surely_regular(self) -> Mask:
         """Elements whose scaled Jacobians are above `FLAT_TOLERANCE` by a bound, see `sure_signs`; [E]."""

@@ -22,7 +22,7 @@ from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_ba
 from hpfem.shapes.arrays import Array, Indices, Mask, frozen
 from hpfem.shapes.cached import cached_property
 
-from ..memory import HOST, PerDevice, as_numpy, device_of, home_of
+from ..memory import HOST, PerDevice, as_numpy, device_of, home_of, moved
 from .jacobians import determinant, normal, scaled_jacobian
 
 Elements = slice | Indices
@@ -134,9 +134,9 @@ class ElementMap:
         nodes = cells.nodes[rows] if isinstance(rows, slice) else cells.nodes.take(rows, axis=0)
         if xp is not np:  # fewer bytes
             nodes = nodes.astype(np.int32 if len(points) < 2**31 else np.int64)
-        coefficients, to_modes = xp.empty((len(nodes), dim, n)), xp.asarray(inverse.T)
+        coefficients, to_modes = xp.empty((len(nodes), dim, n)), moved(inverse.T, xp)
         for part in chunks(len(coefficients), n * dim, most=at_once(xp)):
-            by_coordinate = points.take(xp.asarray(nodes[part]), axis=0).swapaxes(1, 2).reshape(-1, n)
+            by_coordinate = points.take(moved(nodes[part], xp), axis=0).swapaxes(1, 2).reshape(-1, n)
             # Relative to the first node: far from the origin, numbers as small as the element keep their digits.
             xp.matmul(by_coordinate - by_coordinate[:, :1], to_modes, out=coefficients[part].reshape(-1, n))
             coefficients[part, :, 0] += by_coordinate[:, 0].reshape(-1, dim) * inverse[0].sum()
@@ -151,7 +151,7 @@ class ElementMap:
 
     def loads_of_nodes(self, moments: Any, xp: Any = np) -> Any:
         """Functionals of the nodes' functions from those of `basis`, [..., n_modes] -> [..., n_nodes]; see `of`."""
-        return moments @ xp.asarray(_inverse_vandermonde(self.shape, self.order))
+        return moments @ moved(_inverse_vandermonde(self.shape, self.order), xp)
 
     @property
     def n_elements(self) -> int:
@@ -166,7 +166,7 @@ class ElementMap:
     def positions(self, values: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Points in space; values [n_modes, Q] of `basis` at the points -> [D, E, Q] of xp."""
         given = self.coefficients_of(elements, xp).transpose(1, 0, 2)  # as one product: devices make batches slowly
-        return (given.reshape(-1, given.shape[2]) @ xp.asarray(values)).reshape(*given.shape[:2], values.shape[1])
+        return (given.reshape(-1, given.shape[2]) @ moved(values, xp)).reshape(*given.shape[:2], values.shape[1])
 
     def coefficients_of(self, elements: Elements, xp: Any = np) -> Any:
         """Coefficients [n, D, n_modes] of some elements on xp's device, where those of all may be kept."""
@@ -177,8 +177,8 @@ class ElementMap:
                 return as_numpy(given)
         if xp is np:
             return self.coefficients[elements]
-        copied = self._copies.get(device_of(xp), lambda: xp.asarray(self.coefficients))
-        return copied[elements if isinstance(elements, slice) else xp.asarray(elements)]
+        copied = self._copies.get(device_of(xp), lambda: moved(self.coefficients, xp))
+        return copied[elements if isinstance(elements, slice) else moved(elements, xp)]
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Derivatives dx_i/d xi_a, or as those of the gradient [d, n_modes, Q], a view; -> [D, d, E, Q]."""
@@ -188,7 +188,7 @@ class ElementMap:
         # Elements are contiguous; on a device points are: its threads work on neighbours along the last axis.
         if xp is np:
             return xp.matmul(table, c.transpose(1, 2, 0)).reshape(parts).transpose(0, 1, 3, 2)
-        rows = xp.matmul(c.reshape(-1, c.shape[2]), xp.asarray(table.T))
+        rows = xp.matmul(c.reshape(-1, c.shape[2]), moved(table.T, xp))
         return rows.reshape(len(c), *parts[:-1]).transpose(1, 2, 0, 3)
 
     def paired_positions(self, values: Array, elements: Indices) -> Array:
@@ -239,7 +239,7 @@ class ElementMap:
         """Combinations [D, r, E] of coefficients, or of their sizes, with the rows of a table [r, n_modes]."""
         xp, c = self.xp, self.given[part]
         rows = c.reshape(-1, c.shape[2])
-        combined = xp.matmul(xp.asarray(table), (abs(rows) if sizes else rows).T).reshape(-1, *c.shape[:2])
+        combined = xp.matmul(moved(table, xp), (abs(rows) if sizes else rows).T).reshape(-1, *c.shape[:2])
         # NumPy sums over coordinates ten times as fast where they come first in memory.
         return xp.ascontiguousarray(combined.transpose(2, 0, 1))
 

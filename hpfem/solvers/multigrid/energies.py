@@ -23,7 +23,7 @@ from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
 from ...forms.linear import component_matrix
 from ...geometry.jacobians import determinant, determinant_and_inverse, symmetric_pairs
-from ...memory import as_numpy, every, xp_for
+from ...memory import as_numpy, every, moved, xp_for
 from ...operators import Operator
 from ...space.block import Block
 from ...support.communicator import Communicator
@@ -127,7 +127,7 @@ def _means(operator: Operator, number: int, component: int, xp: Any) -> Any:
                 else:
                     outer = X[:, :, a - 1, None] * X[:, None, :, b - 1]
                     table[:, :-1] = (outer if a == b else outer + outer.swapaxes(1, 2)).reshape(-1, d * d)
-                tables[a, b] = xp.asarray(table / weights)
+                tables[a, b] = moved(table / weights, xp)
             means[some] += xp.broadcast_to(values, (len(means[some]), len(rule))) @ tables[a, b]
     return means
 

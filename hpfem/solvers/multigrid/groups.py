@@ -19,7 +19,7 @@ from hpfem.shapes.arrays import Array, Indices
 
 from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace
 from ...geometry.element_map import at_once, chunks
-from ...memory import as_numpy, every
+from ...memory import as_numpy, every, moved
 from ...mesh.sorting import distinct, marked, run_starts
 from ...support.threads import in_parts
 from .irregular import noise_of
@@ -205,7 +205,7 @@ def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
         i, j = as_numpy(pairs.i), as_numpy(pairs.j)
         ends = np.append(0, np.cumsum(np.bincount(i, minlength=n)))
         graph = csr_array((np.ones(len(i)), j, ends), (n, n))
-        return xp.asarray(connected_components(graph, directed=False)[1])
+        return moved(connected_components(graph, directed=False)[1], xp)
     # Parts take the lowest number beside them, all at a time.
     i, j, label = pairs.i, pairs.j, xp.arange(n, dtype=pairs.i.dtype)
     if not n:
@@ -260,8 +260,8 @@ def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:
     counts = np.diff(starts, append=len(label))
     by_size = np.argsort(-counts, kind="stable")
     counts = counts[by_size]
-    moved = np.repeat(starts[by_size] - np.cumsum(counts) + counts, counts) + np.arange(len(label))
-    return order[xp.asarray(moved)], counts
+    place = np.repeat(starts[by_size] - np.cumsum(counts) + counts, counts) + np.arange(len(label))
+    return order[moved(place, xp)], counts
 
 
 def _of_all(M: csr_array, rows: Indices, columns: Indices, scale: Array) -> csr_array:
@@ -294,12 +294,12 @@ def _inverses(
     diagonal = np.repeat(begins - (widths + 1) * rows, widths) + each * np.arange(len(each))
     row = np.arange(counts.sum()) + np.repeat(rows - np.cumsum(counts) + counts, counts)
     values, factors = xp.zeros((widths**2).sum()), xp.ones(len(each))
-    values[xp.asarray(diagonal)] = 1
+    values[moved(diagonal, xp)] = 1
     place = xp.asarray(diagonal[row] - np.arange(len(row)))
     for i, j, data in entries:
         values[place[i] + j] = data
     if scale is not None:
-        factors[xp.asarray(row)] = scale
+        factors[moved(row, xp)] = scale
     parts = [np.flatnonzero(widths == width)[[0, -1]] for width in np.unique(widths)]
 
     def invert(some: Sequence[Indices]) -> None:
@@ -353,7 +353,7 @@ def _cut(
     xp, found = vectors.xp, group.astype(np.int64)
     sides, counts = _side_by_side(group, xp)
     size = xp.empty_like(sides)
-    size[sides] = xp.asarray(np.repeat(counts, counts))
+    size[sides] = moved(np.repeat(counts, counts), xp)
     large = size > most
 
     (places,) = (large & (width > 0)).nonzero()

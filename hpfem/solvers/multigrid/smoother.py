@@ -30,7 +30,7 @@ from ...backends.restriction import BlockMatrix
 from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
-from ...memory import HOST, as_numpy, every, xp_for
+from ...memory import HOST, as_numpy, every, moved, xp_for
 from ...support.tables import on_disk
 from .cell_map import CellMap
 from .coarsening import scaled
@@ -60,7 +60,7 @@ class _Functions:
 
     def on(self, vectors: VectorSpace, name: str, table: Any, *key: Any) -> Any:
         """A table on the vectors' device, sent there once."""
-        return self.T.kept((name, vectors.device.name, *key), lambda: vectors.xp.asarray(table))
+        return self.T.kept((name, vectors.device.name, *key), lambda: moved(table, vectors.xp))
 
 
 class _Group(NamedTuple):
@@ -235,7 +235,7 @@ class LowEnergySmoother:
             if robin is not None:
                 rows, chosen = self._T.congruent(robin)
                 D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
-            D = xp.where(xp.asarray(self._free), vectors.summed(D), xp.inf)
+            D = xp.where(moved(self._free, xp), vectors.summed(D), xp.inf)
         with c0.space.mesh.comm.together():
             if not every(D > 0):
                 raise SolverError(
@@ -311,7 +311,7 @@ def _means(groups: Sequence[_Group], energies: Sequence[Energies], xp: Any) -> l
             found.append(means)
         else:
             ends = np.cumsum(list(map(len, cells)))[:-1].tolist()
-            found += xp.split(means[xp.asarray(np.concatenate(cells))], ends)
+            found += xp.split(means[moved(np.concatenate(cells), xp)], ends)
     return found
 
 

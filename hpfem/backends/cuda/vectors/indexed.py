@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ....geometry.element_map import chunks
-from ....memory import as_numpy
+from ....memory import as_numpy, moved
 from ...restriction import BlockMatrix, Codes, ElementRestriction, row_entries
 from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.prelude import source_with
@@ -109,7 +109,7 @@ def _in_tiles(Q: BlockMatrix, tiles: Sequence[int], kind: Any, vectors: VectorSp
                 table = offset * count + np.arange(count)[:, None] * size + within
                 begins = xp.arange(start + first * n, start + last * n, count * n, dtype=kind)
                 here = found[start + first * n : start + last * n].reshape(len(begins), -1)
-                xp.add(begins[:, None], xp.asarray(table.ravel().astype(kind)), out=here)
+                xp.add(begins[:, None], moved(table.ravel().astype(kind), xp), out=here)
     if len(found) <= AT_ONCE:
         Q.places[key] = found
     return found
