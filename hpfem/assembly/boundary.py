@@ -150,7 +150,8 @@ class BoundaryConditions(Printed):
                     self._integrate(what, facets[(held.T == pattern).all(axis=1)], alpha, g, pattern)
             for name, pairs, g in sources:
                 self._add_source(name, pairs, g)
-        self.load = c0.vectors_on(HOST).summed(self.load)
+        if comm.size > 1:
+            self.load = c0.vectors_on(HOST).summed(self.load)
         self.positive = comm.all(self.positive)
 
     def __repr__(self) -> str:
@@ -397,7 +398,8 @@ class BoundaryConditions(Printed):
             if len(values) != components:
                 wanted = "one component" if components == 1 else f"{components} components, not {len(values)}"
                 raise ArgumentError(f"dirichlet functions have {wanted}")
-        values = self.c0.vectors_on(HOST).agreed(values)
+        if numbering.mesh.comm.size > 1:
+            values = self.c0.vectors_on(HOST).agreed(values)
         warn_of_conflicts(numbering.mesh, list(fixed), pieces)
         return constrained, values
 

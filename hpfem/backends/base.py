@@ -360,8 +360,10 @@ def vectors_on(device: Device) -> VectorSpace:
     """
     if device.name == HOST.name:
         return _host_vectors()
-    found = (backend.vectors(device) for _, backend in BACKENDS.items() if backend.missing() is None)
-    return next((vectors for vectors in found if vectors is not None), VectorSpace(device))
+    # Others are not asked whether they work, for which that of processors loads LLVM.
+    offered = ((backend, backend.vectors(device)) for _, backend in BACKENDS.items())
+    found = (vectors for backend, vectors in offered if vectors is not None and backend.missing() is None)
+    return next(found, VectorSpace(device))
 
 
 def vectors_of(array: Any) -> VectorSpace:
@@ -377,8 +379,9 @@ def vectors_of(array: Any) -> VectorSpace:
         That of the current device of the backend with such arrays; else the host's.
     """
     if type(array) is not np.ndarray:
-        for _, backend in BACKENDS.items():
-            vectors = backend.vectors(backend.device()) if backend.missing() is None else None
+        for name, backend in BACKENDS.items():
+            there = name != HOST.backend and backend.missing() is None
+            vectors = backend.vectors(backend.device()) if there else None
             if vectors is not None and vectors.has(array):
                 return vectors
     return _host_vectors()

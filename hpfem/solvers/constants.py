@@ -121,13 +121,13 @@ class _Column:
 def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | None:
     """Find the parts whose constants have no energy, or relatively less than the square root of rounding."""
     c0 = A.c0
-    parts, comm, vectors = c0.parts, c0.space.mesh.comm, c0.vectors_on(HOST)
+    parts, comm = c0.parts, c0.space.mesh.comm
     held = np.zeros(parts.count, dtype=bool)
     held[parts.of_unknowns[bc.constrained]] = True
     held = comm.sum(held) > 0
     if held.all():
         return None
-    integral, functional, reacting = _reaction(A, c0)
+    vectors, (integral, functional, reacting) = c0.vectors_on(HOST), _reaction(A, c0)
     determined = np.zeros(parts.count, dtype=bool)
     determined[parts.of_cells[reacting]] = True
     one = c0.one

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
+import hpfem as hp
 from hpfem.backends import BACKENDS, vectors_on
 from hpfem.backends.passes import DIRECTION, LEAPFROG, LOW_STORAGE, RESIDUAL, Pass, combination
 from hpfem.backends.vectors import HOST_VECTORS
+from tests.standin import StandIn, StandInBackend, StandInStrategy
 
 PASSES = {
     "leapfrog": LEAPFROG,
@@ -90,3 +92,14 @@ def test_norms_of_vectors_of_any_size(backend, dtype, rng):
         found = vectors.from_host(given), vectors.from_host(given[:0])
         results = vectors.max_norm(found[0]), vectors.norm(found[0]), vectors.max_norm(found[1]), vectors.norm(found[1])
         assert np.array_equal(results, [abs(wrong), abs(wrong), 0, 0], equal_nan=True)
+
+
+def test_a_problem_on_a_device_does_not_ask_whether_processors_work(monkeypatch):
+    """For the answer LLVM is loaded, which takes longer than much of a set-up."""
+    backend = StandInBackend("stand-in", StandIn(), [StandInStrategy()])
+    monkeypatch.setitem(BACKENDS, "stand-in", backend)
+    monkeypatch.setattr(BACKENDS["cpu"], "missing", None)
+    space = hp.Space(hp.mesh.box("hex", (2, 2, 2)), 4, backend="stand-in")
+    problem = hp.Problem(space, dirichlet=lambda x, y, z: x * y * z, preconditioner="multigrid")
+    assert problem.operator.device is backend.device()
+    assert vectors_on(backend.device()).device is backend.device()

@@ -23,14 +23,13 @@ from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 from hpfem.shapes.overlap import cut_off, short_edges, thin, walls
 
 from ...assembly import C0Space
-from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.cellwise import FactorisedMatrix, added
 from ...backends.restriction import BlockMatrix
 from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import SolverError
 from ...geometry.element_map import at_once, chunks
-from ...memory import HOST, as_numpy, every, moved, xp_for
+from ...memory import as_numpy, every, moved, xp_for
 from ...support.tables import on_disk
 from .cell_map import CellMap
 from .coarsening import scaled
@@ -338,7 +337,7 @@ def _energies_of_pairs(
     sizes = [own.functions.coupling[which].shape[1] for own in groups]
     count = sum(own.shape[0] * n for own, n in zip(Q.blocks, sizes, strict=True))
     if xp_for(_EACH * count, vectors.xp) is np:
-        vectors = vectors_on(HOST)
+        vectors = HOST_VECTORS
     xp = vectors.xp
     every_code = None if places else Q.on(xp)
     taken = _means(groups, energies, xp)
