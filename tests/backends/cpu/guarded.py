@@ -72,13 +72,9 @@ def compiled_apart(text, target):
 @cache
 def loaded(text, target, side, shift=0):
     """A kernel with its tables at a border, and what holds them."""
-    import llvmlite.binding as llvm
-
     content, tables = compiled_apart(text, target)
     guard = Guard(side)
-    for name, numbers in tables.items():
-        llvm.add_symbol(name, guard.copy(numbers, shift).ctypes.data)
-    return load_object(content), guard
+    return load_object(content, {name: guard.copy(own, shift).ctypes.data for name, own in tables.items()}), guard
 
 
 def written_once(write):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +23,7 @@ Run = Callable[..., None]
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 8, ctypes.c_int64)
 # Of LLVM's code generation. Passes over the IR are not used: they would double the time without a gain (measured).
 LEVEL = 1
+_NUMBERS = count()  # of what is loaded
 # Lock of LLVM. A signal handler may compile while its thread does; a fork waits for running compilations.
 LOCK = threading.RLock()
 _LOCKS: list[Any] = [LOCK]  # and that of llvmlite's calls, some of which nobody makes: they free what is unused
@@ -124,20 +127,25 @@ def compile_object(text: str, target: Target) -> bytes:
     return _undisturbed(work)
 
 
-def load_object(code: bytes) -> Code:
-    """Load object code made by `compile_object` into this process."""
-    llvm = _llvm()
+def load_object(code: bytes, symbols: Mapping[str, int] = MappingProxyType({})) -> Code:
+    """Load object code made by `compile_object` into this process, with addresses of what it has elsewhere."""
+    builder = _llvm().JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol("run")
+    for symbol, address in symbols.items():
+        builder.import_symbol(symbol, address)
 
     def work() -> Code:
-        # llvmlite's memory manager puts code and constants side by side: the distances between them have 32 bits, and
-        # LLVM's own may find room for them gigabytes apart where other libraries have taken much of the address space.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()), use_lmm=True)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        address = engine.get_function_address("run")
-        return Code(_PROTOTYPE(address), address, engine)
+        library = builder.link(_linker(), f"code {next(_NUMBERS)}")
+        return Code(_PROTOTYPE(library["run"]), library["run"], library)
 
     return _undisturbed(work)
+
+
+@cache
+def _linker() -> Any:
+    """LLVM's linker of libraries with names of their own. JITLink puts the code and the constants of one side by side:
+    the distances between them have 32 bits.
+    """
+    return _llvm().create_lljit_compiler(use_jit_link=True)
 
 
 def _undisturbed(work: Callable[[], T]) -> T:
