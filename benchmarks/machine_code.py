@@ -79,6 +79,11 @@ def functions(u: Any, x: Any, c: Any) -> Any:
     return waves + np.where(u <= 0, np.maximum(u, -1), np.minimum(u, c)) + (u >= c) * x[0]
 
 
+def state(u: Any, du: Any, k: Any) -> Any:
+    """More numbers at points than components."""
+    return [k * u[0] * du[1][0], u[1] - k, *du[0]]
+
+
 Make = Callable[..., Any]
 FORMS: dict[str, Make] = {
     "Mass": hp.Mass,
@@ -91,6 +96,8 @@ FORMS: dict[str, Make] = {
     "advection": lambda on, **how: hp.AdvectionDiffusionReaction(on, [1.0] * on.dim, 0.5, lambda *x: 1 + x[0], **how),
     "couple": lambda on, **how: hp.WeakForm(on, couple, fields={"k": lambda *x: 2 + x[0]}, components=2, **how),
     "functions": lambda on, **how: hp.WeakForm(on, functions, test=("value",), fields={"c": 0.7}, **how),
+    "at points": lambda on, **how: hp.AtPoints(on, state, fields={"k": lambda *x: 2 + x[0]}, components=2, **how),
+    "values": lambda on, **how: hp.AtPoints(on, functions, fields={"c": 0.7}, **how),
 }
 SPACES: dict[str, dict[str, Any]] = {
     "modified": {"quadrature": "collapsed"},
@@ -119,6 +126,8 @@ CASES: list[tuple[Sequence[Any], ...]] = [
     (WEAK, SHAPES, (3,), ("quadratic",), ("lagrange",), REALS, BOTH),
     (WEAK, ("hex", "quad"), (3, 7), LOW, ("nodal",), F64, BOTH[:1]),
     (WEAK, ("tet", "tri"), (1, 2, 4), USUAL, ("simplex",), REALS, BOTH[1:]),
+    (("at points",), ("tet", "tri"), (2,), USUAL, ("simplex",), F64, BOTH[1:]),
+    (("values",), ("tet",), (2,), USUAL[1:], ("simplex",), F64, BOTH[:1]),
 ]
 
 

@@ -39,8 +39,15 @@ def solid(space: hp.Space, backend: str) -> Any:
     return hp.Energy(space, strain, components=3, backend=backend).residual
 
 
+def state(du: Any, k: Any) -> Any:
+    """More numbers at points than components."""
+    return [k * du[i] * du[j] for i in range(3) for j in range(3)]
+
+
 OPERATORS: dict[str, Any] = {
     "solid": solid,
+    "state": lambda space, backend: hp.AtPoints(space, state, {"k": VARYING["lam"]}, backend=backend),
+    "density": lambda space, backend: hp.AtPoints(space, strain, components=3, backend=backend),
     "mass": hp.Mass,
     "helmholtz": partial(hp.Helmholtz, lam=1.0),
     "laplacian": hp.Laplacian,
@@ -108,6 +115,10 @@ CASES = [
     ("fused", "tet", 2, "deformed", "solid", "noncollocated", None),
     ("fused", "tet", 4, "deformed", "solid", "noncollocated", None),
     ("fused", "tet", 3, "affine", "solid", "noncollocated", "warps=3 stages=2 ahead=1"),
+    # Results at points.
+    ("fused", "tet", 2, "deformed", "state", "noncollocated", None),
+    ("fused", "tet", 4, "deformed", "density", "noncollocated", None),
+    ("fused", "tet", 3, "affine", "density", "noncollocated", "warps=3 stages=2 ahead=1"),
     ("sumfac-top", "hex", 2, "deformed", "solid", "noncollocated", "elements=2"),
 ]
 PROVIDERS = {own.name: own for own in CudaBackend.strategies}
@@ -135,7 +146,8 @@ def error_of(strategy: Strategy, problem: BlockProblem, options: str | None) -> 
     kernel = strategy.build(problem, options)
     kernel.finish()
     u = np.random.default_rng(0).standard_normal((2 * problem.coupled, problem.n_elements, problem.n_modes))
-    wanted, out = np.empty_like(u), cupy.full(u.shape, np.nan)
+    wanted = np.empty((problem.components_out(len(u)), problem.n_elements, problem.n_output))
+    out = cupy.full(wanted.shape, np.nan)
     # Where coefficients are rounded with the factors, NumPy's are.
     own = merged_if_possible(problem) if problem.mixed else problem
     NumpyKernel(own, "sumfac" if problem.tabulation.rule.tensor else "stdmat").apply(u, wanted)

@@ -66,6 +66,19 @@ def test_values_alone_by_component(name, basis, quadrature, dtype, backend, rng)
             assert norm_error(ours, theirs**2 - 1) < (1e-12 if dtype == "float64" else 1e-5)
 
 
+@pytest.mark.parametrize("name", ["tri", "tet"])
+def test_coupled_components_on_rules_without_directions(name, backend, rng):
+    space = hp.Space(curved(name), 3, quadrature="simplex", backend=backend)
+    u, fields = random_field(space, rng, components=2), {"k": lambda *x: 1 + x[1], "lam": 0.5}
+
+    def make(**way):
+        return hp.AtPoints(space, coupled, fields=fields, components=2, **way)
+
+    for operator in [make(strategy="stdmat"), make(), *(own for _, own in special(backend, make))]:
+        for ours, theirs in zip(operator(u).arrays, expected(u, space, 0.5), strict=True):
+            assert norm_error(ours, theirs) < 1e-12
+
+
 def test_points_of_the_space_are_the_default(backend):
     space = hp.Space(straight("tri"), 2, backend=backend)
     found = hp.AtPoints(space, lambda x: x[0] * x[1], fields={})(space.zeros("coeff"))

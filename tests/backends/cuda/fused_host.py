@@ -72,7 +72,8 @@ def apply(library, case, source, descending=False, guard=None, before=0):
     kinds = stored_kinds(problem)
     factors, points = (None if k is None else place(stored_factors(problem, levels, GROUP, k)) for k in kinds)
     tables = place(plan.tables())
-    source, out = place(source), place(np.full_like(source, np.nan))
+    size = problem.components_out(len(source)), problem.n_elements, problem.n_output
+    source, out = place(source), place(np.full(size, np.nan))
     arrays, names, _ = arguments(problem)
     held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])

@@ -48,7 +48,8 @@ def check(cases, folder, rng):
     for case in cases:
         problem = case.problem
         source = 0.3 * rng.standard_normal((2 * problem.coupled, problem.n_elements, problem.n_modes))
-        expected = np.empty_like(source)
+        size = problem.components_out(len(source)), problem.n_elements, problem.n_output
+        expected = np.empty(size)
         NumpyKernel(problem, "stdmat").apply(source, expected)
         found = apply(library, case, source)
         assert norm_error(found, expected) < 1e-12, case.name
@@ -163,6 +164,39 @@ def test_coupled_components(name, kind, tmp_path, rng):
     check(cases, tmp_path, rng)
 
 
+@pytest.mark.parametrize("kind", ["affine", "deformed"])
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_results_at_points(name, kind, tmp_path, rng):
+    """Fewer and more than components, of one that is applied to each and of coupled ones, with rings of all kinds."""
+    n = 2 if name == "tri" else 3
+    varying, lam = {"v": lambda *x: 1 + x[0] ** 2, "lam": 0.7}, {"lam": 0.7}
+    forms = [
+        (lambda u, du, x, v, lam: [v * du[0] + lam * u * x[1], np.sin(u), *du, du[1] * du[0], u], varying, 1),
+        (lambda du, lam: [lam * du[i] * du[j] for i in range(n) for j in range(i + 1)], lam, 1),
+        (lambda u, lam: np.exp(lam * u), lam, 1),
+        (lambda u, du, x, v, lam: [u[0] * du[1][0] + v, x[1] * du[0][1], *du[0], u[1]], varying, n),
+        (lambda du, lam: [lam * du[i][j] * du[j][i] for i in range(n) for j in range(n)] + [du[0][0]], lam, n),
+        (lambda du, v: du[0][0] * du[1][1] - v * du[1][0], {"v": varying["v"]}, n),
+        (lambda u, lam: lam * u[0] * u[1], lam, n),
+    ]
+    configs = (
+        FusedOptions(2, 0, 2),
+        FusedOptions(1, 2, 1, 1),
+        FusedOptions(2, 3, 2, 0, False),
+        FusedOptions(1, 0, 1, 1),
+    )
+    cases = []
+    for order in range(1, 6):
+        for turn, (function, fields, team) in enumerate(forms):
+            options = configs[(order + turn) % len(configs)]
+            options = replace(options, warps=team * options.warps, fours=turn % 3 if team > 1 else 0)
+            given = {"pointwise": function, "fields": fields, "components": team}
+            given |= {"algorithm": "auto"} if turn % 4 == 2 else {"precision": ("full", "mixed")[turn % 2]}
+            problem = problem_of(name, order, hp.AtPoints, kind, **given)
+            cases.append(FusedCase.of(problem, f"case{len(cases)}", options, blocks=1 + order % 2))
+    check(cases, tmp_path, rng)
+
+
 def test_options_of_coupled_components():
     """Without the mirror where products are few, two blocks if they fit; warps are dealt out evenly to components."""
     for order in range(1, 8):
@@ -174,6 +208,25 @@ def test_options_of_coupled_components():
             assert found[0].options.mirror == (order > (3 if n == 3 else 5))
             assert found[0].options.min_blocks == 1 + (order < (4 if n == 3 else 7))
             assert CudaFused().cost(problem) < CudaStdMat().cost(problem)
+
+
+def test_options_of_results_at_points():
+    """Many results without the mirror, more than one team; in one kernel, unless it reads many fields."""
+    for order in range(2, 6):
+        for function, few in (
+            (lambda du, lam: [entry for row in stress(du, lam) for entry in row], False),
+            (lambda du, lam: lam * du[0][0], True),
+        ):
+            problem = problem_of("tet", order, hp.AtPoints, pointwise=function, fields={"lam": 0.7}, components=3)
+            found = [FusedPlan(problem, options) for options in CudaFused().fitting(problem, Limits())]
+            assert all(plan.misfit(Limits()) is None for plan in found)
+            assert found[0].options.mirror == (few and order > 3)
+            assert found[0].options.warps * found[0].options.min_blocks >= 9
+            assert CudaFused().cost(problem) < CudaStdMat().cost(problem)
+        fields = {f"k{i}": lambda *x: 1 + x[0] for i in range(6)}
+        many = lambda du, k0, k1, k2, k3, k4, k5: [k0 * du[0], k1 * du[1], k2 * du[2], k3, k4, k5]  # noqa: E731
+        problem = problem_of("tet", order, hp.AtPoints, pointwise=many, fields=fields)
+        assert CudaFused().cost(problem) > CudaStdMat().cost(problem)
 
 
 @pytest.mark.parametrize("name", SIMPLICES)
@@ -257,6 +310,7 @@ def test_reasons():
         (problem_of("tet", 2, dtype=np.float32), "float64 only"),
         (problem_of("tet", 9), "modes do not fit"),
         (problem_of("tet", 2, hp.IProductWRTDerivBase), "weak forms"),
+        (problem_of("tet", 2, hp.AtPoints, pointwise=lambda x: x[0], algorithm="auto"), "functions of u"),
         (other, "2 components come in and 3 go out"),
     ):
         with pytest.raises(NotSuitable, match=reason):

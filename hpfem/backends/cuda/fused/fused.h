@@ -1,5 +1,5 @@
 // A form on elements whose rule has no directions: dense products with the tables of all points on FP64 tensor cores, and
-// what happens at the points between them, in one kernel.
+// what happens at the points between them, in one kernel. Where nothing is tested, what results there is written.
 //
 // A warp takes 16 elements as the rows of the products: rows g and g + 8 are elements 2 g and 2 g + 1. At a pair of points
 // {q, image of q} even modes give one part of a quantity and odd ones the other: the table of q serves both, which halves
@@ -46,8 +46,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   real *const exchanged = stages + AHEAD * STAGE + lane;
   Two *const given = reinterpret_cast<Two *>(stages + AHEAD * STAGE + EXCHANGED + own * GIVEN) + lane;
   real *const own_fields = stages + AHEAD * STAGE + EXCHANGED + TEAM * GIVEN + own * (AHEAD * FIELDS_STAGE) + lane;
+  real *const made = stages + TEAM_SIZE - MADE;
   const int groups = int((n_elements + 15) / 16), stride = gridDim.x * TEAMS;
   in += (component_number() * TEAM + own) * n_elements * N_MODES;
+  real *const results = out + component_number() * n_elements * (SINKS * POINTS); // where nothing is tested
   out += (component_number() * TEAM + own) * n_elements * N_MODES;
 
   // Tables: a ring of the block. Factors: a ring of the team, which runs ahead of the steps into the next group.
@@ -183,6 +185,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     real y[K_TILES][4] = {};
     const real *tile = shared;
 
+    // Writes what a step has made, up to the last whole sector of memory, and what the step before has left; the last step
+    // leaves nothing. A lane's elements are so many apart that their sectors begin at the same point.
+    const auto write_made = [&](auto kind_, int number, bool last) {
+      constexpr int kind = decltype(kind_)::value, points = most_points(kind), width = points % 8 ? 4 : 8;
+      constexpr int sides = kind == PAIR ? 2 : 1, end = kind == PAIR ? PAIRS : SINGLES;
+      HPFEM_ROLLED for (int c = own; c < SINKS; c += TEAM) {
+        HPFEM_UNROLL for (int side = 0; side < sides; side++) {
+          const int h = lane / width;
+          const long long element = group * 16LL + h;
+          real *const to = results + (c * n_elements + element) * POINTS + (kind == PAIR ? side * PAIRS : 2 * PAIRS);
+          const int start = number * points + lane % width - int(reinterpret_cast<unsigned long long>(to) / sizeof(real) % 4);
+          HPFEM_UNROLL for (int n = 0; n <= points / width; n++) {
+            const int point = start + n * width;
+            if (n == points / width && !last) continue;
+            if (point < 0 || (last && point >= end)) continue;
+            const real *const from = made + (c * 16 + h) * MADE_ROW + made_at(kind, side, point);
+            HPFEM_UNROLL for (int i = 0; i < 16; i += 32 / width) {
+              if (element + i < n_elements) to[i * POINTS + point] = from[i * MADE_ROW];
+            }
+          }
+        }
+      }
+    };
+
     const auto step = [&](auto kind_, auto points_, int number) {
       constexpr int kind = decltype(kind_)::value, count = decltype(points_)::value, fours = (count + 3) / 4;
       constexpr int even_products = products(even_columns(kind), count), odd_products = products(odd_columns(kind), count);
@@ -214,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         }
       }
       constexpr int under_way = STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1;
-      if constexpr (STORED && TEAM == 1) {
+      if constexpr ((STORED || FIELDS_STAGE) && TEAM == 1) {
         HPFEM_COPY_WAIT(under_way);
         __syncwarp();
       }
@@ -233,7 +259,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           return e[c / 2][2 * h + c % 2];
         }
       };
-      // Replaces the quantities of element h at the r-th point or its image, which `column` finds, by what is tested there.
+      // Replaces the quantities of element h at the r-th point or its image, which `column` finds, by what is tested there;
+      // or writes the results.
       const auto at = [&](int r, int side, int h, int turn, auto column) {
         if (count % 4 && 4 * r + t >= count) {
           HPFEM_UNROLL for (int c = 0; c < TEAM; c++) HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) column(c, a) = 0;
@@ -263,6 +290,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         Line &own_line = line[TEAM == 1 ? h : 0];
         if constexpr (TEAM > 1) own_line.start(factors, element, 0);
         at_point(own_line, f, q, x, extra, parameters, u, s, value, flux);
+        if constexpr (!TO_MODES) {
+          real *const to = made + (2 * g + h) * MADE_ROW + made_at(kind, side, number * most_points(kind) + 4 * r + t);
+          HPFEM_UNROLL for (int c = 0; c < SINKS; c++) to[c * (16 * MADE_ROW)] = value[c];
+          return;
+        }
         HPFEM_UNROLL for (int c = 0; c < TEAM; c++) {
           if constexpr (VALUE) column(c, 0) = TEST_VALUE ? value[c] : real(0);
           if constexpr (GRADIENT) {
@@ -288,11 +320,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         HPFEM_UNROLL for (int r = 0; r < fours; r++) {
           HPFEM_UNROLL for (int side = 0; side < sides; side++) {
             HPFEM_UNROLL for (int h = 0; h < 2; h++) {
-              at(r, side, h, 0, [&](int, int a) -> real & { return part(r, side, h, a); });
+              at(r, side, h, (r * sides + side) * 2 + h, [&](int, int a) -> real & { return part(r, side, h, a); });
             }
           }
         }
-        if constexpr (kind == PAIR) exchange(true);
+        if constexpr (TO_MODES && kind == PAIR) exchange(true);
         __syncwarp();
       } else {
         const auto place = [&](int c, int a, int unit) -> real & {
@@ -313,14 +345,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
              [&](int c, int a) -> real & { return place(c, a, unit); });
         }
         HPFEM_TEAM_SYNC(team);
-        each_own([](real &x, real &shared) { x = shared; });
-        if constexpr (kind == PAIR) exchange(true);
+        if constexpr (TO_MODES) each_own([](real &x, real &shared) { x = shared; });
+        if constexpr (TO_MODES && kind == PAIR) exchange(true);
+      }
+      if constexpr (!TO_MODES) {
+        write_made(kind_, number, number * most_points(kind) + count == (kind == PAIR ? PAIRS : SINGLES));
+        if constexpr (TEAM == 1) __syncwarp();
       }
       const Asked asked = next_factors();
       // Products that do not wait for each other, and between them the next factors are asked for.
       constexpr int total = even_products * EVEN_TILES + odd_products * ODD_TILES;
       int done = 0;
-      HPFEM_UNROLL for (int i = 0; i < larger(even_products, odd_products); i++) {
+      if constexpr (!TO_MODES) {
+        HPFEM_UNROLL for (int n = 0; n < PARTS; n++) ask_part(asked, n);
+      }
+      HPFEM_UNROLL for (int i = 0; i < (TO_MODES ? larger(even_products, odd_products) : 0); i++) {
         HPFEM_UNROLL for (int k = 0; k < K_TILES; k++) {
           const bool odd = k >= EVEN_TILES;
           if (i >= (odd ? odd_products : even_products)) continue;
@@ -341,7 +380,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (SINGLE_REST > 0) step(Int<SINGLE>{}, Int<larger(SINGLE_REST, 1)>{}, SINGLE_STEPS);
 
     real *const to = out + first * N_MODES;
-    HPFEM_UNROLL for (int k = 0; k < MOST_TILES; k++) {
+    HPFEM_UNROLL for (int k = 0; k < (TO_MODES ? MOST_TILES : 0); k++) {
       HPFEM_UNROLL for (int place = 0; place < 2; place++) {
         const int i = 8 * k + 4 * place + t;
         const int a = modes[i], b = modes[PLACES + i];

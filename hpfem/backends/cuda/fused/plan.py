@@ -66,6 +66,8 @@ class FusedPlan:
         # A warp has one component of its elements; those that are coupled are a team.
         self.team = problem.form.components
         self.fields = len(arguments(problem)[2])  # numbers of fields at a point
+        self.tested = problem.form.to_modes
+        self.staged = self.team > 1 or not self.tested  # whether fields are copied to shared memory before
         self.threads, self.elements = 32 * options.warps, GROUP * (options.warps // self.team)
         found = mirror_of(problem.tabulation) if options.mirror else None
         self.sorted = without_mirror(problem.tabulation) if found is None else found
@@ -138,8 +140,14 @@ class FusedPlan:
         stage = points * GROUP * self.stored * self.problem.factors_dtype.itemsize // 8
         exchanged = self.team * self.quantities * points * 16 * (self.team > 1)
         own = v.ahead * stage + exchanged + 128 * self.team * (self.even_tiles + self.odd_tiles - v.kept)
-        turns = -(-points // 2 // self.team) * (self.team > 1)
-        own += self.team * v.ahead * turns * 32 * self.fields
+        turns = -(-points // 2 // self.team)
+        own += self.staged * self.team * v.ahead * turns * 32 * self.fields
+        own += (
+            (not self.tested)
+            * 16
+            * self.problem.given
+            * (max(2 * (self.most_pairs + 4) * (self.sorted.pairs > 0), 12) + 2)
+        )
         tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
         return 8 * (tables + v.warps // self.team * own)
 
@@ -151,12 +159,14 @@ class FusedPlan:
         affine = 2 * geometry.n_factors(kind) * (geometry.affine and not geometry.unit)
         tiles = self.even_tiles + self.odd_tiles
         read = self.stored + self.fields
+        results = tiles * self.tested
         if self.team > 1:  # what is exchanged is in shared memory while points are gone through
             at_points = read + 2 * self.team * self.quantities + affine // 2
-            loops = (17 if read > self.stored else 6) * (tiles > 4)  # over steps of several lengths
-            numbers = 4 * (tiles + self.options.kept) + max(4 * products, at_points) + loops
+            # Over steps of several lengths.
+            loops = (17 if read > self.stored else 6) * (tiles > 4) if self.tested else -5
+            numbers = 4 * (results + self.options.kept) + max(4 * products, at_points) + loops
         else:
-            numbers = 4 * (tiles + self.options.kept + products) + 2 * read + 2 * self.quantities + affine
+            numbers = 4 * (results + self.options.kept + products) + 2 * read + 2 * self.quantities + affine
         return 2 * numbers + (74 if self.options.stages else 60)
 
     @property
@@ -204,9 +214,9 @@ def check_fused(problem: BlockProblem) -> None:
     form = problem.form
     if problem.tabulation.rule.tensor:
         raise NotSuitable('fused kernels are for quadrature="simplex" only')
-    if not (form.from_modes and form.to_modes and form.trace):
-        raise NotSuitable("products and points are fused for weak forms only")
-    if not problem.coupled == problem.given == form.components:
+    if not (form.from_modes and form.trace and (form.trial or form.test)):
+        raise NotSuitable("products and points are fused for weak forms and functions of u at points only")
+    if form.to_modes and not problem.coupled == problem.given == form.components:
         raise NotSuitable(f"{problem.coupled} components come in and {problem.given} go out")
     if problem.dtype != np.float64:
         raise NotSuitable("tensor cores are used in float64 only")

@@ -55,8 +55,13 @@ constexpr int PLACES = 8 * MOST_TILES, NAMES = PLACES / 2;
 constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLE_STEPS ? 8 : rounded_up(SINGLE_REST, 4));
 constexpr int STAGE = STORED ? STAGE_POINTS * POINT * int(sizeof(stored_real)) / int(sizeof(real)) : 0;
 constexpr int UNITS = STAGE_POINTS / 2, EXCHANGED = TEAM > 1 ? TEAM * QUANTITIES * UNITS * 32 : 0;
-constexpr int GIVEN = (K_TILES - KEPT) * 128, FIELDS_STAGE = TEAM > 1 ? (UNITS + TEAM - 1) / TEAM * N_FIELDS * 32 : 0;
-constexpr int TEAM_SIZE = AHEAD * STAGE + EXCHANGED + TEAM * (GIVEN + AHEAD * FIELDS_STAGE);
+constexpr int GIVEN = (K_TILES - KEPT) * 128, FIELDS_STAGE = TEAM > 1 || !TO_MODES ? (UNITS + TEAM - 1) / TEAM * N_FIELDS * 32 : 0;
+// Results at the points of a step and up to four before, [result][element][point]; rows of elements are in different banks.
+constexpr int MADE_ROW = larger(PAIRS ? 2 * (most_points(PAIR) + 4) : 0, 12) + 2, MADE = TO_MODES ? 0 : SINKS * 16 * MADE_ROW;
+HPFEM_DEVICE constexpr int made_at(int kind, int side, int point) {
+  return side * (most_points(PAIR) + 4) + point % (most_points(kind) + 4);
+}
+constexpr int TEAM_SIZE = AHEAD * STAGE + EXCHANGED + TEAM * (GIVEN + AHEAD * FIELDS_STAGE) + MADE;
 
 // A factor of a pair of elements; COPIED pairs are copied at a time, those of some points in `parts` by all lanes of the team.
 struct alignas(2 * sizeof(stored_real)) Stored {

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....errors import NotSuitable
+from ....forms.cost import operator_bytes
 from ....forms.form import BlockProblem
 from ....forms.merged import merged_if_possible
 from ..codegen.prelude import arguments
@@ -20,6 +21,11 @@ SIZES = (
     *((8, blocks, 0, 2, 0) for blocks in (3, 2)),
     *((8, 1, *own, 0) for own in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1))),
 )
+# Teams in place of warps, for what coupled components make at points.
+AT_POINTS = (
+    *((2, 2, 0, 2), (2, 2, 0, 1), (4, 1, 0, 1), (3, 1, 0, 1)),
+    *((2, 2, 2, 1), (2, 1, 0, 1), (2, 1, 2, 1), (1, 1, 2, 1)),
+)
 # Tiles of tables up to which teams do without the mirror.
 FEW_TILES = 32
 
@@ -27,6 +33,8 @@ FEW_TILES = 32
 def _team_sizes(problem: BlockProblem, mirror: bool) -> list[tuple[int, ...]]:
     """As `SIZES`, where components are coupled."""
     team = problem.form.components
+    if not problem.form.to_modes:
+        return [(teams * team, *own, 0) for teams, *own in AT_POINTS]
     warps, fields = team * max(1, 8 // team), bool(arguments(problem)[2])
     # Fields take as much room as factors: shorter steps, more of them ahead.
     two = ((2, 0, 1, 0),) if mirror else ((2, 0, 2, 0), (2, 0, 1, 0), (1, 0, 2, 0))
@@ -63,8 +71,10 @@ class CudaFused(ChoosingStrategy):
         found: list[FusedPlan] = []
         sizes = [FusedPlan(problem, FusedOptions(mirror=mirror)) for mirror in (True, False)]
         team = problem.form.components
-        # A tie: with the mirror. A team does few products without: it shares more at the points of pairs.
-        few = team > 1 and sizes[1].n_tiles <= FEW_TILES
+        # A tie: with the mirror. A team does few products without: it shares more at the points of pairs. So it makes
+        # many results, which wait in shared memory for their neighbours.
+        many = not problem.form.to_modes and problem.given > team
+        few = team > 1 and (many or sizes[1].n_tiles <= FEW_TILES)
         sizes.sort(key=lambda plan: plan.options.mirror if few else plan.n_tiles)
         for plan in sizes:
             most, mirror = plan.even_tiles + plan.odd_tiles, plan.options.mirror
@@ -88,7 +98,15 @@ class CudaFused(ChoosingStrategy):
         near += [replace(best, fours=fours) for fours in (1, 2) if team > 1]
         yield [v for v in dict.fromkeys(near) if v not in timed and FusedPlan(problem, v).misfit(limits) is None]
 
+    def cost(self, problem: BlockProblem) -> float:
+        """Expected time; see `Strategy.cost`. Fields, which come in small pieces, count three times."""
+        if problem.form.to_modes:
+            return super().cost(problem)
+        fields = 16 * len(arguments(problem)[2]) * problem.n_points / problem.coupled
+        return (operator_bytes(problem) + fields) / 2700 + self.flops(problem) / self.speed
+
     def flops(self, problem: BlockProblem) -> float:
         """Half of dense products: the mirror."""
-        products = 2 * (1 + problem.shape.dim * problem.form.gradients)
+        form = problem.form
+        products = (1 + form.to_modes) * (1 + problem.shape.dim * form.gradients)
         return float(products * problem.n_modes * problem.n_points)

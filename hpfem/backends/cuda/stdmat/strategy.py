@@ -155,7 +155,9 @@ class CudaStdMat(Strategy):
         return StdMatKernel(self._checked(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds, work arrays moved four times; see `Strategy.cost`."""
-        slots = 8 * problem.n_points * (1 + problem.shape.dim)
-        traffic = (operator_bytes(problem) + 4 * slots) / BYTES
+        """Expected time per element in nanoseconds, work arrays moved four times, or twice; see `Strategy.cost`."""
+        moved = 4 * (1 + problem.shape.dim)
+        if problem.form.trace is not None and not problem.form.to_modes:  # a product to the points, none from there
+            moved = 2 * sum(slots(problem))
+        traffic = (operator_bytes(problem) + 8 * problem.n_points * moved) / BYTES
         return traffic + operator_flops(problem, "stdmat") / DENSE_FLOPS
