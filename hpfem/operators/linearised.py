@@ -193,6 +193,8 @@ class Linearisation:
 def linearised(form: Operator, u: Field, store: str = "cheap", transposed: bool = False) -> Operator:
     """The derivative of a form at a function u, or its transpose; see `Operator.linearised`."""
     name_of(store, STORES, "store")
+    if form.linearisation is not None:
+        raise ArgumentError(f"{form.name} is linear, and has no linearisation of its own; `at` takes it elsewhere")
     weak, n = weak_of(form), form.form.components
     u = checked_function(form, u, n, "the function at which to linearise").copy()
     linear = weak.pullback("u", "v", n) if transposed else weak.forward({("fn", "u"): "v"})

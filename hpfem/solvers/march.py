@@ -24,7 +24,7 @@ from hpfem.shapes.arguments import flag, instance, name_of, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.passes import LEAPFROG, LOW_STORAGE
-from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
+from ..errors import ArgumentError, HpfemError, NotFinite, NotSuitable, SolverError
 from ..memory import every
 from ..operators import WeakForm
 from ..support.files import atomic_path, output_path
@@ -32,8 +32,9 @@ from ..support.progress import progress, silent
 from ..support.reuse import memory_kept
 from .cg import cg
 from .info import SolveInfo
-from .newton import Equation, Iterations, Tangents
-from .preconditioners import checked_preconditioner, jacobi
+from .krylov import default_tolerance
+from .newton import DIAGONAL, Equation, Iterations, Tangents
+from .preconditioners import checked_preconditioner, instead_of_multigrid, jacobi, make_preconditioner
 from .solve import solve
 from .tableaus import METHODS, Method
 
@@ -131,7 +132,8 @@ def march(
     mass : weak form, optional
         M, symmetric positive definite, of as many components; (u, v) when left out.
     preconditioner : str or callable
-        Of implicit steps, as for `solve`, but that "auto" is multigrid from when the diagonal takes many iterations.
+        Of implicit steps, and of M in explicit ones, as for `solve`, but that "auto" is multigrid from when the
+        diagonal takes many iterations.
     parameters : {str: callable}, optional
         Numbers of the residual's `parameters` as functions of t.
     dirichlet : callable, optional
@@ -187,13 +189,14 @@ def march(
     if scheme.implicit and dt is None:
         raise ArgumentError(f"{method!r} is stable for any step; give dt")
     preconditioner = checked_preconditioner(preconditioner)
-    asked = ("measured" if preconditioner == "auto" else preconditioner) if scheme.implicit else None
+    asked = "measured" if preconditioner == "auto" else preconditioner
     if not scheme.second and velocity is not None:
         raise ArgumentError(f"{method!r} is for M u' + r = 0, where no velocity is given; take 'leapfrog'")
     for given, what in ((dirichlet, "dirichlet"), (load, "load"), (watch, "watch")):
         if not (given is None or callable(given)):
             raise ArgumentError(f"{what} is a function of t, got {shown(given)}")
-    system = _System(Equation(residual, c0, bc, None), mass, parameters, dirichlet, load, asked, tol, name)
+    own = Equation(residual, c0, bc, None)
+    system = _System(own, scheme.implicit, mass, parameters, dirichlet, load, asked, tol, name)
     run = _Run(system, method, span, stops, watch, None if checkpoint is None else output_path(checkpoint))
     run.begin(u0, velocity, dt, courant)
     with memory_kept(), nullcontext() if bar else silent(), progress(name) as advance:
@@ -213,8 +216,9 @@ class _System:
     """The equation with its data at a time, on the device of the residual."""
 
     def __init__(
-        self, own: Equation, mass: Any, parameters: Any, dirichlet: Any, load: Any, asked: Any, tol: Any, name: str
-    ) -> None:
+        self, own: Equation, implicit: bool, mass: Any, parameters: Any, dirichlet: Any, load: Any,
+        asked: Any, tol: Any, name: str,
+    ) -> None:  # fmt: skip
         self.name, self.tol, self.asked = name, tol, asked
         self.own, self.vectors, self.xp = own, own.vectors, own.vectors.xp
         self.parameters, self.dirichlet, self.load = {} if parameters is None else parameters, dirichlet, load
@@ -229,7 +233,7 @@ class _System:
         data.matrix = None
         self.M, self.all = GlobalOperator(mass, own.c0, data, own.n), GlobalOperator(mass, own.c0, None, own.n)
         self.still = not self.vectors.max_norm(own.data)
-        if asked is not None:
+        if implicit:
             known = mass + own.form
             self.kept = len(getattr(mass, "summands", (mass,)))
             self.factors = tuple(known.factors)
@@ -242,6 +246,16 @@ class _System:
         wrong = self.vectors.max_norm(own.free(self.mass(probe)) * self.jacobi.inverse - probe)
         self.diagonal = wrong < 1e4 * np.finfo(own.dtype).eps
         self.weights = -own.free(self.jacobi.inverse if self.diagonal else self.xp.ones_like(probe))
+        self.M_inverse: Any = asked if callable(asked) else self.jacobi
+        self.used = ""
+        if not (self.diagonal or callable(asked)):
+            measured = asked == "measured"
+            if measured:
+                _, info = cg(self.M, own.free(self.mass(probe)), self.jacobi, name=f"{name}: mass", bar=False)
+                many = info.iterations > -math.log10(default_tolerance(own.dtype)) * DIAGONAL
+                asked = "multigrid" if many else "jacobi"
+            with suppress(*[NotSuitable] * measured):
+                self.M_inverse, self.used = make_preconditioner(asked, self.M)
         self.product = None  # faster, of forms in the volume
         if own.form.on is None and not getattr(own.form, "boundary_forms", ()):
             self.product = GlobalOperator(own.form, own.c0, own.bc.natural, own.n).product_on(own.device)
@@ -276,8 +290,15 @@ class _System:
         """M^-1 for free functions."""
         if self.diagonal:
             return -self.weights * functional
-        x, _ = cg(self.M, self.own.free(functional), self.jacobi, name=f"{self.name}: mass", bar=False)
-        return self.own.free(x)
+        rhs, name = self.own.free(functional), f"{self.name}: mass"
+
+        def again(_: str) -> None:
+            self.M_inverse, self.used = self.jacobi, "jacobi"
+
+        def solved() -> Any:
+            return cg(self.M, rhs, self.M_inverse, name=name, bar=False)[0]
+
+        return self.own.free(instead_of_multigrid(solved, self.used, again, self.vectors.comm))
 
     def data(self, t: float) -> list[Any]:
         """Functionals of boundary data and of the load."""

@@ -41,7 +41,7 @@ _FORCING = 0.5
 _WORTH, _MOST = 4, 15
 # Iterations by digit with the diagonal from which on multigrid is faster where its set-up serves many systems: it takes
 # one or two, of some seven applications each.
-_DIAGONAL = 15
+DIAGONAL = 15
 # Tolerances with which a solve is tried again where the linearisation is not positive definite: what conjugate
 # gradients make before they meet a direction that shows it leads down, too.
 _LOOSE = 0.5, 0.9
@@ -216,6 +216,8 @@ class Equation:
         self.bc = bc = BoundaryConditions(c0, components=self.n) if bc is None else bc
         if instance(bc, BoundaryConditions, "bc").c0 is not c0:
             raise ArgumentError("the boundary conditions are for another C0Space")
+        if bc.components not in (1, self.n):
+            raise ArgumentError(f"the boundary conditions are for {bc.components} components, not for {self.n}")
         fixed, values, data = (np.broadcast_to(a, (self.n, c0.size)) for a in (bc.fixed(self.n), bc.values, bc.load))
         self.fixed = self.vectors.from_host(fixed).reshape(-1)
         self.values = self.vectors.from_host(values, self.dtype).reshape(-1)
@@ -373,7 +375,7 @@ class Tangents:
                 return self._M
         name = self.asked
         if name == "measured":
-            name = "multigrid" if self._last > _DIAGONAL else "jacobi"
+            name = "multigrid" if self._last > DIAGONAL else "jacobi"
         try:
             M, self.used = make_preconditioner(name, self.A, definite=self.positive)
         except NotSuitable:

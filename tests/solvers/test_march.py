@@ -309,3 +309,33 @@ def test_robin_conditions_and_components():
     assert runs[0].shape == (2, c0.size) and np.abs(runs[0] - runs[1]).max() < 1e-5
     still = hp.march(form, 0.5, (0, 1), c0, bc, method="sdirk2", dt=0.5, bar=False)
     assert hp.l2_error(still.u, lambda x, y: np.full((2, *x.shape), 0.5)) < 1e-8
+
+
+def test_the_mass_is_inverted_with_multigrid_where_the_diagonal_takes_many_iterations(monkeypatch):
+    module, iterations = import_module("hpfem.solvers.march"), []
+
+    def counted(*given, cg=module.cg, **options):
+        x, info = cg(*given, **options)
+        iterations.append(info.iterations)
+        return x, info
+
+    monkeypatch.setattr(module, "cg", counted)
+    space = hp.Space(box("tet", 2), 3)
+    found = {}
+    for name in ("jacobi", "auto"):
+        iterations.clear()
+        start, c0 = lambda x, y, z: np.sin(x) * y, hp.C0Space(space)
+        run = hp.march(hp.Laplacian(space), start, (0, 2e-3), c0, method="ssp3", dt=1e-3, preconditioner=name)
+        found[name] = run.u.vector, iterations[-1]
+    assert found["auto"][1] < 30 < 180 < found["jacobi"][1]
+    assert np.abs(found["auto"][0] - found["jacobi"][0]).max() < 1e-9
+
+
+def test_conditions_for_other_components_and_linearisations_are_refused():
+    space = hp.Space(box("quad", 1), 2)
+    form, c0 = hp.WeakForm(space, lambda u, du: (u**3, du)), hp.C0Space(space)
+    bc = hp.BoundaryConditions(c0, dirichlet=0.0, components=2)
+    with pytest.raises(hp.ArgumentError, match="for 2 components, not for 1"):
+        hp.newton(form, c0, bc)
+    with pytest.raises(hp.ArgumentError, match="is linear, and has no linearisation of its own"):
+        form.linearised(space.zeros("coeff")).linearised(space.zeros("coeff"))
