@@ -77,6 +77,9 @@ def _reference(kind: GeometryKind, basis: Basis, rule: ShapeRule) -> tuple[Array
     return kind.reference(basis.shape, rule, _tables(basis, rule)[1])
 
 
+_lines = lru_cache(maxsize=64)(MapLines.of)
+
+
 class PointMap(ElementMap):
     """The maps of elements of a geometry kind at the points of one rule, and the factors that follow from them."""
 
@@ -104,7 +107,7 @@ class PointMap(ElementMap):
 
     def map_lines(self, axes: Sequence[int]) -> MapLines:
         """Tables that recompute Jacobians from factors "map"; axes: direction of the lines, then the others."""
-        return MapLines.of(self.map_basis, self.rule, axes)
+        return _lines(self.map_basis, self.rule, tuple(axes))
 
     def reference(self, kind: GeometryKind | None = None) -> tuple[Array, Array]:
         """Reference data of the factors of a kind, by default the stored ones; see `GeometryKind.reference`."""
