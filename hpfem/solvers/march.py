@@ -232,6 +232,8 @@ class _System:
         data = copy(own.bc)
         data.matrix = None
         self.M, self.all = GlobalOperator(mass, own.c0, data, own.n), GlobalOperator(mass, own.c0, None, own.n)
+        if not self.M.symmetric:
+            raise ArgumentError(f"mass is a linear, symmetric weak form; {self.M.operator.name} is not")
         self.still = not self.vectors.max_norm(own.data)
         if implicit:
             known = mass + own.form

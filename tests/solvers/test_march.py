@@ -339,3 +339,12 @@ def test_conditions_for_other_components_and_linearisations_are_refused():
         hp.newton(form, c0, bc)
     with pytest.raises(hp.ArgumentError, match="is linear, and has no linearisation of its own"):
         form.linearised(space.zeros("coeff")).linearised(space.zeros("coeff"))
+
+
+@pytest.mark.parametrize("function", [lambda u: u**3, lambda u, du: u + du[0]])
+@pytest.mark.parametrize("method", ["ssp3", "sdirk2"])
+def test_a_mass_that_is_not_linear_or_not_symmetric_is_refused(function, method):
+    space = hp.Space(box("quad", 2), 2)
+    mass = hp.WeakForm(space, function, test="value")
+    with pytest.raises(hp.ArgumentError, match="mass is a linear, symmetric weak form"):
+        hp.march(hp.Laplacian(space), 1.0, (0, 0.1), hp.C0Space(space), method=method, dt=0.01, mass=mass)
