@@ -22,7 +22,7 @@ from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
 from .vectors.cellwise import CudaCellwise, has_bfloat16
 from .vectors.function import CudaFunction
-from .vectors.space import CudaVectors
+from .vectors.space import CudaVectors, begin_common
 
 # By times of levels in benchmarks/results/cycle_h100.json and iterations in benchmarks/MULTIGRID.md.
 _SMOOTHER_STEPS = {
@@ -50,7 +50,10 @@ class CudaBackend(Backend):
 
     def vectors(self, device: Device) -> CudaVectors | None:
         """Vectors of CuPy; see `Backend.vectors`."""
-        return CudaVectors(device) if isinstance(device, CudaDevice) else None
+        if not isinstance(device, CudaDevice):
+            return None
+        begin_common(device.name)
+        return CudaVectors(device)
 
     def cellwise(self, given: CellMatrices) -> CudaCellwise:
         """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""

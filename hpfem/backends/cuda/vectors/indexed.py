@@ -343,9 +343,13 @@ class IndexedRestriction(ElementRestriction):
         blocks = self._tables.gather_blocks(self.size)
         return blocks if blocks <= MOST_SUMS else FOLDED
 
+    def source(self, real: DTypeLike, components: int = 1) -> str:
+        """Source of the kernels for numbers of a type."""
+        return self._tables.source(real, components)
+
     def _kernel(self, components: int) -> tuple[Any, ...]:
         if components not in self._kernels:
-            source = self._tables.source(self._dtype, components)
+            source = self.source(self._dtype, components)
             self._kernels[components] = functions(source, current_device().name, "scatter", "gather", "fold")
         return self._kernels[components]
 

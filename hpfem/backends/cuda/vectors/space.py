@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from ...restriction import BlockMatrix
 from ...sharing import Sharing
 from ...vectors import Blocks, VectorSpace
 from ..runtime.cublas import multiply
+from ..runtime.kernel import begin
 from ..runtime.scratch import StreamPool, in_branches
+from . import conjugate, groups, indexed
 from .conjugate import launch_dots, owned_bits
 from .groups import MOST, GroupProducts, tables
 from .indexed import IndexedRestriction, SparseMatrix, sum_blocks
@@ -28,6 +30,18 @@ _AT_ONCE = 1 << 27
 # Products of full matrices that take no longer than one of sparse ones; an H200 makes 9 of those a nanosecond in rows
 # of hundreds of entries.
 _FULL = 512
+# Vectors of solvers, and of preconditioners.
+_REALS: tuple[Any, ...] = np.dtype(np.float64), np.dtype(np.float32)
+
+
+@cache
+def begin_common(device: str) -> None:
+    """Begin to compile what most problems need on a device, whatever their mesh: they would wait for each in turn."""
+    for real, other in (_REALS, _REALS[:1] * 2, _REALS[1:] * 2):
+        begin(conjugate.source(real, real, False, other))
+    begin(groups.source(np.float32))
+    for real, lanes in product(_REALS, (1, 2, 4, 8)):
+        begin(indexed.source(real, np.int32, lanes))
 
 
 @cache
@@ -224,7 +238,10 @@ class CudaVectors(VectorSpace):
 
     def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> IndexedRestriction:
         """Make an element restriction by index tables; see `VectorSpace.restriction`."""
-        return IndexedRestriction(Q, self, dtype, keep)
+        made = IndexedRestriction(Q, self, dtype, keep)
+        for real in _REALS:  # solvers have both of a mesh
+            begin(made.source(real))
+        return made
 
     def linear_operator(self, shape: tuple[int, int], matvec: Callable[[Any], Any], dtype: DTypeLike) -> Any:
         """Make a LinearOperator of CuPy; see `VectorSpace.linear_operator`."""

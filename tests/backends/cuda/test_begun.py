@@ -1,0 +1,58 @@
+"""Kernels that are begun with the GPU, or with a restriction, are those that are asked for later."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import hpfem as hp
+from hpfem.backends import BACKENDS
+from hpfem.backends.cuda.runtime.device import CudaDevice
+from hpfem.backends.cuda.vectors import conjugate, groups, indexed, space
+from hpfem.mesh import box
+
+DEVICE = CudaDevice(0)
+
+
+@pytest.fixture
+def sources(monkeypatch):
+    """Sources that are begun, and that are asked for."""
+    begun, asked = [], []
+    monkeypatch.setattr(space, "begin", begun.append)
+
+    def functions(source, device, *names):
+        asked.append(source)
+        return (None,) * len(names)
+
+    for module in (conjugate, groups, indexed):
+        monkeypatch.setattr(module, "functions", functions)
+        monkeypatch.setattr(module, "current_device", lambda: DEVICE, raising=False)
+        monkeypatch.setattr(module, "upload", np.asarray)
+    space.begin_common.cache_clear()
+    yield begun, asked
+    space.begin_common.cache_clear()
+
+
+def test_kernels_of_any_mesh_are_begun_with_the_device(sources):
+    begun, asked = sources
+    for _ in range(2):
+        assert BACKENDS["cuda"].vectors(DEVICE) is not None
+    single, double = np.dtype("f4"), np.dtype("f8")
+    for types in ((double, double, False, single), (double, double, False, double), (single, single, False, single)):
+        conjugate._kernels.__wrapped__("cuda:0", *types)
+    groups.GroupProducts(np.array([0, 1]), None, np.zeros(1, np.int32), np.zeros(1, np.float32))
+    for dtype in (single, double):
+        for entries in (3, 6, 12, 24):
+            indexed.SparseMatrix(csr_array(np.ones((4, entries), dtype)))
+    assert set(asked) == set(begun) and len(asked) == len(begun) == len(set(begun)) == 12
+
+
+def test_kernels_of_a_restriction_are_begun_with_it(sources, monkeypatch):
+    begun, asked = sources
+    monkeypatch.setattr(space.CudaVectors, "xp", np)
+    monkeypatch.setattr(space, "IndexedRestriction", lambda Q, _, *given: indexed.IndexedRestriction(Q, HOST, *given))
+    HOST = hp.backends.vectors.HOST_VECTORS
+    Q = hp.C0Space(hp.Space(box("tet", (2, 2, 2)), 2)).block_matrix
+    made = [space.CudaVectors(DEVICE).restriction(Q, dtype) for dtype in (np.float32, np.float64)]
+    for own in made:
+        own._kernel(1)
+    assert set(asked) == set(begun) and len(asked) == 2
