@@ -143,7 +143,11 @@ def error_of(strategy: Strategy, problem: BlockProblem, options: str | None) -> 
     """Largest difference to NumPy, relative to the largest entry."""
     import cupy
 
-    kernel = strategy.build(problem, options)
+    on_device = problem
+    if merged_if_possible(problem) is problem:  # the kernel reads the fields themselves
+        fields = {key: replace(f, device=CudaBackend.device()) for key, f in problem.fields.items()}
+        on_device = replace(problem, fields=fields)
+    kernel = strategy.build(on_device, options)
     kernel.finish()
     u = np.random.default_rng(0).standard_normal((2 * problem.coupled, problem.n_elements, problem.n_modes))
     wanted = np.empty((problem.components_out(len(u)), problem.n_elements, problem.n_output))
