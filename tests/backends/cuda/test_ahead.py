@@ -123,6 +123,15 @@ def test_cupy_does_not_wait_for_a_kernel_that_is_not_begun(cupy, monkeypatch):
     assert all(future.cancelled() or work()[:4] in (b"\x7fELF", b"") for work, future in begun)
 
 
+def test_an_error_ends_what_the_thread_asks(cupy, monkeypatch):
+    """A later thread may have its number, and gets its kernels from CuPy."""
+    monkeypatch.setattr(ahead, "get_ident", lambda: 7)
+    monkeypatch.setattr(ahead.nvrtc, "begin", None)  # of the first kernel that is not on disk
+    ahead.begin(0)
+    ahead.loaded()
+    assert cupy.needed(SOURCES[0]) == b"by CuPy"
+
+
 def test_long_ones_are_first_and_have_no_precompiled_headers(cupy, ended, monkeypatch):
     """Those of CUB take 250 MB a process."""
     long, given = 'extern "C" __global__ void last() {}\n#include <cub/block.cuh>', []

@@ -98,6 +98,7 @@ def begin(number: int) -> None:
             asking = 0
             if not begun and main_thread().is_alive():
                 _use_libraries(cupy)
+        asking = 0  # where that failed, too: a later thread may have this one's number
 
     program.compile, own._compile_module_with_cache = compiled, found
     _threads.append(Thread(target=load, name="cupy"))
