@@ -208,9 +208,9 @@ class Equation:
             residual = sum([term.factor * term.form for term in residual.boundary_terms], residual.operator)
         form = residual.residual if isinstance(residual, Energy) else residual
         if not callable(getattr(form, "linearised", None)) or not hasattr(form, "space"):
-            raise ArgumentError(f"newton takes a weak form or an energy, which has `linearised`; got {shown(residual)}")
+            raise ArgumentError(f"the residual is a weak form or an energy with `linearised`; got {shown(residual)}")
         if not isinstance(c0, C0Space) or c0.space is not form.space:
-            raise ArgumentError(f"newton needs a C0Space of the space of {form.name}, got {shown(c0)}")
+            raise ArgumentError(f"c0 is a C0Space of the space of {form.name}, got {shown(c0)}")
         self.form, self.c0, self.n = form, c0, int(getattr(form, "components", 0) or form.form.components)
         self.device, self.dtype, self.vectors = form.device, c0.space.dtype, c0.vectors_on(form.device)
         self.bc = bc = BoundaryConditions(c0, components=self.n) if bc is None else bc
