@@ -127,18 +127,11 @@ class ElementMap:
         return self.xp is np
 
     @staticmethod
-    def of(
-        cells: Cells, points: Any, rows: Elements = slice(None), xp: Any = np, by_vertices: bool = False
-    ) -> ElementMap:
-        """Maps of some cells, rows, that are given by their nodes, or of order 1 by their vertices, made by xp; points
-        [n, D] of the mesh.
-        """
-        order = 1 if by_vertices else cells.order
-        inverse = _inverse_vandermonde(cells.shape, order)
+    def of(cells: Cells, points: Any, rows: Elements = slice(None), xp: Any = np) -> ElementMap:
+        """Maps of some cells, rows, that are given by their nodes, made by xp; points [n, D] of the mesh."""
+        inverse = _inverse_vandermonde(cells.shape, cells.order)
         n, dim = len(inverse), points.shape[1]
         nodes = cells.nodes[rows] if isinstance(rows, slice) else cells.nodes.take(rows, axis=0)
-        if order < cells.order:
-            nodes = nodes.take(_elevation(cells.shape, cells.order, order).argmax(axis=1), axis=1)
         if xp is not np:  # fewer bytes
             nodes = nodes.astype(np.int32 if len(points) < 2**31 else np.int64)
         coefficients, to_modes = xp.empty((len(nodes), dim, n)), moved(inverse.T, xp)
@@ -147,7 +140,7 @@ class ElementMap:
             # Relative to the first node: far from the origin, numbers as small as the element keep their digits.
             xp.matmul(by_coordinate - by_coordinate[:, :1], to_modes, out=coefficients[part].reshape(-1, n))
             coefficients[part, :, 0] += by_coordinate[:, 0].reshape(-1, dim) * inverse[0].sum()
-        return ElementMap(cells.shape, order, coefficients, xp)
+        return ElementMap(cells.shape, cells.order, coefficients, xp)
 
     @staticmethod
     def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:

@@ -109,20 +109,20 @@ def _kind_named(name: str) -> GeometryKind:
 
 
 def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryKind, Indices, ElementMap]]:
-    """Sort cells by the kind of their geometry; affine maps are of order 1; points [n, D] -> chosen [n]."""
+    """Sort cells by the kind of their geometry; points [n, D] -> chosen [n]."""
     elements = ElementMap.of(cells, points, xp=xp)
     first = first_kinds(elements)
     for number, kind in enumerate(GEOMETRY_KINDS):
         if kind.order is not None and np.count_nonzero(first == number) < FEW and (first > number).any():
             first[first == number] = first[first > number].min()
-    if len(first) and first.min() == first.max() and (first[0] or cells.order == 1):
+    if len(first) and first.min() == first.max():
         yield GEOMETRY_KINDS[first[0]], np.arange(len(first)), elements
         return
     del elements  # before others are made
     for number, kind in enumerate(GEOMETRY_KINDS):
         chosen = np.flatnonzero(first == number)
         if len(chosen) or (number == 0 and not len(cells.nodes)):
-            yield kind, chosen, ElementMap.of(cells, points, chosen, xp, kind is AFFINE)
+            yield kind, chosen, ElementMap.of(cells, points, chosen, xp)
 
 
 def first_kinds(elements: ElementMap, departure: float = 0.0) -> Indices:

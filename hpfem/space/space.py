@@ -165,7 +165,7 @@ class Space(Immutable):
             tabulation = self._tabulation(group.shape)
             for kind, chosen, elements in self._maps(group):
                 geometry = BlockGeometry(
-                    group.shape, elements.order, elements.given, tabulation.rule, kind, xp=elements.xp
+                    group.shape, group.order, elements.given, tabulation.rule, kind, xp=elements.xp
                 )
                 self._check_tangling(geometry, group.indices[chosen])
                 self._check_range(geometry, group.indices[chosen])
