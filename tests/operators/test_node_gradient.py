@@ -94,6 +94,12 @@ def test_in_all_orders(name, order, backend, rng):
         check(mesh, lambda s: hp.WeakForm(s, flow, components=d), rng, order, d, velocity, backend=backend)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_straight_cells_of_order_2(name, rng):
+    """Affine cells have nodes between their vertices too."""
+    check(straight(name).elevated(2), everything, rng)
+
+
 def test_coefficients(rng):
     """Functions of the place are evaluated where the points go, fields and numbers by cell go with the cells."""
 
