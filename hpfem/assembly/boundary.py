@@ -150,7 +150,7 @@ class BoundaryConditions(Printed):
                     self._integrate(what, facets[(held.T == pattern).all(axis=1)], alpha, g, pattern)
             for name, pairs, g in sources:
                 self._add_source(name, pairs, g)
-        if comm.size > 1:
+        if comm.size > 1:  # alone, the host's vectors would load LLVM for nothing
             self.load = c0.vectors_on(HOST).summed(self.load)
         self.positive = comm.all(self.positive)
 
@@ -398,7 +398,7 @@ class BoundaryConditions(Printed):
             if len(values) != components:
                 wanted = "one component" if components == 1 else f"{components} components, not {len(values)}"
                 raise ArgumentError(f"dirichlet functions have {wanted}")
-        if numbering.mesh.comm.size > 1:
+        if numbering.mesh.comm.size > 1:  # as for the load
             values = self.c0.vectors_on(HOST).agreed(values)
         warn_of_conflicts(numbering.mesh, list(fixed), pieces)
         return constrained, values

@@ -256,7 +256,7 @@ class _System:
                 _, info = cg(self.M, own.free(self.mass(probe)), self.jacobi, name=f"{name}: mass", bar=False)
                 many = info.iterations > -math.log10(default_tolerance(own.dtype)) * DIAGONAL
                 asked = "multigrid" if many else "jacobi"
-            with suppress(*[NotSuitable] * measured):
+            with suppress(NotSuitable) if measured else nullcontext():
                 self.M_inverse, self.used = make_preconditioner(asked, self.M)
         self.product = None  # faster, of forms in the volume
         if own.form.on is None and not getattr(own.form, "boundary_forms", ()):

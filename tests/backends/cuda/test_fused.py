@@ -224,7 +224,10 @@ def test_options_of_results_at_points():
             assert found[0].options.warps * found[0].options.min_blocks >= 9
             assert CudaFused().cost(problem) < CudaStdMat().cost(problem)
         fields = {f"k{i}": lambda *x: 1 + x[0] for i in range(6)}
-        many = lambda du, k0, k1, k2, k3, k4, k5: [k0 * du[0], k1 * du[1], k2 * du[2], k3, k4, k5]  # noqa: E731
+
+        def many(du, k0, k1, k2, k3, k4, k5):
+            return [k0 * du[0], k1 * du[1], k2 * du[2], k3, k4, k5]
+
         problem = problem_of("tet", order, hp.AtPoints, pointwise=many, fields=fields)
         assert CudaFused().cost(problem) > CudaStdMat().cost(problem)
 

@@ -142,12 +142,8 @@ class FusedPlan:
         own = v.ahead * stage + exchanged + 128 * self.team * (self.even_tiles + self.odd_tiles - v.kept)
         turns = -(-points // 2 // self.team)
         own += self.staged * self.team * v.ahead * turns * 32 * self.fields
-        own += (
-            (not self.tested)
-            * 16
-            * self.problem.given
-            * (max(2 * (self.most_pairs + 4) * (self.sorted.pairs > 0), 12) + 2)
-        )
+        made_row = max(2 * (self.most_pairs + 4) * (self.sorted.pairs > 0), 12) + 2
+        own += (not self.tested) * self.problem.given * 16 * made_row
         tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
         return 8 * (tables + v.warps // self.team * own)
 
