@@ -24,7 +24,7 @@ from hpfem.shapes.arguments import flag, instance, name_of, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.passes import LEAPFROG, LOW_STORAGE
-from ..errors import ArgumentError, HpfemError, NotFinite, NotSuitable, SolverError
+from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
 from ..memory import every
 from ..operators import WeakForm
 from ..support.files import atomic_path, output_path
@@ -33,8 +33,8 @@ from ..support.reuse import memory_kept
 from .cg import cg
 from .info import SolveInfo
 from .krylov import default_tolerance
-from .newton import DIAGONAL, Equation, Iterations, Tangents
-from .preconditioners import checked_preconditioner, instead_of_multigrid, jacobi, make_preconditioner
+from .newton import Equation, Iterations, Tangents
+from .preconditioners import Measured, checked_preconditioner, jacobi
 from .solve import solve
 from .tableaus import METHODS, Method
 
@@ -242,22 +242,19 @@ class _System:
             self.stage = Equation(known, own.c0, copy(own.bc), None)
             self.forget()
             return
-        self.jacobi = jacobi(self.M)
+        inverse = jacobi(self.M).inverse
         # A matrix is diagonal if it only scales the entries of a random vector.
         probe = self.random(0.5)
-        wrong = self.vectors.max_norm(own.free(self.mass(probe)) * self.jacobi.inverse - probe)
+        wrong = self.vectors.max_norm(own.free(self.mass(probe)) * inverse - probe)
         self.diagonal = wrong < 1e4 * np.finfo(own.dtype).eps
-        self.weights = -own.free(self.jacobi.inverse if self.diagonal else self.xp.ones_like(probe))
-        self.M_inverse: Any = asked if callable(asked) else self.jacobi
-        self.used = ""
-        if not (self.diagonal or callable(asked)):
-            measured = asked == "measured"
-            if measured:
-                _, info = cg(self.M, own.free(self.mass(probe)), self.jacobi, name=f"{name}: mass", bar=False)
-                many = info.iterations > -math.log10(default_tolerance(own.dtype)) * DIAGONAL
-                asked = "multigrid" if many else "jacobi"
-            with suppress(NotSuitable) if measured else nullcontext():
-                self.M_inverse, self.used = make_preconditioner(asked, self.M)
+        self.weights = -own.free(inverse if self.diagonal else self.xp.ones_like(probe))
+        self.preconditioner = Measured(asked)
+        if not self.diagonal:
+            self.preconditioner.make(self.M)
+        if not self.diagonal and asked == "measured":
+            _, info = cg(self.M, own.free(self.mass(probe)), self.preconditioner.M, name=f"{name}: mass", bar=False)
+            self.preconditioner.rate = -info.iterations / math.log10(default_tolerance(own.dtype))
+            self.preconditioner.make(self.M)
         self.product = None  # faster, of forms in the volume
         if own.form.on is None and not getattr(own.form, "boundary_forms", ()):
             self.product = GlobalOperator(own.form, own.c0, own.bc.natural, own.n).product_on(own.device)
@@ -292,15 +289,8 @@ class _System:
         """M^-1 for free functions."""
         if self.diagonal:
             return -self.weights * functional
-        rhs, name = self.own.free(functional), f"{self.name}: mass"
-
-        def again(_: str) -> None:
-            self.M_inverse, self.used = self.jacobi, "jacobi"
-
-        def solved() -> Any:
-            return cg(self.M, rhs, self.M_inverse, name=name, bar=False)[0]
-
-        return self.own.free(instead_of_multigrid(solved, self.used, again, self.vectors.comm))
+        run = partial(cg, self.M, self.own.free(functional), name=f"{self.name}: mass", bar=False)
+        return self.own.free(self.preconditioner.solve(run, self.M)[0])
 
     def data(self, t: float) -> list[Any]:
         """Functionals of boundary data and of the load."""

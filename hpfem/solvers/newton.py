@@ -27,7 +27,7 @@ from .gmres import RESTART
 from .info import SolveInfo
 from .krylov import checked_limits, default_tolerance
 from .norms import Loads, Source
-from .preconditioners import checked_preconditioner, instead_of_multigrid, make_preconditioner
+from .preconditioners import Measured, checked_preconditioner
 from .problem import Solution
 from .solve import check_known, solve
 
@@ -39,9 +39,6 @@ _FORCING = 0.5
 # Multigrid takes new coefficients where a solve is expected to take so many iterations more with those that it has.
 # That takes the time of 3 to 15 iterations (hexes of order 6, solids of tets of order 3), and serves later steps, too.
 _WORTH, _MOST = 4, 15
-# Iterations by digit with the diagonal from which on multigrid is faster where its set-up serves many systems: it takes
-# one or two, of some seven applications each.
-DIAGONAL = 15
 # Tolerances with which a solve is tried again where the linearisation is not positive definite: what conjugate
 # gradients make before they meet a direction that shows it leads down, too.
 _LOOSE = 0.5, 0.9
@@ -296,16 +293,15 @@ class Tangents:
 
     J: Any = None
     _JT: Any = None
-    _M: Any = None
 
     def __init__(
         self, equation: Equation, solver: Any, asked: Any, symmetric: bool | None, definite: bool | None
     ) -> None:
-        self.equation, self.solver, self.asked = equation, solver, asked
+        self.equation, self.solver, self.preconditioner = equation, solver, Measured(asked)
         self._symmetric, self._definite = symmetric, definite
-        self.positive, self.method, self.used, self.multigrid = True, "none", "none", ""
-        # Whether multigrid is for definite operators; iterations by digit when its coefficients were new, and at last.
-        self._of_definite, self._rate, self._last = False, 0.0, 0.0
+        self.positive, self.method, self.multigrid = True, "none", ""
+        # Whether multigrid is for definite operators, and iterations by digit when its coefficients were new.
+        self._of_definite, self._rate = False, 0.0
 
     def solve(self, x: Any, minus: Any, tol: float | None, name: str, transposed: bool = False) -> tuple[Any, int]:
         """Linearise at x, and solve for the right-hand side, or for what the function `minus` makes of J; with J or its
@@ -324,31 +320,24 @@ class Tangents:
                 self._JT = self.J.transposed() if self._JT is None else self._JT.at(own.field(x))
             B = GlobalOperator(self._JT, own.c0, own.bc, own.n)
 
-        def solved(refresh: bool) -> Any:
-            M = [self._preconditioner(refresh)]
-
-            def run() -> Any:
-                known: dict[str, Any] = {"symmetric": symmetric, "definite": self.positive, "tol": tol, "name": name}
-                if self.multigrid == "kept":  # no longer than what new coefficients cost
-                    most = self.solver.keywords["max_iterations"]
-                    known["max_iterations"] = min(int(self._rate * digits) + _MOST, math.inf if most is None else most)
-                return self.solver(B, rhs, M[0], **known)
-
-            def again(name: str) -> None:
-                self.asked = name  # in the next steps, too
-                M[0] = self._preconditioner(False)
-
-            used = "" if self.multigrid in ("kept", "refreshed") else self.used
-            return instead_of_multigrid(run, used, again, own.vectors.comm)
-
-        digits = -math.log10(tol or default_tolerance(own.dtype))
-        refresh, d = (self._last - self._rate) * digits > _WORTH, None
+        chosen, digits = self.preconditioner, -math.log10(tol or default_tolerance(own.dtype))
+        refresh, d = (chosen.rate - self._rate) * digits > _WORTH, None
+        run = partial(self.solver, B, rhs, symmetric=symmetric, definite=self.positive, tol=tol, name=name)
         while d is None:
             try:
-                d, info = solved(refresh)
+                if self._serves(refresh):
+                    most = self.solver.keywords["max_iterations"]
+                    if self.multigrid == "kept":  # no longer than what new coefficients cost
+                        most = min(int(self._rate * digits) + _MOST, math.inf if most is None else most)
+                    d, info = run(chosen.M, max_iterations=most)
+                else:
+                    self.multigrid, self._of_definite = "", self.positive
+                    chosen.make(self.A, self.positive)
+                    d, info = chosen.solve(run, self.A, self.positive)
+                    self.multigrid = "made" if chosen.used == "multigrid" else ""
             except SolverError as error:
                 if self.multigrid == "refreshed" and isinstance(error, BadPreconditioner):
-                    self._M = None  # made anew
+                    chosen.used = ""  # made anew
                 elif self.multigrid != "kept":
                     raise
                 refresh = True
@@ -356,36 +345,21 @@ class Tangents:
         norms = np.asarray(info.residuals)
         largest = int(norms.argmax())
         fallen = math.log10(norms[largest] / norms[-1]) if 0 < norms[-1] < norms[largest] else digits
-        self.method, self._last = info.method, (info.iterations - largest) / fallen
+        self.method, chosen.rate = info.method, (info.iterations - largest) / fallen
         if self.multigrid != "kept":
-            self._rate = self._last
+            self._rate = chosen.rate
         return d, info.iterations
 
-    def _preconditioner(self, refresh: bool) -> Any:
-        """What serves the present system; multigrid is kept, with new coefficients or without."""
-        self.multigrid = ""
-        if callable(self.asked):
-            self.used = "user"
-            return self.asked
-        if self._M is not None and self.asked != "jacobi" and self._of_definite == self.positive:
-            self.multigrid = "refreshed" if refresh else "kept"
-            with suppress(ArgumentError, NotSuitable, SolverError):
-                if refresh:
-                    self._M.refresh(self.A if self.positive else self.A.elliptic_part())
-                return self._M
-        name = self.asked
-        if name == "measured":
-            name = "multigrid" if self._last > DIAGONAL else "jacobi"
-        try:
-            M, self.used = make_preconditioner(name, self.A, definite=self.positive)
-        except NotSuitable:
-            if self.asked != "measured":
-                raise
-            self.asked = "jacobi"
-            return self._preconditioner(False)
-        if self.used == "multigrid":
-            self._M, self._of_definite, self.multigrid = M, self.positive, "made"
-        return M
+    def _serves(self, refresh: bool) -> bool:
+        """Whether the multigrid of a system before serves the present one, with new coefficients or without."""
+        own, self.multigrid = self.preconditioner, "refreshed" if refresh else "kept"
+        if own.used != "multigrid" or self._of_definite != self.positive:
+            return False
+        with suppress(ArgumentError, NotSuitable, SolverError):
+            if refresh:
+                own.M.refresh(self.A if self.positive else self.A.elliptic_part())
+            return True
+        return False
 
     def rounding(self, x: Any) -> float:
         """Size of the rounding errors of a residual."""
@@ -439,7 +413,7 @@ class Iterations:
             self.iterations,
             list(self.residuals),
             perf_counter() - self.began,
-            preconditioner=self.tangents.used,
+            preconditioner=self.tangents.preconditioner.used,
             method=self.tangents.method,
             size=self.equation.vectors.count(self.x),
             residual=self.residuals[-1] if self.residuals else math.inf,

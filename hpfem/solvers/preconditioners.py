@@ -23,6 +23,9 @@ from .multigrid import Multigrid
 Preconditioner = Callable[[Any], Any]
 
 NAMES = ("auto", "none", "jacobi", "multigrid")
+# Iterations by digit with the diagonal from which on multigrid is faster where its set-up serves many systems: it takes
+# one or two, of some seven applications each.
+_DIAGONAL = 15
 
 
 class Jacobi:
@@ -138,6 +141,39 @@ def instead_of_multigrid(solve: Callable[[], Any], used: str, make: Callable[[st
         warn(f"{found}: multigrid does not suit these coefficients, the Jacobi preconditioner is used instead")
     make("jacobi")
     return solve()
+
+
+class Measured:
+    """The preconditioner M of systems that come one after the other: a function, one by name, or "measured", which is
+    multigrid from when the diagonal takes many iterations. Where multigrid does not suit, the diagonal serves from then
+    on.
+    """
+
+    M: Any = None
+    used, rate = "none", 0.0  # the last system took so many iterations by digit
+
+    def __init__(self, asked: Any) -> None:
+        self.asked = asked
+
+    def make(self, A: GlobalOperator, definite: bool = True, name: str | None = None) -> None:
+        """Make it for a system, of another name from now on if one is given."""
+        self.asked = name or self.asked
+        if callable(self.asked):
+            self.M, self.used = self.asked, "user"
+            return
+        measured = "multigrid" if self.rate > _DIAGONAL else "jacobi"
+        name = measured if self.asked == "measured" else self.asked
+        try:
+            self.M, self.used = make_preconditioner(name, A, definite=definite)
+        except NotSuitable:
+            if self.asked != "measured":
+                raise
+            self.make(A, definite, "jacobi")
+
+    def solve(self, run: Callable[[Any], Any], A: GlobalOperator, definite: bool = True) -> Any:
+        """What a function makes with it."""
+        make = partial(self.make, A, definite)
+        return instead_of_multigrid(lambda: run(self.M), self.used, make, A.vectors.comm)
 
 
 def each_component(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> Callable[[Any], Any]:

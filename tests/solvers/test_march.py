@@ -222,7 +222,7 @@ def test_systems_are_solved_with_multigrid_where_the_diagonal_takes_many_iterati
 
     def seen(self, *given):
         out = solve(self, *given)
-        used.append((self.used, self.multigrid, out[1]))
+        used.append((self.preconditioner.used, self.multigrid, out[1]))
         return out
 
     monkeypatch.setattr(module.Tangents, "solve", seen)

@@ -7,7 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
-from hpfem.solvers import make_preconditioner
+from hpfem.solvers import make_preconditioner, preconditioners
 from hpfem.solvers.multigrid import Multigrid
 from tests.samples import long
 
@@ -95,3 +95,40 @@ def test_steps_of_the_smoother_are_those_of_the_table(shapes, order, components,
     if components == 1:
         u = hp.solve_helmholtz(space, 1.0, 1.0, preconditioner="multigrid", components=2, bar=False)
         assert u.info.smoother_steps == steps[1]
+
+
+@pytest.mark.parametrize("suits", ["never", "not definite"])
+@pytest.mark.parametrize("method", ["ssp3", "sdirk2", "newton"])
+def test_the_diagonal_serves_all_systems_from_when_multigrid_does_not_suit(method, suits, monkeypatch):
+    """Of masses and linearisations alike; what was asked for by its name has to be possible."""
+    made = []
+
+    def multigrid(*given):
+        made.append(given)
+        if suits == "never":
+            raise hp.NotSuitable("it never suits")
+        return Multigrid(*given)
+
+    monkeypatch.setattr(preconditioners, "Multigrid", multigrid)
+    monkeypatch.setattr(Multigrid, "in_modes", lambda M, number, r: -1.0 * r)
+    monkeypatch.setattr(preconditioners, "_DIAGONAL", 1)
+    c0 = hp.C0Space(hp.Space(box("tet", 1), 3))
+    form, start = hp.WeakForm(c0.space, lambda u, du: (u**3 + u, du)), c0.project(lambda x, y, z: np.cos(x))
+
+    def solved(name):
+        if method == "newton":
+            u, info = hp.newton(form, c0, start=start, f=1.0, preconditioner=name, bar=False)
+            assert info.preconditioner == "jacobi" and {step.multigrid for step in info.steps} == {""}
+            return u.vector
+        return hp.march(form, start, (0, 4e-3), c0, method=method, dt=1e-3, preconditioner=name, bar=False).u.vector
+
+    wanted = solved("jacobi")
+    if suits == "never":
+        with pytest.raises(hp.NotSuitable, match="never suits"):
+            solved("multigrid")
+        made.clear()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", hp.HpfemWarning)
+        found = solved("auto" if method != "newton" else "jacobi" if suits == "never" else "multigrid")
+    assert len(said) == (suits != "never") and len(made) == (method != "newton" or suits != "never")
+    assert np.allclose(found, wanted, rtol=1e-5)
