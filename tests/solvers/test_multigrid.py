@@ -1,7 +1,9 @@
 """Multigrid: flat in order and size, symmetric positive definite, the same on all backends, for all shapes."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -52,6 +54,22 @@ def test_every_shape_and_order(shape, order, rng):
 def test_our_meshes_in_both_bases(name, basis, rng):
     counts = [iterations(operator(ours(f"{name}.msh"), order, basis, dirichlet=0.0), rng) for order in (2, 4)]
     assert max(counts) <= 14, counts
+
+
+def test_what_is_dropped_gives_its_memory_back_at_once(backend):
+    """Not when Python looks for circles: until then every problem would take memory of its own."""
+    space = hp.Space(box("tet", (2, 2, 2)), 2, backend=backend)
+    problem = hp.Problem(space, dirichlet=0.0, preconditioner="multigrid", bar=False)
+    problem.solve(1.0)
+    M = problem.preconditioner
+    gone = [weakref.ref(own) for own in (problem, M, M.levels[0].smoothers[0])]
+    gc.collect()
+    gc.disable()
+    try:
+        del problem, M
+        assert [own() for own in gone] == [None] * 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("shape", SHAPES_OF_CELLS)

@@ -9,7 +9,7 @@ from itertools import cycle, pairwise
 from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any
-from weakref import finalize
+from weakref import finalize, proxy
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -513,7 +513,9 @@ class _Run:
     """Cycles in arrays of their own: recorded, or from the second one on launched as a graph, where a backend can."""
 
     def __init__(self, M: Multigrid) -> None:
-        self.M, self.source = M, M.vectors.xp.zeros(M.A.shape[0], M.dtype)
+        # Not held, as it holds this: what is dropped gives its memory back at once.
+        self.M: Any = proxy(M)
+        self.source = M.vectors.xp.zeros(M.A.shape[0], M.dtype)
         self.result, alone = self.source, M.vectors.comm.size == 1
         self.recorded = M.A.operator.backend.recorded(partial(M.in_modes, 0), self.source) if alone else None
         self.thread: int | None = None
