@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Shape, equispaced_nodes
+from hpfem.shapes import equispaced_nodes
 from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
@@ -26,6 +26,9 @@ from .node_order import vertex_positions
 from .sorting import unique
 from .symmetry import entity_nodes
 from .topology import Topology
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 # How far from a side a vertex may be, relative to the side's size: mesh files carry about 12 digits.
 _TOLERANCE = 1e-8
@@ -60,11 +63,13 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
         others = near(points[corners], [points[corners]], comm)[0][len(corners) :]
         corners = np.append(corners, len(points) + np.arange(len(others)))
         points = np.concatenate([points, others])
-    grids = Grids(points[corners])
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(points[corners]) if len(corners) else None
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
     def search(own: CellArray) -> None:
-        side, point = _inside(own, points, grids, corners)
+        side, point = _inside(own, points, tree, corners)
         found.append((point, own.indices[side]))
 
     in_parts(
@@ -87,54 +92,6 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
     return Hanging(places, np.concatenate([own.cells for own in parts])[first], label)
 
 
-class Grids:
-    """Points [n, D] by the cells of grids, made when boxes of a size come: to import SciPy's trees takes longer."""
-
-    def __init__(self, points: Array) -> None:
-        self._x, self._made = np.ascontiguousarray(points.T), dict[int, tuple[NDArray[np.uint64], Indices]]()
-        self._least = 1e-9 * np.ptp(points, axis=0).max() if len(points) else 1.0
-
-    def within(self, low: Array, high: Array) -> tuple[Indices, Indices]:
-        """Pairs of a box and of a point inside: their numbers; low, high [D, m]."""
-        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        # Of the next power of two, so that a box reaches into two cells in each direction at most.
-        sizes = np.frexp(np.maximum((high - low).max(axis=0), self._least))[1]
-        for size in np.unique(sizes).tolist():
-            rows = np.flatnonzero(sizes == size)
-            first, last = (np.floor(np.ldexp(own[:, rows], -size)) for own in (low, high))
-            if size not in self._made:
-                marks = _marks(np.floor(np.ldexp(self._x, -size)))
-                order = np.argsort(marks)
-                self._made[size] = marks[order], order
-            marks, order = self._made[size]
-            for step in product((0, 1), repeat=len(low)):
-                cells = first + np.array(step)[:, None]
-                here = np.flatnonzero(np.logical_and.reduce(cells <= last))
-                wanted = _marks(cells[:, here])
-                begin = np.searchsorted(marks, wanted)
-                counts = np.searchsorted(marks, wanted, "right") - begin
-                box = np.repeat(rows[here], counts)
-                point = order[np.arange(len(box)) + np.repeat(begin - (np.cumsum(counts) - counts), counts)]
-                inside = np.flatnonzero(
-                    np.logical_and.reduce(
-                        [
-                            (x[point] >= a[box]) & (x[point] <= b[box])
-                            for x, a, b in zip(self._x, low, high, strict=True)
-                        ]
-                    )
-                )
-                found.append((box[inside], point[inside]))
-        box, point = np.concatenate(found, axis=1)
-        return box, point
-
-
-def _marks(cells: Array) -> NDArray[np.uint64]:
-    """A number for each cell of a grid, which few others have; cells [D, n] -> [n]."""
-    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
-    mark: NDArray[np.uint64] = factors[: len(cells)] @ cells.astype(np.int64).view(np.uint64)
-    return mark
-
-
 def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> list[NDArray[Any]]:
     """Add values of other processes in the box around the points here; collective; points [n, D], values [n, ..]."""
     low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
@@ -147,39 +104,43 @@ def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> l
 
 
 def open_sides(topology: Topology) -> list[CellArray]:
-    """Take the sides without a neighbour as cells, those of one shape and order together."""
+    """Take the sides without a neighbour as cells."""
     dim, facets = topology.dim - 1, topology.facets
     boundary = facets.boundary
     owner, local = facets.cells[boundary, 0], facets.local[boundary, 0]
     array, row = topology.locations
-    sides = dict[tuple[Shape, int], list[tuple[Indices, Indices]]]()
+    sides = []
     for position, number, facet in topology.local_entities(dim):
         cells = topology.cells[position]
         chosen = np.sort(row[owner[(array[owner] == position) & (local == number)]])
         nodes = cells.nodes[chosen][:, entity_nodes(cells.shape, cells.order, dim, number)]
-        sides.setdefault((facet.shape, cells.order), []).append((nodes, cells.indices[chosen]))
-    return [CellArray(*kind, *map(np.concatenate, zip(*own, strict=True))) for kind, own in sides.items()]
+        sides.append(CellArray(facet.shape, cells.order, nodes, cells.indices[chosen]))
+    return sides
 
 
-def _inside(sides: CellArray, points: Array, grids: Grids, corners: Indices) -> tuple[Indices, Indices]:
+def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) -> tuple[Indices, Indices]:
     """Pairs of a side and of a corner of the mesh that is on it, away from its own corners: (row, point number)."""
     nodes = points[sides.nodes]
     in_order = sides.corners[:, np.argsort(vertex_positions(sides.shape, 1))]
     straight = elevated_nodes(CellArray(sides.shape, 1, in_order, sides.indices), points, sides.order)
-    bulge = _farthest(nodes - straight)
+    bulge = np.sqrt(((nodes - straight) ** 2).sum(axis=2).max(axis=1))
     low, high = nodes.min(axis=1), nodes.max(axis=1)
     size = np.sqrt(((high - low) ** 2).sum(axis=1))
     tolerance = _TOLERANCE * size + _CURVED * bulge
     margin = tolerance + (bulge if sides.order > 1 else 0)
-    side, near = grids.within(low.T - margin, high.T + margin)
-    # Around most sides there are their own corners only; in a ball are fewer others than in a box.
-    crowded = np.bincount(side)[side] > sides.shape.n_vertices
-    side, near = side[crowded], near[crowded]
-    middle, x = nodes.mean(axis=1), points[corners[near]]
-    radius = _farthest(nodes - middle[:, None]) + margin
-    close = _squares(x - middle[side]) <= radius[side] ** 2
-    side, point, x = side[close], corners[near[close]], x[close]
-    away = (_squares(points[sides.corners[side]] - x[:, None]) > tolerance[side, None] ** 2).all(axis=1)
+    middle = nodes.mean(axis=1)
+    radius = np.sqrt(((nodes - middle[:, None]) ** 2).sum(axis=2).max(axis=1)) + margin
+    # Near most sides there are their own corners only, and counting takes less time than lists.
+    crowded = np.flatnonzero(tree.query_ball_point(middle, radius, return_length=True) > sides.shape.n_vertices)
+    near = tree.query_ball_point(middle[crowded], radius[crowded])
+    side = np.repeat(crowded, [len(found) for found in near])
+    point = corners[np.fromiter(chain.from_iterable(near), np.int64, len(side))]
+    x = points[point]
+    apart = margin[side, None]
+    keep = ((x >= low[side] - apart) & (x <= high[side] + apart)).all(axis=1)
+    side, point, x = side[keep], point[keep], x[keep]
+    own = points[sides.corners[side]]
+    away = (((own - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
     side, point, x = side[away], point[away], x[away]
     if len(side):
         close = _perhaps_inside(sides, points, margin, side, x)
@@ -188,16 +149,6 @@ def _inside(sides: CellArray, points: Array, grids: Grids, corners: Indices) -> 
         on = _distance(sides, points, side, x) <= tolerance[side]
         side, point = side[on], point[on]
     return side, point
-
-
-def _squares(x: Array) -> Array:
-    """Squared lengths; [.., D] -> [..]."""
-    return np.asarray(np.einsum("...i,...i->...", x, x))
-
-
-def _farthest(x: Array) -> Array:
-    """The greatest length of each row; [n, m, D] -> [n]."""
-    return np.asarray(np.sqrt(_squares(x).max(axis=1)))
 
 
 def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indices, x: Array) -> Mask:
@@ -210,7 +161,7 @@ def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indice
     # A bound of the least stretch of the tangent map.
     stretch = determinant(J) / np.sqrt((J**2).sum(axis=(0, 1)) ** (shape.dim - 1))
     flat = centre[:, None] + (nodes - middle) @ J.transpose(2, 1, 0)
-    apart = margin + 2 * _farthest(points[sides.nodes] - flat)
+    apart = margin + 2 * np.sqrt(((points[sides.nodes] - flat) ** 2).sum(axis=2).max(axis=1))
     local, off = project((x - centre[side]).T, J[:, :, side])
     near = (off**2).sum(axis=0) <= apart[side] ** 2
     with np.errstate(divide="ignore"):

@@ -5,7 +5,6 @@ import pytest
 
 import hpfem as hp
 from hpfem.mesh import box
-from hpfem.mesh.hanging import Grids
 from tests.assembly.meshes import OURS
 
 # A quad beside two of half its height.
@@ -88,17 +87,3 @@ def test_bodies_beside_each_other_do_not_hang(shape, order, gap):
     """A gap of a thousandth of a side is no contact, whatever the shape of the side."""
     mesh = joined(box(shape, (1, 1, 1)), box(shape, (2, 2, 2)), np.array([1 + gap, 0.0, 0.0])).elevated(order)
     assert (len(mesh.hanging) == 0) == (gap > 0)
-
-
-def test_points_in_boxes_are_those_of_a_plain_search(rng):
-    """Boxes of many sizes, some of none, in two and three dimensions, far from the origin too."""
-    for dim, shift in ((2, 0.0), (3, 1e6)):
-        points = rng.uniform(-1, 1, (3000, dim)) + shift
-        low = np.vstack([points[:40], rng.uniform(-1, 1, (200, dim)) + shift])
-        high = low + 2.0 ** -rng.integers(0, 9, (len(low), 1)) * rng.uniform(0, 1, low.shape)
-        high[:20] = low[:20]
-        box, point = Grids(points).within(low.T, high.T)
-        inside = ((points >= low[:, None]) & (points <= high[:, None])).all(axis=2)
-        assert sorted(zip(box, point, strict=True)) == list(zip(*inside.nonzero(), strict=True))
-        assert len(box) > 200
-    assert Grids(np.zeros((0, 3))).within(low.T, high.T)[0].size == 0
