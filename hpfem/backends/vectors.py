@@ -24,6 +24,7 @@ from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray, as_numpy
 from ..mesh.sorting import counting_sort
 from ..support.pool import Pool
+from . import grouping
 from .iteration import DeviceIteration
 from .passes import Pass, combination
 from .restriction import BlockMatrix, ElementRestriction
@@ -156,6 +157,20 @@ class VectorSpace(Unshared):
         starts = np.flatnonzero(np.append(n > 0, (np.diff(rows) > 0) | (np.diff(columns) > 0))[:n])
         sums = csr_array((np.ones(n, np.int8), order, np.append(starts, n)), shape=(len(starts), n))
         return sums.dot, rows[starts], columns[starts]
+
+    def parts(self, i: Any, j: Any, n: int) -> Any:
+        """Number the parts of a graph by their first vertices; pairs in ascending i, j -> [n]."""
+        return grouping.parts(i, j, n)
+
+    def clusters(self, i: Any, j: Any, most: Any) -> Any:
+        """Merge the ends of pairs, one pair after the other, unless they are too many; most [n] -> the lowest, [n]."""
+        return grouping.clusters(i, j, most)
+
+    def inverses(self, blocks: Blocks, scale: Any, rounding: float, most: float) -> tuple[Blocks, NDArray[np.int64]]:
+        """Invert symmetric matrices, maybe in place, rows times `scale` [rows] and columns over it if that is given,
+        without what is below rounding; and tell which stay as they are, as the product of norms is above `most`.
+        """
+        return blocks, grouping.inverted(blocks, scale, rounding, most)
 
     def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
         """Make a matrix in CSR where its entries are; those of one place are summed up in their order; each [n]."""

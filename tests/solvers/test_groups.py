@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import block_diag, csr_array
 
+from hpfem.backends import grouping
 from hpfem.backends.vectors import VectorSpace
 from hpfem.memory import HOST
 from hpfem.solvers.multigrid import groups
@@ -113,10 +114,10 @@ def test_groups_are_cut_as_if_one_pair_after_the_other_was_merged(rng, monkeypat
         together = (wanted == wanted[i]) | (wanted == wanted[j])
         if together.sum() <= most:
             wanted[together] = wanted[together].min()
-    pairs = groups._Pairs(*np.nonzero(A), A[A != 0])
-    for at_once in (7, 1000):
-        monkeypatch.setattr(groups, "at_once", lambda xp, most=at_once: most)
-        assert np.array_equal(groups._clusters(pairs, np.full(n, most)), wanted)
+    i, j = (own[np.argsort(-A[A != 0])] for own in np.nonzero(A))
+    for at_once in (28, 4000):
+        monkeypatch.setattr(grouping, "CACHED", at_once)
+        assert np.array_equal(grouping.clusters(i, j, np.full(n, most)), wanted)
 
 
 def test_what_is_coupled_weakly_in_the_mean_makes_no_group(rng):

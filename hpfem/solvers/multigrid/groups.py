@@ -8,33 +8,23 @@ Matrices are scaled to ones on the diagonal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, hstack
-from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.csgraph import dijkstra
 
 from hpfem.shapes.arrays import Array, Indices
 
 from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace
-from ...geometry.element_map import at_once, chunks
-from ...memory import as_numpy, every, moved
+from ...memory import as_numpy, moved
 from ...mesh.sorting import distinct, marked, run_starts
-from ...support.threads import in_parts
 from .irregular import noise_of
 
 # Layers up to which a group's matrix is inverted as it is, and functions where nobody says how many.
 _LAYERS, _FEW = 4, 24
 # Smallest eigenvalue of a group's matrix, relative to the largest one, that float32 can invert.
 _SMALLEST = 1e-5
-# Parts in which blocks are inverted, by their sizes; on devices by multiples of a size, large
-# ones of a quarter of the next power of two.
-_PARTS, _MULTIPLE = 8, 16
-# Pairs that a host merges, or joins, in less time than a device launches what does.
-_FEW_PAIRS = 2**18
-# By how much a product with an inverse may differ from one: what is no factor on a device is not told otherwise.
-_WRONG = 0.1
 # An entry that is zero up to rounding, where diagonals are one.
 _ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
@@ -176,56 +166,28 @@ def _scaled(
     xp, scale, entries = vectors.xp, 1 / vectors.xp.sqrt(diagonal), coupled.tocoo()
     i, j = entries.row, entries.col
     pairs = _Pairs(i, j, entries.data * scale[i] * scale[j] * (i < j))
-    members, group, pairs = _groups(pairs, abs(pairs.values) > least, len(scale), xp)
+    members, group, pairs = _groups(pairs, abs(pairs.values) > least, len(scale), vectors)
     smallest = xp.full(len(members), _SMALLEST)
     if nearly and len(members):
         smallest = xp.maximum(_smallest(pairs, group, vectors)[group], _SMALLEST)
     if least and nearly and len(members):
         strong = abs(pairs.values) > xp.where(smallest < nearly, least, max(least, _STRONGER))[pairs.i]
-        some, group, pairs = _groups(pairs, strong, len(members), xp)
+        some, group, pairs = _groups(pairs, strong, len(members), vectors)
         members, smallest = members[some], smallest[some]
     return members, group, pairs, scale, smallest
 
 
-def _groups(pairs: _Pairs, strong: Any, n: int, xp: Any) -> tuple[Any, Any, _Pairs]:
+def _groups(pairs: _Pairs, strong: Any, n: int, vectors: VectorSpace) -> tuple[Any, Any, _Pairs]:
     """The functions of n that strong pairs make groups of, their groups, and the pairs inside; -> [k], [k], pairs."""
-    graph, there = pairs.of(strong), xp.zeros(n, bool)
+    xp, graph = vectors.xp, pairs.of(strong)
+    there = xp.zeros(n, bool)
     there[graph.i] = there[graph.j] = True
     members, place = xp.flatnonzero(there), xp.cumsum(there, dtype=pairs.i.dtype) - 1
-    group = connected(graph.placed(place), len(members), xp)
+    group = vectors.parts(place[graph.i], place[graph.j], len(members))
     label = xp.full(n, -1, group.dtype)
     label[members] = group
     here = label[pairs.i]
     return members, group, pairs.of((pairs.values != 0) & (here >= 0) & (here == label[pairs.j])).placed(place)
-
-
-def connected(pairs: _Pairs, n: int, xp: Any) -> Any:
-    """Number the parts of a graph by their first vertices; -> [n]."""
-    if xp is np or len(pairs.i) < _FEW_PAIRS:
-        i, j = as_numpy(pairs.i), as_numpy(pairs.j)
-        ends = np.append(0, np.cumsum(np.bincount(i, minlength=n)))
-        graph = csr_array((np.ones(len(i)), j, ends), (n, n))
-        return moved(connected_components(graph, directed=False)[1], xp)
-    # Parts take the lowest number beside them, all at a time.
-    i, j, label = pairs.i, pairs.j, xp.arange(n, dtype=pairs.i.dtype)
-    if not n:
-        return label
-    while True:
-        first, second = label[i], label[j]
-        (apart,) = (first != second).nonzero()
-        if not len(apart):
-            break
-        i, j, first, second = i[apart], j[apart], first[apart], second[apart]
-        xp.minimum.at(label, xp.maximum(first, second), xp.minimum(first, second))
-        label = _lowest(label)
-    return (xp.cumsum(label == xp.arange(n, dtype=i.dtype), dtype=i.dtype) - 1)[label]
-
-
-def _lowest(label: Any) -> Any:
-    """Follow numbers, none of which is above its place, to those at their own place; [n]."""
-    while not every((further := label[label]) == label):
-        label = further
-    return label
 
 
 def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
@@ -236,21 +198,23 @@ def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
     parts = xp.ones(n), order.astype(pairs.i.dtype), starts
     sums = vectors.sparse(sparse.csr_matrix(parts, shape=(len(starts) - 1, n)))
 
-    def product(U: Any) -> Any:
-        upper, lower = (vectors.sparse(M) for M in (U, U.T.tocsr()))
-        return lambda x: x + upper @ x + lower @ x
-
-    U = pairs.upper(n, vectors, np.float32)
-    sizes = product(sparse.csr_matrix((abs(U.data), U.indices, U.indptr), shape=U.shape))(xp.ones(n, np.float32))
+    U, ones = pairs.upper(n, vectors, np.float32), xp.ones(n, np.float32)
+    L = U.T.tocsr()
+    sizes = ones + vectors.sparse(abs(U)) @ ones + vectors.sparse(abs(L)) @ ones
     # So that the largest one is nearer to it.
-    shift, times = xp.maximum(2, _NEARER * vectors.row_max(starts, sizes[order]))[group], product(U)
+    shift = xp.maximum(2, _NEARER * vectors.row_max(starts, sizes[order]))[group]
+    ends, entry = U.indptr + xp.arange(n + 1, dtype=U.indptr.dtype), xp.arange(len(U.data)) + pairs.i + 1
+    data, columns = xp.empty(len(U.data) + n, np.float32), xp.empty(len(U.data) + n, U.indices.dtype)
+    data[entry], columns[entry] = U.data, U.indices
+    data[ends[:-1]], columns[ends[:-1]] = 1 - shift, xp.arange(n)
+    upper, lower = vectors.sparse(sparse.csr_matrix((data, columns, ends), shape=U.shape)), vectors.sparse(L)
     y: Any = None
     for step in range(_STEPS):
-        x = x if y is None else shift * x - y
+        x = x if y is None else y
         if step % _SCALED == 0 or step == _STEPS - 1:
             x /= xp.sqrt(sums @ (x * x)).astype(np.float32)[group]
-        y = times(x)
-    return sums @ (x * y)
+        y = upper @ x + lower @ x  # less `shift` times x
+    return sums @ (x * (y + shift * x))
 
 
 def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:
@@ -283,58 +247,25 @@ def _inverses(
     counts: Indices, entries: Sequence[tuple[Any, ...]], scale: Any = None, vectors: VectorSpace = HOST_VECTORS
 ) -> Blocks:
     """Invert groups side by side, of a unit diagonal but for `entries`; with a scale [n] for vectors divided by it."""
-    xp = vectors.xp
-    widths = counts
-    if xp is not np:
-        step = np.maximum(_MULTIPLE, 2 ** np.ceil(np.log2(counts) - 2)).astype(np.int64)
-        widths = -(-counts // step) * step
-    begins, rows = np.cumsum(widths**2) - widths**2, np.cumsum(widths) - widths
-    # Places of the diagonal of every row, and the rows of functions.
-    each = np.repeat(widths + 1, widths)
-    diagonal = np.repeat(begins - (widths + 1) * rows, widths) + each * np.arange(len(each))
-    row = np.arange(counts.sum()) + np.repeat(rows - np.cumsum(counts) + counts, counts)
-    values, factors = xp.zeros((widths**2).sum()), xp.ones(len(each))
-    values[moved(diagonal, xp)] = 1
-    place = xp.asarray(diagonal[row] - np.arange(len(row)))
-    for i, j, data in entries:
+    xp, n = vectors.xp, int(counts.sum())
+    begins, rows = np.cumsum(counts**2) - counts**2, np.cumsum(counts) - counts
+    # Places of the rows of functions, less the number of the first one of their group.
+    place = moved(np.repeat(begins - (counts + 1) * rows, counts) + np.repeat(counts, counts) * np.arange(n), xp)
+    values, own = xp.zeros((counts**2).sum()), xp.arange(n)
+    for i, j, data in [(own, own, 1.0), *entries]:
         values[place[i] + j] = data
-    if scale is not None:
-        factors[moved(row, xp)] = scale
-    parts = [np.flatnonzero(widths == width)[[0, -1]] for width in np.unique(widths)]
-
-    def invert(some: Sequence[Indices]) -> None:
-        for a, b in some:
-            n = widths[a]
-            blocks = values[begins[a] : begins[b] + n * n].reshape(-1, n, n)
-            found = _inverse(blocks, xp)
-            if scale is not None:
-                s = factors[rows[a] : rows[b] + n].reshape(-1, n)
-                found = xp.where(abs(found) > _ROUNDING, found * s[:, :, None] / s[:, None, :], 0)
-            blocks[...] = found
-
-    in_parts(invert, [parts[k::_PARTS] for k in range(_PARTS)], xp is np)
-    if xp is np:
-        return Blocks(counts, values)
-    whole = Blocks(counts, xp.empty((counts**2).sum()))
-    for n, own, places in whole.alike():
-        width = widths[own.start]
-        given = values[begins[own.start] : begins[own.stop - 1] + width * width].reshape(-1, width, width)
-        whole.values[places].reshape(-1, n, n)[...] = given[:, :n, :n]
-    return whole
-
-
-def _inverse(blocks: Any, xp: Any) -> Any:
-    """Invert matrices, with their smallest eigenvalues raised to what float32 can invert; [k, n, n]."""
-    with suppress(np.linalg.LinAlgError):
-        root = xp.linalg.inv(xp.linalg.cholesky(blocks))
-        found = root.swapaxes(1, 2) @ root
-        small = (abs(found).sum(axis=2).max() * abs(blocks).sum(axis=2).max()) * _SMALLEST < 1
-        # No factor is told by an error on hosts alone.
-        if small and (xp is np or abs(blocks @ found - xp.eye(len(found[0]))).max() < _WRONG):
-            return found
-    eigenvalues, V = np.linalg.eigh(as_numpy(blocks))
-    eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
-    return xp.asarray((V / eigenvalues[:, None]) @ V.swapaxes(1, 2))
+    blocks, left = vectors.inverses(Blocks(counts, values), scale, _ROUNDING, 1 / _SMALLEST)
+    for n in np.unique(counts[left]).tolist():
+        few = left[counts[left] == n]
+        at = moved(begins[few, None] + np.arange(n * n), xp)
+        eigenvalues, V = np.linalg.eigh(as_numpy(values[at]).reshape(-1, n, n))
+        eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
+        found = (V / eigenvalues[:, None]) @ V.swapaxes(1, 2)
+        if scale is not None:
+            s = as_numpy(scale)[rows[few, None] + np.arange(n)]
+            found = np.where(abs(found) > _ROUNDING, found * s[:, :, None] / s[:, None, :], 0)
+        blocks.values[at] = moved(found.reshape(len(few), -1), xp)
+    return blocks
 
 
 def levels(N: csr_array, group: Indices) -> Indices:
@@ -351,11 +282,7 @@ def _cut(
 ) -> Any:
     """Number the groups; those above `most`, with a layer beyond `width`, in pieces of pairs above `least`; [n]."""
     xp, found = vectors.xp, group.astype(np.int64)
-    sides, counts = _side_by_side(group, xp)
-    size = xp.empty_like(sides)
-    size[sides] = moved(np.repeat(counts, counts), xp)
-    large = size > most
-
+    large = xp.bincount(group)[group] > most
     (places,) = (large & (width > 0)).nonzero()
     if len(places):
         chosen = xp.zeros(len(group), bool)
@@ -369,32 +296,6 @@ def _cut(
     (places,) = large.nonzero()
     if len(places):
         strong = pairs.of(large[pairs.i] & (abs(pairs.values) > least)).placed(xp.cumsum(large) - 1)
-        found[places] = len(group) + _clusters(strong, most[places], xp)
+        strongest = xp.argsort(-abs(strong.values), kind="stable")
+        found[places] = len(group) + vectors.clusters(strong.i[strongest], strong.j[strongest], most[places])
     return found
-
-
-def _clusters(pairs: _Pairs, most: Any, xp: Any = np) -> Any:
-    """Merge the functions that are coupled most, up to a size; most [n] -> [n]."""
-    strongest = xp.argsort(-abs(pairs.values), kind="stable")
-    given, n, first, second = xp, len(most), pairs.i[strongest], pairs.j[strongest]
-    if len(first) < _FEW_PAIRS:
-        xp, (first, second, most) = np, map(as_numpy, (first, second, most))
-    label, size, best = xp.arange(n), xp.ones(n, dtype=np.int64), xp.empty(n, dtype=np.int32)
-    for some in chunks(len(first), 4, most=at_once(xp)):  # as one pair after the other would be
-        i, j = label[first[some]], label[second[some]]
-        while True:
-            (possible,) = ((i != j) & (size[i] + size[j] <= most[i])).nonzero()
-            if not len(possible):
-                break
-            i, j, rank = i[possible], j[possible], xp.arange(len(possible), dtype=np.int32)
-            best[i] = best[j] = len(possible)
-            for ends in (i, j):
-                xp.minimum.at(best, ends, rank)
-            (merged,) = ((best[i] == rank) & (best[j] == rank)).nonzero()
-            low, high = i[merged], j[merged]
-            low, high = xp.minimum(low, high), xp.maximum(low, high)
-            label[high] = low
-            size[low] += size[high]
-            i, j = label[i], label[j]
-        label = _lowest(label)
-    return given.asarray(label)

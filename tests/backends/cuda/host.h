@@ -38,6 +38,16 @@
 #define __align__(n) alignas(n)
 #define atomicAdd(at, n) __atomic_fetch_add(at, n, __ATOMIC_RELAXED)
 #define __restrict__
+template <class T> static T atomicMin(T *at, T x) {
+  const T old = *at;
+  *at = x < old ? x : old;
+  return old;
+}
+template <class T> static T atomicCAS(T *at, T expected, T x) {
+  const T old = *at;
+  *at = old == expected ? x : old;
+  return old;
+}
 
 extern "C" {
 unsigned char *hpfem_given_shared;

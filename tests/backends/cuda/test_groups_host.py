@@ -1,14 +1,18 @@
 """Matrices of groups in place, the CUDA kernel run on the CPU, against a sparse matrix."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import block_diag, csr_array
 
 import hpfem as hp
-from hpfem.backends import vectors_on
+from hpfem.backends import grouping, vectors_on
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.vectors import joined
 from hpfem.backends.cuda.vectors.groups import MOST, THREADS, source, tables
 from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.vectors import Blocks, VectorSpace
@@ -36,10 +40,12 @@ def groups(sizes, rng, n=2000):
 )
 def test_groups_are_multiplied_in_place(sizes, dtype, tmp_path, rng):
     blocks, members, matrix = groups(SIZES[sizes], rng)
-    pieces, _, rows, _ = found = tables(blocks, members, dtype, np)
+    (pieces, rows), values = tables(blocks.counts), np.full(blocks.values.shape, np.nan, dtype)
     room = np.int32(np.diff(pieces).max())
     assert rows["size"].max() == max(SIZES[sizes]) and room < 64 + max(SIZES[sizes])
-    own, z = library(source(dtype), ("groups",), tmp_path), rng.standard_normal(2000).astype(dtype)
+    own, z = library(source(dtype), ("groups", "turned"), tmp_path), rng.standard_normal(2000).astype(dtype)
+    run(own, "turned", len(pieces) - 1, 0, pieces, rows, blocks.values, values)
+    found = pieces, members.astype(np.int64), rows, values
     wanted = z.copy()
     wanted[members] = matrix @ z
     shared = dtype().itemsize * (int(room) + THREADS)
@@ -49,9 +55,89 @@ def test_groups_are_multiplied_in_place(sizes, dtype, tmp_path, rng):
         assert np.abs(given - wanted).max() < 200 * np.finfo(dtype).eps
 
 
+@pytest.fixture
+def on_host(monkeypatch, tmp_path):
+    """Kernels of `joined` and NumPy's arrays in place of CuPy's."""
+    arrays = {name: getattr(np, name) for name in ("arange", "ones", "full", "zeros", "empty", "empty_like")}
+    monkeypatch.setattr(joined, "cupy", SimpleNamespace(**arrays))
+    monkeypatch.setattr(joined, "upload", np.asarray)
+    monkeypatch.setattr(joined, "limits", lambda: Limits(shared_block=8 * 20 * 22))
+    monkeypatch.setattr(joined, "current_device", lambda: SimpleNamespace(name="cuda:0"))
+
+    def functions(source, _, name, shared_bytes=0):
+        own = library(source, (name,), tmp_path)
+
+        def launch(grid, threads, arguments, shared_mem=0):
+            assert threads == (joined.THREADS,)
+            run(own, name, grid[0], 0, *arguments, shared=shared_mem)
+
+        return (launch,)
+
+    monkeypatch.setattr(joined, "functions", functions)
+
+
+def test_parts_of_a_graph(on_host, rng):
+    n, (i, j) = 500, np.sort(rng.integers(0, 500, (2, 300)), axis=0)
+    i, j = (own[np.argsort(i, kind="stable")] for own in (i, j))
+    lowest = joined.parts(i, j, n)
+    assert np.array_equal((np.cumsum(lowest == np.arange(n)) - 1)[lowest], grouping.parts(i, j, n))
+
+
+def test_clusters_are_those_of_one_pair_after_the_other(on_host, rng):
+    i, j = rng.integers(0, 200, (2, 600))
+    for most in (np.full(200, 9), np.where(np.arange(200) < 100, 2, 30)):
+        inside = most[i] == most[j]
+        assert np.array_equal(
+            joined.clusters(i[inside], j[inside], most), grouping.clusters(i[inside], j[inside], most)
+        )
+    assert np.array_equal(joined.clusters(i[:0], j[:0], most), np.arange(200))
+
+
+def test_inverses_of_groups(on_host, rng):
+    """Some larger than shared memory, one nearly singular, one indefinite: a host leaves those of its size, too."""
+    counts, parts = np.array([31, 31, 7, 3, 3, 3, 1]), []
+    for n in counts:
+        A = rng.standard_normal((n, n))
+        parts.append(A @ A.T / n + np.eye(n))
+    parts[1][0], parts[1][:, 0] = parts[1][1], parts[1][:, 1]
+    parts[4][0, 0] = -1
+    values, scale = np.concatenate([own.ravel() for own in parts]), rng.uniform(0.5, 2, counts.sum())
+    given, ends = values.copy(), np.append(0, np.cumsum(counts))
+    for invert in (joined.inverses, VectorSpace(HOST).inverses):
+        found, left = invert(Blocks(counts, values), scale, 1e-9, 1e5)
+        assert sorted(left.tolist()) == ([1, 4] if invert is joined.inverses else [0, 1, 3, 4, 5])
+        at = np.append(0, np.cumsum(counts**2))
+        for k, A in enumerate(parts):
+            s = scale[ends[k] : ends[k + 1]]
+            wanted = A if k in left else np.linalg.inv(A) * s[:, None] / s
+            assert np.allclose(found.values[at[k] : at[k + 1]].reshape(A.shape), wanted, rtol=1e-10, atol=2e-9)
+        assert invert is not joined.inverses or np.array_equal(values, given)
+
+
 @pytest.mark.parametrize("architecture", ["sm_90", *long("sm_80", "sm_100")])
 def test_they_compile_without_spills(architecture):
-    assert nvrtc.compile_source(program(source(np.float64)), architecture).resources.spill_bytes == 0
+    for own in (source(np.float64), joined.joined_source(), joined.inverse_source()):
+        assert nvrtc.compile_source(program(own), architecture).resources.spill_bytes == 0
+
+
+@pytest.mark.cuda
+def test_a_device_makes_the_same_groups(rng):
+    n, host, device = 3000, vectors_on(HOST), vectors_on(BACKENDS["cuda"].device())
+    i, j = np.sort(rng.integers(0, n, (2, 2 * n)), axis=0)
+    i, j = (own[np.argsort(i, kind="stable")].astype(np.int32) for own in (i, j))
+    on = [device.xp.asarray(own) for own in (i, j)]
+    assert np.array_equal(device.parts(*on, n).get(), host.parts(i, j, n))
+    most = np.full(n, 40)
+    assert np.array_equal(device.clusters(*on, device.xp.asarray(most)).get(), host.clusters(i, j, most))
+    counts = np.repeat([180, 90, 12, 3, 2], [3, 20, 50, 400, 500])
+    parts = [np.eye(n) + 0.4 * np.eye(n, k=1) + 0.4 * np.eye(n, k=-1) for n in counts]
+    parts[40][0, 0] = -1
+    values, scale = np.concatenate([own.ravel() for own in parts]), rng.uniform(0.5, 2, counts.sum())
+    found, left = device.inverses(Blocks(counts, device.xp.asarray(values)), device.xp.asarray(scale), 1e-9, 1e5)
+    wanted, same = host.inverses(Blocks(counts, values), scale, 1e-9, 1e5)
+    assert left.tolist() == [40] and set(left) <= set(same)
+    good = np.repeat(~np.isin(np.arange(len(counts)), same), counts**2)
+    assert np.abs(found.values.get() - wanted.values)[good].max() < 1e-9
 
 
 @pytest.mark.parametrize("sizes", [[2, 5, 9, 4], [2, MOST + 1], []])

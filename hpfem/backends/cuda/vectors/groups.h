@@ -50,3 +50,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncthreads();
   }
 }
+
+// The matrices of groups by rows, as `values` above.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    turned(const int *__restrict__ pieces, const Row *__restrict__ rows, const double *__restrict__ given, real *out) {
+  for (int i = pieces[blockIdx.x]; i < pieces[blockIdx.x + 1]; i++) {
+    const Row row = rows[i];
+    const long long at = row.first + (long long)(i - row.begin) * (row.size - 1);
+    for (int k = threadIdx.x; k < row.size; k += THREADS) out[row.first + (long long)k * row.size] = given[at + k];
+  }
+}

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ...passes import Pass
 from ...restriction import BlockMatrix
@@ -18,9 +18,9 @@ from ...vectors import Blocks, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.kernel import begin
 from ..runtime.scratch import StreamPool, in_branches
-from . import conjugate, groups, indexed
+from . import conjugate, groups, indexed, joined
 from .conjugate import launch_dots, owned_bits
-from .groups import MOST, GroupProducts, tables
+from .groups import MOST, GroupProducts
 from .indexed import IndexedRestriction, SparseMatrix, sum_blocks
 from .iteration import CudaIteration
 from .messages import CudaMessages
@@ -39,7 +39,8 @@ def begin_common(device: str) -> None:
     """Begin to compile what most problems need on a device, whatever their mesh: they would wait for each in turn."""
     for real, other in (_REALS, _REALS[:1] * 2, _REALS[1:] * 2):
         begin(conjugate.source(real, real, False, other))
-    begin(groups.source(np.float32))
+    for source in (groups.source(np.float32), joined.joined_source(), joined.inverse_source()):
+        begin(source)
     for real, lanes in product(_REALS, (1, 2, 4, 8)):
         begin(indexed.source(real, np.int32, lanes))
 
@@ -147,7 +148,7 @@ class CudaVectors(VectorSpace):
         """Multiply in one kernel, unless a group is large; see `VectorSpace.in_groups`."""
         if not 0 < blocks.counts.max(initial=0) <= MOST:
             return super().in_groups(blocks, members, size, dtype)
-        return GroupProducts(*tables(blocks, self.xp.asarray(members), dtype, self.xp))
+        return GroupProducts(blocks, members, dtype)
 
     def dense(self, matrix: Any) -> Any:
         """Write entries to their places: `toarray` asks whether one is there twice, by kernels slow to compile."""
@@ -206,6 +207,19 @@ class CudaVectors(VectorSpace):
             return _sum_of_each()(values, order, starts, xp.empty(len(places), values.dtype))
 
         return sums, places // size, places % size
+
+    def parts(self, i: Any, j: Any, n: int) -> Any:
+        """Join pairs by one kernel; see `VectorSpace.parts`."""
+        lowest = joined.parts(i, j, n)
+        return (self.xp.cumsum(lowest == self.xp.arange(n, dtype=np.int32), dtype=np.int32) - 1)[lowest]
+
+    def clusters(self, i: Any, j: Any, most: Any) -> Any:
+        """Merge by two kernels a round; see `VectorSpace.clusters`."""
+        return joined.clusters(i, j, most)
+
+    def inverses(self, blocks: Blocks, scale: Any, rounding: float, most: float) -> tuple[Blocks, NDArray[np.int64]]:
+        """Invert by one kernel; see `VectorSpace.inverses`."""
+        return joined.inverses(blocks, scale, rounding, most)
 
     def summed_there(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
         """Sum values up at the places of a `pattern`; see `VectorSpace.summed_there`."""
