@@ -109,7 +109,7 @@ class BlockMatrix:
     def __init__(self, blocks: Sequence[Codes], rows: csr_array) -> None:
         self.blocks, self.rows, self.size = blocks, rows, int(rows.shape[1])
         self.starts = [0, *(int(end) for end in np.cumsum([own.shape[0] * own.shape[1] for own in blocks]))]
-        self.places = dict[tuple[Any, ...], Any]()  # tables of where a device has its rows
+        self.places = dict[Any, Any]()  # tables of where a device has its rows, and codes there
 
     def with_rows(self, rows: csr_array) -> BlockMatrix:
         """The same codes with other `rows`."""
@@ -128,14 +128,21 @@ class BlockMatrix:
         return [own.on(np) for own in self.blocks]
 
     def on(self, xp: Any) -> Any:
-        """Codes of all blocks, one after the other; parts of one block that follow each other are taken together."""
+        """Codes of all blocks, one after the other; parts of one block that follow each other are taken together. On a
+        device they are kept if they are not too many.
+        """
+        if xp is not np and "codes" in self.places:
+            return self.places["codes"]
         found = []
         for _, same in groupby(self.blocks, lambda own: id(own.of[0])):
             parts = [own.of for own in same]
             (whole, some, modes), more = parts[0], [rows for _, rows, _ in parts]
             rows = some if some is None else np.concatenate(more)
             found.append(_taken(whole, rows, modes, xp).reshape(-1))
-        return xp.concatenate(found)
+        codes = xp.concatenate(found)
+        if xp is not np and len(codes) <= _KEPT:
+            self.places["codes"] = codes
+        return codes
 
     @cached_property
     def matrix(self) -> csr_array:

@@ -148,6 +148,14 @@ class VectorSpace(Unshared):
             out[some] = np.maximum(np.maximum.reduceat(values, starts[some]), 0)
         return out
 
+    def products(self, rows: Sequence[Any], tables: Sequence[Any]) -> list[Any]:
+        """Multiply numbers of cells by the table of their class; rows [E, k], tables [k, m] -> [E, m] of each."""
+        return [own @ table for own, table in zip(rows, tables, strict=True)]
+
+    def picked(self, rows: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+        """Take some numbers of cells, by their class; rows [E, k], places [m] -> [E, m] of each."""
+        return [own.take(those, axis=1) for own, those in zip(rows, places, strict=True)]
+
     def pattern(self, rows: Any, columns: Any, size: int) -> tuple[Callable[[Any], Any], Any, Any]:
         """Find the places of entries of a square matrix: what sums values up there, rows and columns, in order."""
         order, n = np.arange(len(rows)), len(rows)

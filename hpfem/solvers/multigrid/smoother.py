@@ -227,10 +227,11 @@ class LowEnergySmoother:
         xp, dtype = vectors.xp, c0.space.dtype
         D: Any = xp.zeros(0)
         if self._T is not None:
-            D = self._T.squares([
-                means @ own.functions.on(vectors, "energies", own.functions.energies[:, modes], modes.tobytes())
-                for means, own, modes in zip(_means(groups, energies, xp), groups, self._T.modes, strict=True)
-            ])  # fmt: skip
+            tables = [
+                own.functions.on(vectors, "energies", own.functions.energies[:, modes], modes.tobytes())
+                for own, modes in zip(groups, self._T.modes, strict=True)
+            ]
+            D = self._T.squares(vectors.products(_means(groups, energies, xp), tables))
             if robin is not None:
                 rows, chosen = self._T.congruent(robin)
                 D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
@@ -341,26 +342,32 @@ def _energies_of_pairs(
     xp = vectors.xp
     every_code = None if places else Q.on(xp)
     taken = _means(groups, energies, xp)
-    for group, means, own, start, n in zip(groups, taken, Q.blocks, Q.starts, sizes, strict=False):
-        coupling = group.functions.on(vectors, "coupling", group.functions.coupling[which], which)
-        pairs = group.functions.on(vectors, "pairs", np.array(group.functions.pairs[which]), which)
-        for some in chunks(len(means), n, most=min(at_once(xp), _AT_ONCE)):
-            held.append([(means[some] @ coupling).ravel()])
-            if every_code is not None:
-                codes = every_code[start : start + own.shape[0] * own.shape[1]].reshape(own.shape)[some]
-                held[-1] += [codes.take(of_mode, axis=1).ravel() for of_mode in pairs]
-                if sum(len(parts[0]) for parts in held) > _AT_ONCE:
-                    found.append(_summed(held, Q, vectors))
-                    held = []
-    if places is not None and not places and Q.signed and count <= _AT_ONCE and not found:
-        i, j = (xp.concatenate([parts[k] for parts in held]) for k in (1, 2))
-        places += _places(i, j, Q, vectors)
+    parts = list[tuple[int, slice]]()
+    for number, n in enumerate(sizes):
+        parts += [(number, some) for some in chunks(len(taken[number]), n, most=min(at_once(xp), _AT_ONCE))]
+    batch = (np.cumsum([(some.stop - some.start) * sizes[number] for number, some in parts]) - 1) // _AT_ONCE
+    tables = [own.functions.on(vectors, "coupling", own.functions.coupling[which], which) for own in groups]
+    pairs = [own.functions.on(vectors, "pairs", np.array(own.functions.pairs[which]), which) for own in groups]
+    for _, several in groupby(range(len(parts)), batch.__getitem__):
+        now = [parts[k] for k in several]
+        values = vectors.products([taken[own][some] for own, some in now], [tables[own] for own, _ in now])
+        if every_code is None:
+            held += values
+            continue
+        blocks = ((own, Q.blocks[own].shape, some) for own, some in now)
+        codes = [every_code[Q.starts[own] : Q.starts[own + 1]].reshape(shape)[some] for own, shape, some in blocks]
+        ends = [vectors.picked(codes, [pairs[own][end] for own, _ in now]) for end in (0, 1)]
+        given = [[part.ravel() for part in own] for own in zip(values, *ends, strict=True)]
+        if places is not None and Q.signed and count <= _AT_ONCE:
+            i, j = (xp.concatenate([own[k] for own in given]) for k in (1, 2))
+            places += _places(i, j, Q, vectors)
+            held += values
+        else:
+            found.append(_summed(given, Q, vectors))
     if places:
-        signs, sums, *parts = places
-        data = sums(xp.concatenate([values for values, *_ in held]) * signs)
-        return vectors.sparse_library.csr_matrix((data, *parts), shape=(Q.size, Q.size))
-    if held:
-        found.append(_summed(held, Q, vectors))
+        signs, sums, *of_rows = places
+        data = sums(xp.concatenate([own.ravel() for own in held]) * signs)
+        return vectors.sparse_library.csr_matrix((data, *of_rows), shape=(Q.size, Q.size))
     return sum(found[1:], found[0]).tocsr()
 
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.runtime.device import CudaDevice, Limits
-from hpfem.backends.cuda.vectors import conjugate, groups, indexed, joined, space
+from hpfem.backends.cuda.vectors import classes, conjugate, groups, indexed, joined, space
 from hpfem.backends.vectors import Blocks
 from hpfem.mesh import box
 
@@ -24,13 +24,14 @@ def sources(monkeypatch):
         asked.append(source)
         return (lambda *arguments: None,) * len(names)
 
-    for module in (conjugate, groups, indexed, joined):
+    for module in (classes, conjugate, groups, indexed, joined):
         monkeypatch.setattr(module, "functions", functions)
         monkeypatch.setattr(module, "current_device", lambda: DEVICE, raising=False)
         monkeypatch.setattr(module, "upload", np.asarray)
-    for module in (groups, joined):
+    for module in (classes, groups, joined):
         monkeypatch.setattr(module, "cupy", np)
     monkeypatch.setattr(joined, "limits", Limits)
+    monkeypatch.setattr(classes, "_address", lambda own: own.ctypes.data)
     space.begin_common.cache_clear()
     yield begun, asked
     space.begin_common.cache_clear()
@@ -43,12 +44,13 @@ def test_kernels_of_any_mesh_are_begun_with_the_device(sources):
     single, double = np.dtype("f4"), np.dtype("f8")
     for types in ((double, double, False, single), (double, double, False, double), (single, single, False, single)):
         conjugate._kernels.__wrapped__("cuda:0", *types)
+    classes.products([np.ones((1, 1))], [np.ones((1, 1))])
     joined._launcher("join"), joined.inverses(Blocks(np.zeros(0, np.int64), np.zeros(0)), None, 0.0, 1.0)
     groups.GroupProducts(Blocks(np.ones(1, np.int64), np.ones(1)), np.zeros(1, np.int64), np.float32)
     for dtype in (single, double):
         for entries in (3, 6, 12, 24):
             indexed.SparseMatrix(csr_array(np.ones((4, entries), dtype)))
-    assert set(asked) == set(begun) and len(asked) == len(begun) == len(set(begun)) == 14
+    assert set(asked) == set(begun) and len(asked) == len(begun) == len(set(begun)) == 15
 
 
 def test_kernels_of_a_restriction_are_begun_with_it(sources, monkeypatch):

@@ -12,7 +12,7 @@ from hpfem.backends.base import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.vectors import joined
+from hpfem.backends.cuda.vectors import classes, joined
 from hpfem.backends.cuda.vectors.groups import MOST, THREADS, source, tables
 from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.vectors import Blocks, VectorSpace
@@ -114,9 +114,32 @@ def test_inverses_of_groups(on_host, rng):
         assert invert is not joined.inverses or np.array_equal(values, given)
 
 
+def test_numbers_of_cells_by_their_class(monkeypatch, tmp_path, rng):
+    monkeypatch.setattr(classes, "cupy", np)
+    monkeypatch.setattr(classes, "upload", np.asarray)
+    monkeypatch.setattr(classes, "current_device", lambda: SimpleNamespace(name="cuda:0"))
+    monkeypatch.setattr(classes, "_address", lambda own: own.ctypes.data)
+    given = [rng.standard_normal((n, 10)) for n in (3, 1, 700)]
+    tables = [rng.standard_normal((10, m)) for m in (5, 300, 2)]
+    for index in (np.int32, np.int64):
+        own = library(classes.source(index), ("products", "picked"), tmp_path)
+
+        def functions(_source, _device, name, own=own):
+            return (lambda grid, _, arguments: run(own, name, grid[0], 0, *arguments),)
+
+        monkeypatch.setattr(classes, "functions", functions)
+        for found, rows, table in zip(classes.products(given, tables), given, tables, strict=True):
+            assert np.allclose(found, rows @ table, rtol=0, atol=1e-13)
+        codes = [rng.integers(-5, 99, (n, k)).astype(index) for n, k in ((3, 7), (1, 4), (700, 9))]
+        places = [rng.integers(0, k, m) for k, m in ((7, 5), (4, 300), (9, 2))]
+        for found, rows, those in zip(classes.picked(codes, places), codes, places, strict=True):
+            assert np.array_equal(found, rows[:, those]) and found.dtype == index
+    assert classes.products([], []) == classes.picked([], []) == []
+
+
 @pytest.mark.parametrize("architecture", ["sm_90", *long("sm_80", "sm_100")])
 def test_they_compile_without_spills(architecture):
-    for own in (source(np.float64), joined.joined_source(), joined.inverse_source()):
+    for own in (source(np.float64), joined.joined_source(), joined.inverse_source(), classes.source(np.int32)):
         assert nvrtc.compile_source(program(own), architecture).resources.spill_bytes == 0
 
 

@@ -34,8 +34,8 @@ _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKey
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
 # Kernels that this process has begun to compile, by source and architecture.
 _BEGUN: dict[tuple[str, str], Future[Path]] = {}
-# Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
-HOST_BYTES = 2 << 20
+# Factors of fewer bytes are made by NumPy, in less time than launches take.
+HOST_BYTES = 1 << 18
 # Entries of Jacobians that the host makes at a time: few beside all factors.
 HOST_CHUNK = 1 << 19
 # Entries of Jacobians that the device makes at a time, and bytes that one takes with everything that is made of it.

@@ -129,9 +129,9 @@ class IndexTables:
     ) -> None:
         self.size, n_rows, rows = Q.size, Q.starts[-1], Q.rows
         kind = np.int32 if 2 * max(n_rows, Q.size, n_rows + rows.nnz) + 2 < 2**31 else np.int64
-        xp, on = vectors.xp, vectors.from_host
+        xp, on = vectors.xp, partial(moved, xp=vectors.xp)
         self.starts = on(np.asarray(Q.starts, dtype=kind))
-        self.codes = Q.on(xp).astype(kind)
+        self.codes = Q.on(xp).astype(kind, copy=False)
         several, given = np.empty(0, dtype=kind), np.empty(0, dtype=np.int64)
         if not Q.signed:
             there = (self.codes < 0).nonzero()[0].astype(kind)
@@ -252,10 +252,11 @@ class IndexedRestriction(ElementRestriction):
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
         codes = self._tables.codes
-        signs = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
-        parts = zip(local, pairwise(self._Q.starts), strict=True)
-        signed = [(own.reshape(len(own), -1) * signs[a:b]).reshape(-1) for own, (a, b) in parts]
-        return self.gather(cupy.concatenate(signed).astype(self._dtype, copy=False)).astype(np.float64)
+        signs, n = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype), len(local[0])
+        if n > 1:
+            signs = cupy.concatenate([cupy.tile(signs[a:b], n) for a, b in pairwise(self._Q.starts)])
+        signed = cupy.concatenate([own.reshape(-1) for own in local]) * signs
+        return self.gather(signed.astype(self._dtype, copy=False)).astype(np.float64)
 
     def by_entity(self, tiles: Sequence[int]) -> IndexedRestriction:
         """Make what gathers local numbers that stand entity by entity in tiles of elements, or find it made."""

@@ -18,7 +18,7 @@ from ...vectors import Blocks, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.kernel import begin
 from ..runtime.scratch import StreamPool, in_branches
-from . import conjugate, groups, indexed, joined
+from . import classes, conjugate, groups, indexed, joined
 from .conjugate import launch_dots, owned_bits
 from .groups import MOST, GroupProducts
 from .indexed import IndexedRestriction, SparseMatrix, sum_blocks
@@ -39,7 +39,12 @@ def begin_common(device: str) -> None:
     """Begin to compile what most problems need on a device, whatever their mesh: they would wait for each in turn."""
     for real, other in (_REALS, _REALS[:1] * 2, _REALS[1:] * 2):
         begin(conjugate.source(real, real, False, other))
-    for source in (groups.source(np.float32), joined.joined_source(), joined.inverse_source()):
+    for source in (
+        groups.source(np.float32),
+        joined.joined_source(),
+        joined.inverse_source(),
+        classes.source(np.int32),
+    ):
         begin(source)
     for real, lanes in product(_REALS, (1, 2, 4, 8)):
         begin(indexed.source(real, np.int32, lanes))
@@ -192,6 +197,14 @@ class CudaVectors(VectorSpace):
     def row_max(self, starts: Any, values: Any) -> Any:
         """Find the largest values by a thread for each row; see `VectorSpace.row_max`."""
         return _largest_of_each()(values, starts, self.xp.empty(len(starts) - 1, values.dtype))
+
+    def products(self, rows: Sequence[Any], tables: Sequence[Any]) -> list[Any]:
+        """Multiply in one kernel for all classes; see `VectorSpace.products`."""
+        return classes.products(rows, tables)
+
+    def picked(self, rows: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+        """Take in one kernel for all classes; see `VectorSpace.picked`."""
+        return classes.picked(rows, places)
 
     def pattern(self, rows: Any, columns: Any, size: int) -> tuple[Callable[[Any], Any], Any, Any]:
         """Sort entries by their places; see `VectorSpace.pattern`."""
