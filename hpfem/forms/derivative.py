@@ -80,8 +80,7 @@ class Weak:
                 key = node.payload[0], changes[node.payload[:2]], *node.payload[2:]
                 tangents[node.index] = self.graph.node("input", (), key)
             for a, partial in _partials(node, tangents):
-                term = terms.times(tangents[a.index], partial)
-                known = tangents.get(node.index)
+                term, known = terms.times(tangents[a.index], partial), tangents.get(node.index)
                 tangents[node.index] = term if known is None else terms.plus(known, term)
         rows = {key: tangents[e.index] for key, e in self.rows.items() if e.index in tangents}
         return Weak(self.graph, self.dim, rows, self.test)

@@ -49,10 +49,8 @@ def lowered(
         value = tuple(row(c, 0) for c in tested) if values or not fluxes else None
         scaled = flux = None
         if scales is not None:
-            scaled = tuple(
-                {first[key[0]] + key[1]: new[s.index] for key, s in scales[c].items()} if c in scales else {0: zero}
-                for c in tested
-            )
+            of_tested = [scales.get(c, {}).items() for c in tested]
+            scaled = tuple({first[name] + k: new[s.index] for (name, k), s in own} or {0: zero} for own in of_tested)
         elif fluxes:
             flux = tuple(tuple(row(c, 1 + i) for i in range(weak.dim)) for c in tested)
         made = Trace(graph, weak.dim, total, value, scaled, flux)

@@ -174,9 +174,7 @@ class BoundaryForm(Summable):
 
     def _functional(self, u: Field, found: Field) -> Field:
         """A functional on the space from one on the sides."""
-        out = self.result(u, found.components, None)
-        for pair in out.data:
-            pair.write(self.device)[...] = 0
+        out = self.zeros(u, found.components, None)
         self._add_sides(found, out, 1.0)
         return out
 
@@ -228,9 +226,7 @@ class BoundaryForm(Summable):
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
         """Apply to a field; see `FieldMap.__call__`."""
-        out = self.result(field, field.components, out)
-        for pair in out.data:
-            pair.write(self.device)[...] = 0
+        out = self.zeros(field, field.components, out)
         self.add(field, out)
         return out
 

@@ -69,6 +69,13 @@ class Summable(FieldMap, Linear["Summable", "OperatorSum"]):
     guarded: bool
     on: str | None = None  # the boundary, of a form on one
 
+    def zeros(self, field: Field, components: int, out: Field | None) -> Field:
+        """The field for a result, of zeros; see `FieldMap.result`."""
+        out = self.result(field, components, out)
+        for pair in out.data:
+            pair.write(self.device)[...] = 0
+        return out
+
     def _total(self, *parts: tuple[Any, Any]) -> OperatorSum:
         return OperatorSum([own for _, own in parts], [factor for factor, _ in parts])
 
@@ -197,9 +204,7 @@ class OperatorSum(Summable):
         elif not isinstance(field, Field) or field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         else:
-            out = self.result(field, field.components, out)
-            for pair in out.data:
-                pair.write(self.device)[...] = 0
+            out = self.zeros(field, field.components, out)
         for number, own in self.boundary_forms:
             own.add(field, out, self.factors[number])
         return out

@@ -390,9 +390,8 @@ class _Run:
                 raise ArgumentError(f"a checkpoint is a file .npz, got {self.path}")
             if comm.size > 1:
                 self.path = self.path.with_suffix(f".{comm.rank}of{comm.size}.npz")
-        if self.path is not None and comm.any(self.path.exists()):
-            self._read()
-            return
+            if comm.any(self.path.exists()):
+                return self._read()
         values = self.system.values(self.t)
         self.last = [self.system.xp.where(own.fixed, values, own.vector(u0))]
         if self.scheme.second:

@@ -188,9 +188,8 @@ def newton(
     solver = partial(solve, max_iterations=max_iterations, restart=restart, bar=False)
     equation = Equation(residual, c0, bc, f)
     stages = _stages(equation, loads, parameters)
-    run = Iterations(
-        equation, Tangents(equation, solver, preconditioner, symmetric, definite), tol, max_steps, forcing, name
-    )
+    tangents = Tangents(equation, solver, preconditioner, symmetric, definite)
+    run = Iterations(equation, tangents, tol, max_steps, forcing, name)
     return run.solve(equation.vector(start), stages, bar)
 
 
@@ -485,10 +484,8 @@ class Iterations:
                 last = *last[:2], last[2] / 2
                 self.x = last[0] - last[2] * last[1]
                 r, norm = own.residual(self.x)
-                self.residuals[-1], self.steps[-1] = (
-                    norm / scale,
-                    self.steps[-1]._replace(residual=norm / scale, length=last[2]),
-                )
+                self.residuals[-1] = norm / scale
+                self.steps[-1] = self.steps[-1]._replace(residual=norm / scale, length=last[2])
                 continue
             length, slope = 1.0, dot(r, d)
             if tangents.positive and not slope > 0:

@@ -77,9 +77,8 @@ class Solved(NamedTuple):
 
     def _with(self, filled: dict[int, Arrays], results: Any) -> Solved:
         """The same with other slots, of which one may be new; then with the solution, if that is the result."""
-        slots = [filled.get(k, slot) for k, slot in enumerate([*self.slots, []])][
-            : max(*filled, len(self.slots) - 1) + 1
-        ]
+        slots = [*self.slots, *[[] for k in filled if k == len(self.slots)]]
+        slots = [filled.get(k, slot) for k, slot in enumerate(slots)]
         if len(slots) > 3:
             raise ArgumentError("solutions have first and second derivatives, no third ones")
         return Solved(self.solution, [*self.known, *results][: len(self.solution.shapes) + 1], slots)
