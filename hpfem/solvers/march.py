@@ -290,7 +290,7 @@ class _System:
         if self.diagonal:
             return -self.weights * functional
         run = partial(cg, self.M, self.own.free(functional), name=f"{self.name}: mass", bar=False)
-        return self.own.free(self.preconditioner.solve(run, self.M)[0])
+        return self.own.free(self.preconditioner.solve(run, self.vectors.comm, self.M)[0])
 
     def data(self, t: float) -> list[Any]:
         """Functionals of boundary data and of the load."""

@@ -332,7 +332,7 @@ class Tangents:
                 else:
                     self.multigrid, self._of_definite = "", self.positive
                     chosen.make(self.A, self.positive)
-                    d, info = chosen.solve(run, self.A, self.positive)
+                    d, info = chosen.solve(run, own.vectors.comm, self.A, self.positive)
                     self.multigrid = "made" if chosen.used == "multigrid" else ""
             except SolverError as error:
                 if self.multigrid == "refreshed" and isinstance(error, BadPreconditioner):

@@ -152,10 +152,10 @@ class Measured:
     M: Any = None
     used, rate = "none", 0.0  # the last system took so many iterations by digit
 
-    def __init__(self, asked: Any) -> None:
-        self.asked = asked
+    def __init__(self, asked: Any, maker: Callable[..., Any] = make_preconditioner) -> None:
+        self.asked, self.maker = asked, maker
 
-    def make(self, A: GlobalOperator, definite: bool = True, name: str | None = None) -> None:
+    def make(self, A: Any, definite: bool = True, name: str | None = None) -> None:
         """Make it for a system, of another name from now on if one is given."""
         self.asked = name or self.asked
         if callable(self.asked):
@@ -164,16 +164,15 @@ class Measured:
         measured = "multigrid" if self.rate > _DIAGONAL else "jacobi"
         name = measured if self.asked == "measured" else self.asked
         try:
-            self.M, self.used = make_preconditioner(name, A, definite=definite)
+            self.M, self.used = self.maker(name, A, definite=definite)
         except NotSuitable:
             if self.asked != "measured":
                 raise
             self.make(A, definite, "jacobi")
 
-    def solve(self, run: Callable[[Any], Any], A: GlobalOperator, definite: bool = True) -> Any:
-        """What a function makes with it."""
-        make = partial(self.make, A, definite)
-        return instead_of_multigrid(lambda: run(self.M), self.used, make, A.vectors.comm)
+    def solve(self, run: Callable[[Any], Any], comm: Communicator, *system: Any) -> Any:
+        """What a function makes with it; `system` as for `make`."""
+        return instead_of_multigrid(lambda: run(self.M), self.used, lambda name: self.make(*system, name=name), comm)
 
 
 def each_component(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> Callable[[Any], Any]:

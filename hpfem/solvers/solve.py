@@ -32,9 +32,9 @@ from .krylov import Timed, checked_functions, checked_limits, default_tolerance,
 from .minres import minres
 from .preconditioners import (
     Jacobi,
+    Measured,
     Preconditioner,
     checked_preconditioner,
-    instead_of_multigrid,
     make_preconditioner,
     without_zeros,
 )
@@ -155,18 +155,10 @@ def solve(
     if side.whole and A.symmetric:
         check_solvable(A, rhs, vectors, default_tolerance(rhs.dtype) if tol is None else tol, name)
     phases["symmetry"] = perf_counter() - began
-    precondition: Preconditioner | None
-    if callable(preconditioner):
-        precondition, used = preconditioner, name_of_preconditioner(preconditioner)
-    else:
-        asked = checked_preconditioner(preconditioner, none=True)
-        maker = make_preconditioner if side.whole else partial(_of_matrix, vectors, rhs.dtype)
-        precondition, used = maker(asked, A, definite=definite)
-
-    def make(name: str) -> None:
-        nonlocal precondition, used
-        precondition, used = maker(name, A, definite=definite)
-
+    maker = make_preconditioner if side.whole else partial(_of_matrix, vectors, rhs.dtype)
+    chosen = Measured(checked_preconditioner(preconditioner, none=True), maker)
+    chosen.make(A, definite)
+    own = None if user is None else name_of_preconditioner(user)
     set_up = perf_counter() - began
     phases["preconditioner"] = set_up - phases["symmetry"]
     options: dict[str, Any] = {"tol": tol, "max_iterations": max_iterations, "start": guess, "name": name, "bar": bar}
@@ -174,15 +166,15 @@ def solve(
     if method is gmres:
         options["restart"] = restart
 
-    def solved() -> tuple[Any, SolveInfo]:
-        if method is minres and maybe and used == "multigrid":
+    def solved(precondition: Any) -> tuple[Any, SolveInfo]:
+        if method is minres and maybe and (own or chosen.used) == "multigrid":
             with suppress(BadOperator):  # negative curvature shows in the first iterations
                 return CG(apply, rhs, precondition, **options)
         return method(apply, rhs, precondition, **options)
 
-    x, info = instead_of_multigrid(solved, "user" if user else used, make, vectors.comm)
+    x, info = chosen.solve(solved, vectors.comm, A, definite)
     info = replace(info, set_up_time=set_up, compile_time=compile_seconds() - compiled, phases=phases)
-    info = replace(info, time=perf_counter() - began, preconditioner=used)
+    info = replace(info, time=perf_counter() - began, preconditioner=own or chosen.used)
     return side.back(x, info), info
 
 
