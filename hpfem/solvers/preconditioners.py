@@ -170,9 +170,9 @@ class Measured:
                 raise
             self.make(A, definite, "jacobi")
 
-    def solve(self, run: Callable[[Any], Any], comm: Communicator, *system: Any) -> Any:
-        """What a function makes with it; `system` as for `make`."""
-        return instead_of_multigrid(lambda: run(self.M), self.used, lambda name: self.make(*system, name=name), comm)
+    def solve(self, run: Callable[[Any], Any], comm: Communicator, A: Any, definite: bool = True) -> Any:
+        """What a function makes with it."""
+        return instead_of_multigrid(lambda: run(self.M), self.used, partial(self.make, A, definite), comm)
 
 
 def each_component(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> Callable[[Any], Any]:
