@@ -115,6 +115,20 @@ def test_operators_with_and_without_conditions_share_their_tables(rng):
     assert len(made) == 1
 
 
+@pytest.mark.parametrize("mesh", [box("hex", (5, 5, 4)), ours("cube_mixed.msh").refined()], ids=["hexes", "mixed"])
+@pytest.mark.parametrize("first", ["float64", "float32"])
+def test_types_of_numbers_share_their_tables(mesh, first, rng, monkeypatch):
+    """One is in groups of twice as many elements, the last of which may have more than is there."""
+    made, new = [], product._new_tables
+    monkeypatch.setattr(product, "_new_tables", lambda *given: made.append(given) or new(*given))
+    c0 = hp.C0Space(hp.Space(mesh, 3, backend="cpu", dtype=first))
+    other = c0.at(c0.space.at(None, None, c0.space.quadrature, {"float64": "float32", "float32": "float64"}[first]))
+    kept = [hp.GlobalOperator(hp.Helmholtz(own.space, lam=2.0), own) for own in (c0, other)]
+    for A in kept:
+        check(A, rng, monkeypatch, 1e-13 if A.dtype == np.float64 else 1e-5)
+    assert len(made) == 1
+
+
 def test_it_follows_the_operators_present_kernels(rng, monkeypatch):
     """As after `tune`, or after the blocks were tuned elsewhere and `rebuild`."""
     c0 = hp.C0Space(hp.Space(box("hex", (3, 3, 3)), 2, backend="cpu"))

@@ -82,6 +82,13 @@ def indexed_codes(runs: Sequence[Runs], *tables: NDArray[np.int32]) -> NDArray[n
     return np.concatenate([header, *(own.ravel() for own in tables), ahead])
 
 
+def tables_of(codes: NDArray[np.int32], runs: Sequence[Runs], lanes: int, groups: int) -> list[NDArray[np.int32]]:
+    """The tables [groups, entities, lanes] that `indexed_codes` has put together."""
+    first, shape = _HEADER // 4, (groups, sum(len(own.modes) for own in runs), lanes)
+    size, further = int(np.prod(shape)), int(codes[: _HEADER // 4].view(np.int64)[-1] > 0)
+    return [codes[first + n * size : first + (n + 1) * size].reshape(shape) for n in range(1 + further)]
+
+
 class GroupKernel:
     """Compiled code on groups of elements, with scratch for every thread; `codes` as of `codegen.indexed`."""
 

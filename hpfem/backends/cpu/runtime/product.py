@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -33,8 +33,9 @@ from ...cellwise import CellMatrices, added, more_of
 from ...restriction import BlockMatrix, Codes
 from ...vectors import HOST_VECTORS
 from ..codegen.indexed import Runs
-from .kernel import CpuKernel, MatrixKernel, indexed_codes
+from .kernel import CpuKernel, MatrixKernel, indexed_codes, tables_of
 from .recording import COPY, PRODUCT, ZERO, Recorded, Recording
+from .target import host
 
 # Largest number of parts of a block, and for each core of the machine: more threads gain nothing.
 _MOST_PARTS, _OF_CORE = 64, 4
@@ -55,13 +56,16 @@ def _bounds(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> list[list[int]]
     work = sum(kernel.groups * kernel.group_flops for kernel in kernels)
     most = min(_MOST_PARTS, _OF_CORE * (os.cpu_count() or 1), int(_PHASES * work // THREAD_FLOPS))
     most = min(most, max(own.groups for own in kernels) // 4)
-    bounds = [[kernel.groups * part // most for part in range(most + 1)] for kernel in kernels] if most > 1 else []
+    # Of elements for whole groups of numbers of any type.
+    wide = host().lanes(np.float32)
+    groups = [-(-codes.shape[0] // wide) for codes in Q.blocks]
+    bounds = [[wide * (own * part // most) for part in range(most + 1)] for own in groups] if most > 1 else []
     # The first and the last part with each unknown; one of each entity tells enough.
     first, last = np.full(Q.size, most, dtype=np.int8), np.zeros(Q.size, dtype=np.int8)
-    for own, kernel, codes in zip(bounds, kernels, Q.blocks, strict=False):
+    for own, codes in zip(bounds, Q.blocks, strict=False):
         modes = codes.modes[(np.cumsum(codes.sizes) - codes.sizes)[codes.sizes > 0]]
-        places = np.maximum(codes.on(np)[:, modes] >> 1, 0)
-        part = np.repeat(np.arange(most, dtype=np.int8), np.diff(own) * kernel.lanes)[: len(places), None]
+        places = np.maximum(codes.on(np).take(modes, axis=1) >> 1, 0).astype(np.intp).ravel()
+        part = np.repeat(np.arange(most, dtype=np.int8), len(modes) * np.diff(own))[: len(places)]
         # If several numbers are written to one place, the last one stays.
         for found, either, turn in ((last, np.maximum, 1), (first, np.minimum, -1)):
             here = found.copy()
@@ -70,7 +74,10 @@ def _bounds(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> list[list[int]]
     # Parts that are longer, so that few unknowns are in others than neighbours.
     together = next((n for n in (1, 2) if np.count_nonzero(last // n - first // n > 1) * _FEW <= Q.size), 1)
     parts = max(1, most // together)
-    return [[kernel.groups * part // parts for part in range(parts + 1)] for kernel in kernels]
+    return [
+        [min(wide * (own * part // parts) // kernel.lanes, kernel.groups) for part in range(parts + 1)]
+        for kernel, own in zip(kernels, groups, strict=True)
+    ]
 
 
 def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
@@ -192,16 +199,54 @@ def _alone(blocks: list[list[_Entities]], n_elements: Sequence[int]) -> list[tup
     return ranges
 
 
-class _Tables(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Tables:
     """What kernels are told of the unknowns of a product."""
 
+    blocks: Sequence[Codes]  # of which they are
     bounds: list[list[int]]
     codes: list[tuple[NDArray[np.int32], tuple[Runs, ...]]]  # block by block
     keys: Indices  # of the places that unknowns of several parts have further
     added: list[tuple[int, int]]  # ranges of places that are added to
 
+    def of_lanes(self, kernels: Sequence[IndexedKernel], lanes: int) -> _Tables:
+        """The same for kernels of other lanes than these are for."""
+        bounds = [
+            [min(-(-first * lanes // kernel.lanes), kernel.groups) for first in own]
+            for kernel, own in zip(kernels, self.bounds, strict=True)
+        ]
+        made = []
+        for kernel, codes, (given, runs) in zip(kernels, self.blocks, self.codes, strict=True):
+            before = tables_of(given, runs, lanes, -(-codes.shape[0] // lanes))
+            made.append((indexed_codes(runs, *(_of_lanes(own, codes.shape[0], kernel) for own in before)), runs))
+        return replace(self, bounds=bounds, codes=made)
+
+
+def _of_lanes(table: NDArray[np.int32], n_elements: int, kernel: IndexedKernel) -> NDArray[np.int32]:
+    """A table [groups, n, lanes] for the lanes of a kernel; those after the last element repeat it."""
+    there = np.minimum(np.arange(kernel.groups * kernel.lanes), n_elements - 1).reshape(kernel.groups, 1, -1)
+    group, lane = np.divmod(there, table.shape[2])
+    return table[group, np.arange(table.shape[1])[:, None], lane]
+
+
+# By ids of the blocks that they hold, and lanes: products of all types of numbers, with Q or its inverse, share them.
+_SHARED: WeakValueDictionary[tuple[int, ...], _Tables] = WeakValueDictionary()
+
 
 def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> _Tables:
+    """The tables of kernels and a numbering; those for another type of numbers tell most."""
+    key, lanes = tuple(map(id, Q.blocks)), kernels[0].lanes
+    for other in (lanes, 2 * lanes, lanes // 2):
+        known = _SHARED.get((*key, other))
+        if known is not None:
+            break
+    else:
+        known, other = _new_tables(kernels, Q), lanes
+    made = known if other == lanes else known.of_lanes(kernels, other)
+    return _SHARED.setdefault((*key, lanes), made)
+
+
+def _new_tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> _Tables:
     bounds = _bounds(kernels, Q)
     base = Q.size if Q.signed else Q.size + Q.rows.shape[0]
     given = [_table(kernel, codes, Q.size) for kernel, codes in zip(kernels, Q.codes, strict=True)]
@@ -214,7 +259,11 @@ def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> _Tables:
         flat = results[number].reshape(-1)
         flat[here] = places[done : done + len(here)] + (flat[here] & 1)
         done += len(here)
-    blocks = [_entities(*of_block) for of_block in zip(Q.blocks, given, results, strict=True)]
+    blocks = [
+        own
+        for _, same in groupby(zip(Q.blocks, given, results, strict=True), lambda block: id(block[0].of[0]))
+        for own in _by_part(list(same))
+    ]
     ranges = sorted(_alone(blocks, [codes.shape[0] for codes in Q.blocks]))
     added = list(pairwise([0, *(end for own in ranges for end in own), base + len(keys)]))[::2]
     made = []
@@ -222,7 +271,19 @@ def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> _Tables:
         runs, *both = zip(*block, strict=True)
         tables = [np.concatenate(own, axis=1) for own in both[: 1 + (len(keys) > 0)]]
         made.append((indexed_codes(runs, *tables), runs))
-    return _Tables(bounds, made, keys, added)
+    return _Tables(Q.blocks, bounds, made, keys, added)
+
+
+def _by_part(parts: list[tuple[Codes, NDArray[np.int32], NDArray[np.int32]]]) -> list[list[_Entities]]:
+    """`_entities` of parts of one block, found together."""
+    if len(parts) == 1:
+        return [_entities(*parts[0])]
+    (codes, *_), (_, given, results) = parts[0], zip(*parts, strict=True)
+    ends = np.cumsum([len(own) for own in given])[:-1]
+    every = np.concatenate(given)
+    found = _entities(codes, every, every if results[0] is given[0] else np.concatenate(results))
+    both = [(own.runs, np.split(own.given, ends), np.split(own.results, ends)) for own in found]
+    return [[_Entities(runs, a[n], b[n]) for runs, a, b in both] for n in range(len(parts))]
 
 
 class CpuProduct:
@@ -238,7 +299,8 @@ class CpuProduct:
         self._of = tuple(kernels), Q
         self._size, self.dtype = Q.size, kernels[0].dtype
         self._tables: _Tables = _tables(kernels, Q) if like is None else like._tables
-        self._bounds, codes, keys, self._added = self._tables
+        codes, keys = self._tables.codes, self._tables.keys
+        self._bounds, self._added = self._tables.bounds, self._tables.added
         self._kernels = [kernel.indexed(*own) for kernel, own in zip(kernels, codes, strict=True)]
         ones, n = np.ones(len(keys), self.dtype), len(keys)
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
@@ -251,6 +313,7 @@ class CpuProduct:
         there[written.indices] = True
         self._shared = np.flatnonzero(there)
         self._tail_t, self._length = csr_array(written.T[self._shared]), Q.size + written.shape[0]
+        self._kept_rows = dict[Any, Any]()
         # Recordings of one product, with an argument if it is copied, by the number of components.
         self._pools: dict[tuple[int, bool], Pool[tuple[Recording, Floats]]] = {}
 
@@ -325,9 +388,11 @@ class CpuProduct:
 
     def _record(self, recording: Recording, argument: Floats, out: Floats) -> None:
         """Record the product with a vector whose other places are to be filled in; argument, out [n, length]."""
-        size, n_rows = self._size, self._rows.shape[0]
+        size, n_rows, kept = self._size, self._rows.shape[0], self._kept_rows
         for row in argument if n_rows else ():
-            recording.rows(self._rows, row[:size], row[size : size + n_rows], at=np.arange(n_rows))
+            recording.rows(
+                self._rows, row[:size], row[size : size + n_rows], at=np.arange(n_rows), kept=self._kept_rows
+            )
         for first, last in self._added:
             recording.update(ZERO, (out[:, first:last],))
         at = argument.ctypes.data, out.ctypes.data
@@ -346,7 +411,7 @@ class CpuProduct:
         for phase in range(min(_PHASES, len(parts))):
             recording.add_parts(parts[phase::_PHASES], work // _PHASES, held)
         for row in out if self._tail_t.shape[1] else ():
-            recording.rows(self._tail_t, row[size:], row[:size], add=True, at=self._shared)
+            recording.rows(self._tail_t, row[size:], row[:size], add=True, at=self._shared, kept=kept)
 
 
 # Living products; they hold the objects whose ids are the keys.

@@ -184,21 +184,34 @@ class Recording:
         """The address of indices, kept once."""
         return int(self.once(("indices", id(given)), lambda: (self.hold(given, np.int32), given))[0])
 
-    def rows(self, matrix: csr_array, source: Floats, target: Floats, add: bool = False, at: Any = None) -> None:
-        """Multiply a vector by a sparse matrix; matrix [n, m], source [m], at [n]."""
-        key = id(matrix), at is None
-        panels = None if add else self.once(("panels", id(matrix)), lambda: (self._panels(matrix), matrix))[0]
-        if panels is not None:
-            self._row_panels(matrix, panels, source, target, at)
+    def rows(
+        self,
+        matrix: csr_array,
+        source: Floats,
+        target: Floats,
+        add: bool = False,
+        at: Any = None,
+        kept: dict[Any, Any] | None = None,
+    ) -> None:
+        """Multiply a vector by a sparse matrix; matrix [n, m], source [m], at [n]. Tables of a matrix that never
+        changes are `kept` for other recordings.
+        """
+        made = self._made if kept is None else kept
+        key = "panels", id(matrix)
+        if not add and key not in made:
+            made[key] = self._panels(matrix), matrix
+        if not add and made[key][0] is not None:
+            self._row_panels(matrix, made[key][0], source, target, at)
             return
-        if key not in self._made:
+        key = "rows", id(matrix), at is None
+        if key not in made:
             counts = np.diff(matrix.indptr)
             some = np.flatnonzero(counts)
-            starts = np.append(0, np.cumsum(counts[some]))
-            places = some if at is None else np.asarray(at)[some]
-            given = self.hold(matrix.data, self.dtype), self.hold(starts, np.int32), self.hold(matrix.indices, np.int32)
-            self._made[key] = len(some), given, self.hold(places, np.int32), matrix
-        n, given, places, _ = self._made[key]
+            starts = np.append(0, np.cumsum(counts[some])).astype(np.int32)
+            places = (some if at is None else np.asarray(at)[some]).astype(np.int32)
+            made[key] = (matrix.data.astype(self.dtype), starts, matrix.indices.astype(np.int32), places), matrix
+        *given, places = (self.hold(own) for own in made[key][0])
+        n = len(made[key][0][-1])
         if at is None and not add and n < len(target):
             self.update(ZERO, (target,))
         code = code_of(write_rows, add, self.dtype.name)
@@ -242,13 +255,14 @@ class Recording:
         return (
             lanes,
             len(first),
-            (self.hold(entries), self.hold(ends, np.int32), self.hold(ordered[first].indices, np.int32)),
+            (entries, ends.astype(np.int32), ordered[first].indices.astype(np.int32)),
             some,
         )
 
     def _row_panels(self, matrix: csr_array, panels: Any, source: Floats, target: Floats, at: Any) -> None:
         """Multiply by panels of rows; see `rows`."""
-        lanes, n, given, some = panels
+        lanes, n, tables, some = panels
+        given = [self.hold(own) for own in tables]
         direct = at is None and np.array_equal(some, np.arange(len(target)))
         out, code = target, code_of(write_row_panels, lanes, self.dtype.name)
         if not direct:
