@@ -197,7 +197,7 @@ class Recording:
         changes are `kept` for other recordings.
         """
         made = self._made if kept is None else kept
-        key = "panels", id(matrix)
+        key: tuple[Any, ...] = ("panels", id(matrix))
         if not add and key not in made:
             made[key] = self._panels(matrix), matrix
         if not add and made[key][0] is not None:
@@ -209,16 +209,17 @@ class Recording:
             some = np.flatnonzero(counts)
             starts = np.append(0, np.cumsum(counts[some])).astype(np.int32)
             places = (some if at is None else np.asarray(at)[some]).astype(np.int32)
-            made[key] = (matrix.data.astype(self.dtype), starts, matrix.indices.astype(np.int32), places), matrix
-        *given, places = (self.hold(own) for own in made[key][0])
+            data, columns = matrix.data.astype(self.dtype, copy=False), matrix.indices.astype(np.int32, copy=False)
+            made[key] = (data, starts, columns, places), matrix
+        *given, at_rows = (self.hold(own) for own in made[key][0])
         n = len(made[key][0][-1])
         if at is None and not add and n < len(target):
             self.update(ZERO, (target,))
         code = code_of(write_rows, add, self.dtype.name)
-        self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, places))
+        self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, at_rows))
 
     def _panels(self, matrix: csr_array) -> Any:
-        """Rows side by side with those of the same columns, if most lanes are used: addresses, and places of rows."""
+        """Rows side by side with those of the same columns, if most lanes are used: tables, and places of rows."""
         some = np.flatnonzero(np.diff(matrix.indptr))
         if not len(some):
             return None
