@@ -67,6 +67,8 @@ class Seen:
 
 # Orientations of an entity at most, and cells whose codes a device writes at a time, times modes.
 _MOST_CODES, _AT_ONCE = 8, 1 << 24
+# An entry that is zero up to rounding, between functions of length one.
+_ROUNDING = 1e-13
 # Ids and codes by topology: one copy on a device serves the numberings of all orders.
 _SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKeyDictionary()
 
@@ -136,9 +138,10 @@ def _kept(name: str, shape: Shape, order: int, lower: int) -> Indices:
 
 @cache
 def _of_low_energy(name: str, shape: Shape, order: int, code: int) -> Array:
-    """`inner_block` of the functions of `eigenbasis`."""
+    """`inner_block` of the functions of `eigenbasis`, few of which meet few others."""
     U = eigenbasis(shape, order)
-    return np.asarray(np.linalg.solve(U, inner_block(name, shape, order, code) @ U))
+    found = np.linalg.solve(U, inner_block(name, shape, order, code) @ U)
+    return np.where(abs(found) > _ROUNDING, found, 0.0)
 
 
 class Numbering:

@@ -212,7 +212,7 @@ def _root_of_inverse(A: Any, vectors: VectorSpace) -> tuple[Any, float]:
     with suppress(np.linalg.LinAlgError):  # a tenth of the time of the eigenvalues
         root = vectors.inverse_of_factor(scaled).T
         for _ in range(_POWER):
-            vector = root @ (root.T @ (vector / float(vector @ vector) ** 0.5))
+            vector = root @ (root.T @ (vector / xp.sqrt(vector @ vector)))
         least = 1 / float(vector @ vector) ** 0.5
         if _SAFE < least:  # NaN without factors on a device
             return scale[:, None] * root, min(least, 1.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -14,12 +14,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes.cached import cached_property
 
+from ....memory import PerDevice
 from ...cellwise import CellwiseProduct, FactorisedMatrix
 from ...restriction import Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import begin, functions
-from .indexed import IndexedRestriction, bits_at, entity_places
+from .indexed import IndexedRestriction, bits_at, entity_key, entity_places, places_of
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -71,6 +72,7 @@ class MatrixTiles:
     mode_warps: int
     mode_pairs: int
     words: NDArray[np.uint32]
+    there: PerDevice[Any] = field(default_factory=PerDevice)  # the same on devices
 
     @classmethod
     def of(cls, matrix: NDArray[np.float64], tiles: int = _ELEMENT_TILES) -> MatrixTiles | None:
@@ -115,10 +117,8 @@ class MatrixTiles:
 
     def layout(self, codes: Codes, counts: Sequence[int]) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
         """Places in tiles of elements, for `cellwise.h`; -> results [n, 4], given [counts, elements * n]."""
-        places, tables = entity_places(codes), np.zeros((len(counts), self.elements * self.n), dtype=np.uint16)
-        for count, table in zip(counts, tables, strict=True):
-            element, (offset, size, within) = np.arange(count)[:, None], places
-            table[offset * count + element * size + within] = 2 * _stride(self.n) * element + np.arange(self.n)
+        places, key = entity_places(codes), entity_key(codes)
+        tables = np.stack([_given(key, self.n, self.elements, count) for count in counts])
         return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), tables
 
     @property
@@ -138,6 +138,15 @@ class MatrixTiles:
         return source_with(types, constants, "codegen/restriction.h", "vectors/cellwise.h")
 
 
+@lru_cache(maxsize=512)
+def _given(key: tuple[bytes, bytes], n: int, elements: int, count: int) -> NDArray[np.uint16]:
+    """Places of given numbers in a tile of so many elements; -> [elements * n]."""
+    table, (offset, size, within) = np.zeros(elements * n, dtype=np.uint16), places_of(*key)
+    element = np.arange(count)[:, None]
+    table[offset * count + element * size + within] = 2 * _stride(n) * element + np.arange(n)
+    return table
+
+
 class _Tiled:
     """Products of matrices with blocks of Q from `first` on, in one launch, on numbers entity by entity in tiles."""
 
@@ -148,10 +157,11 @@ class _Tiled:
         self.first, self.elements, self._tiles = first, tiles.elements, tiles
         pieces, counts = tiles.pieces([restriction.codes(number) for number in blocks])
         self._blocks, self._Q = len(pieces), restriction.tiled(every, first)
-        words, tables = np.stack([own.words for own in matrices]), tiles.layout(restriction.codes(first), counts)
-        self._arrays = upload(pieces.view(np.uint8)), *self._Q, upload(words), *map(upload, tables)
-        source, device = tiles.source(self._Q[0].dtype), current_device().name
-        (self._function,) = functions(source, device, "cellwise", shared_bytes=tiles.shared_bytes)
+        tables, device = tiles.layout(restriction.codes(first), counts), current_device()
+        words = restriction.xp.stack([own.there.get(device, partial(upload, own.words)) for own in matrices])
+        self._arrays = upload(pieces.view(np.uint8)), *self._Q, words, *map(upload, tables)
+        source, shared = tiles.source(self._Q[0].dtype), tiles.shared_bytes
+        (self._function,) = functions(source, device.name, "cellwise", shared_bytes=shared)
 
     def __call__(self, x: Any, weights: Any, out: Any) -> None:
         """Write local numbers, those of one vector; out is that of the first block, which the others follow."""

@@ -12,6 +12,7 @@ from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
 from ..runtime.lazy import cupy
+from .indexed import finish
 
 # Threads of a block, those of a row, and entries that each reads at once; members of a block, but for its last group's.
 THREADS, PARTS, AHEAD, MEMBERS = 256, 4, 8, 64
@@ -44,6 +45,7 @@ class GroupProducts:
         self._function, turned = functions(source(dtype), current_device().name, "groups", "turned")
         arrays, values = (upload(pieces), upload(rows.view(np.uint8))), cupy.empty(blocks.values.shape, dtype)
         turned((self._blocks,), (THREADS,), (*arrays, cupy.asarray(blocks.values), values))
+        finish(cupy)
         self._shared = values.itemsize * (int(self._room) + THREADS)
         self._arrays = arrays[0], cupy.asarray(members).astype(np.int64, copy=False), arrays[1], values
 

@@ -73,7 +73,7 @@ def _stable(keys: Any) -> Any:
     return keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
 
 
-def _finish(xp: Any) -> None:
+def finish(xp: Any) -> None:
     """Wait for the current stream of a device, so that all streams can read what was made."""
     if xp is not np:
         xp.cuda.get_current_stream().synchronize()
@@ -81,15 +81,29 @@ def _finish(xp: Any) -> None:
 
 def entity_places(codes: Codes) -> NDArray[np.int64]:
     """Find the places of an element's modes where they stand entity by entity; -> [3, n_modes]."""
-    return _entity_places(codes.sizes.astype(np.int64).tobytes(), codes.modes.astype(np.int64).tobytes())
+    return places_of(*entity_key(codes))
+
+
+def entity_key(codes: Codes) -> tuple[bytes, bytes]:
+    """What `entity_places` depends on."""
+    return codes.sizes.astype(np.int64).tobytes(), codes.modes.astype(np.int64).tobytes()
 
 
 @lru_cache(maxsize=256)
-def _entity_places(sizes_of: bytes, modes: bytes) -> NDArray[np.int64]:
+def places_of(sizes_of: bytes, modes: bytes) -> NDArray[np.int64]:
+    """Find `entity_places` by their `entity_key`."""
     sizes = np.frombuffer(sizes_of, np.int64)
     offset = np.repeat(np.cumsum(sizes) - sizes, sizes)
     found = np.stack([offset, np.repeat(sizes, sizes), np.arange(len(offset)) - offset])
     return found[:, np.argsort(np.frombuffer(modes, np.int64))]
+
+
+@lru_cache(maxsize=512)
+def _tile(given: tuple[bytes, bytes], count: int, kind: Any, xp: Any, device: str) -> Any:
+    """Places in a tile of so many elements, kept on the device, as tiles of all classes have few sizes; [count * n]."""
+    offset, size, within = places_of(*given)
+    table = offset * count + np.arange(count)[:, None] * size + within
+    return moved(table.ravel().astype(kind), xp)
 
 
 def _in_tiles(Q: BlockMatrix, tiles: Sequence[int], kind: Any, vectors: VectorSpace) -> Any:
@@ -101,15 +115,17 @@ def _in_tiles(Q: BlockMatrix, tiles: Sequence[int], kind: Any, vectors: VectorSp
         return Q.places[key]
     found = xp.empty(Q.starts[-1], kind)
     for own, start, given in zip(Q.blocks, Q.starts, tiles, strict=False):
-        (elements, n), tile = own.shape, max(given, 1)
-        offset, size, within = entity_places(own) if given else np.outer([0, 0, 1], np.arange(n))
-        whole = elements // tile * tile
-        for count, first, last in ((tile, 0, whole), (elements - whole, whole, elements)):
+        elements, n = own.shape
+        if not given:
+            found[start : start + elements * n] = xp.arange(start, start + elements * n, dtype=kind)
+            continue
+        whole = elements // given * given
+        for count, first, last in ((given, 0, whole), (elements - whole, whole, elements)):
             if first < last:
-                table = offset * count + np.arange(count)[:, None] * size + within
                 begins = xp.arange(start + first * n, start + last * n, count * n, dtype=kind)
                 here = found[start + first * n : start + last * n].reshape(len(begins), -1)
-                xp.add(begins[:, None], moved(table.ravel().astype(kind), xp), out=here)
+                table = _tile(entity_key(own), int(count), np.dtype(kind), xp, vectors.device.name)
+                xp.add(begins[:, None], table, out=here)
     if len(found) <= AT_ONCE:
         Q.places[key] = found
     return found
@@ -172,7 +188,7 @@ class IndexTables:
         self.entry_codes = xp.full(int(self.slice_starts[-1]), -1, dtype=kind)
         at, among = rank[columns], xp.arange(len(columns)) - starts[columns]
         self.entry_codes[self.slice_starts[at // SLICE] + SLICE * among + at % SLICE] = codes[entries]
-        _finish(xp)
+        finish(xp)
 
     def part(self, columns: Any, xp: Any) -> tuple[Any, Any]:
         """Take the entries of some columns, in the same order; columns [n]."""
@@ -192,7 +208,7 @@ class IndexTables:
             there = among < padded[row]
             given = xp.where(there, first[xp.minimum(row, n - 1)] + SLICE * among, 0)
             codes[part] = xp.where(there, self.entry_codes[given], -1)
-        _finish(xp)
+        finish(xp)
         return starts, codes
 
     @property
@@ -213,7 +229,7 @@ class IndexTables:
             for part in chunks(len(codes), 1, most=AT_ONCE):
                 here = codes[part]
                 codes[part] = xp.where(here >= 0, (places[xp.maximum(here, 0) >> bits] << bits) | (here & bits), here)
-        _finish(xp)
+        finish(xp)
         return found
 
     def source(self, real: DTypeLike, components: int) -> str:
@@ -271,6 +287,11 @@ class IndexedRestriction(ElementRestriction):
         return self._by_entity[key]
 
     @property
+    def xp(self) -> Any:
+        """Module of its arrays."""
+        return self._vectors.xp
+
+    @property
     def index(self) -> Any:
         """Type of its codes."""
         return self._tables.codes.dtype
@@ -293,7 +314,7 @@ class IndexedRestriction(ElementRestriction):
             xp, given = self._vectors.xp, self._tables.codes
             codes = xp.empty_like(given)
             codes[_in_tiles(self._Q, tiles, given.dtype, self._vectors)] = given
-            _finish(xp)
+            finish(xp)
             self._in_tiles[key] = codes
         return self._in_tiles[key][self._Q.starts[first] :], *self._rows
 
