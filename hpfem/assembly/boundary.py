@@ -134,6 +134,7 @@ class BoundaryConditions(Printed):
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
+        self._before: PerDevice[ElementRestriction] = PerDevice()
         self._masks: PerDevice[Any] = PerDevice()
         # Processes without facets have one of zeros: what is exchanged depends on whether there is one.
         self.matrix: csr_array | None = csr_array((c0.size, c0.size)) if mixed else None
@@ -164,13 +165,21 @@ class BoundaryConditions(Printed):
         """
         if self.differ or not self.constrained.any():
             return self.c0.restriction(device)
-        return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
+
+        def make() -> ElementRestriction:
+            if device.name not in self._before:
+                return self.c0.restriction(device, self.free)
+            return self._before.get(device, make).at(self.c0.block_matrix, self.c0.space.dtype)
+
+        return self._restrictions.get(device, make)
 
     def at(self, c0: C0Space, kept: Indices | slice, matrix: csr_array | None) -> BoundaryConditions:
         """The same, zero data and this matrix, on modes `kept` here; see `Numbering.truncation`."""
         other = copy(self)
         other.c0, other.constrained, other.matrix = c0, self.constrained[..., kept], matrix
         other.values = other.load = np.broadcast_to(0.0, c0.size)  # which takes no memory
+        # Of the same numbers in another type there are tables already.
+        other._before = self._restrictions if c0.numbering is self.c0.numbering else PerDevice()
         other._restrictions, other._masks = PerDevice(), PerDevice()
         other._lower, other._taken, other._fixed, other._flux = {}, {}, {}, []
         return other
@@ -222,6 +231,7 @@ class BoundaryConditions(Printed):
             return self
         other = copy(self)
         other.components, other._restrictions, other._masks = 1, PerDevice(), PerDevice()
+        other._before = PerDevice()
         other.constrained = self.fixed(self.components)[number]
         other.values, other.load = self.values[number], self.load[number]
         other._fixed = {name: given for name, given in self._fixed.items() if not _is_free(given[1], number)}

@@ -151,7 +151,7 @@ class Numbering:
     """
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:
-        self.mesh, self.name = mesh, name
+        self.mesh, self.name, self._there = mesh, name, PerDevice[list[Any]]()
         self.cells = mesh.aligned
         self.topology = mesh.aligned_topology
         if name == "lagrange" and len(set(orders.values())) > 1:
@@ -353,7 +353,7 @@ class Numbering:
         n, n_modes = len(seen[0].ids), basis.n_modes
         kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
         codes = xp.empty((n, n_modes), dtype=kind)
-        firsts = [(2 * moved(self.offsets[dim], xp)).astype(kind) for dim in range(len(seen))]
+        firsts = self._firsts(len(seen), kind, xp)
         entity_of, table = self._code_table(basis, len(seen))
         entity_of, partial_table = moved(entity_of, xp), table.min() < 0
         table, own = moved(table.ravel().astype(kind), xp), xp.arange(n_modes, dtype=kind)
@@ -371,6 +371,14 @@ class Numbering:
                 codes[part][found < 0] = -1
         codes.reshape(-1)[moved(rows, xp)] = -2 - xp.arange(len(rows), dtype=kind)
         return codes
+
+    def _firsts(self, dims: int, kind: Any, xp: Any) -> list[Any]:
+        """Codes of the first numbers of entities, for each dimension; kept on a device, for all blocks."""
+
+        def make() -> list[Any]:
+            return [(2 * moved(own, xp)).astype(kind) for own in self.offsets[:dims]]
+
+        return make() if xp is np else self._there.get(f"{device_of(xp)} {dims} {kind}", make)
 
     def _code_table(self, basis: Basis, dims: int) -> tuple[Indices, Indices]:
         """The entity of each mode among those of all dimensions, [n_modes]; and by an entity's order and orientation

@@ -193,6 +193,11 @@ class ElementRestriction:
         self._Q, self._xp = Q, vectors.xp
         self._vectors, self._chosen = vectors, (keep, dtype)
 
+    def at(self, Q: BlockMatrix, dtype: DTypeLike) -> ElementRestriction:
+        """Make the same for numbers of a type, with the rows of Q in that type."""
+        made: ElementRestriction = self._vectors.restriction(Q, dtype, self._chosen[0])
+        return made
+
     # Made where they are needed: memory that is used for the first time costs much.
     @cached_property
     def _keep(self) -> Any:

@@ -22,7 +22,7 @@ from hpfem.backends.cuda.vectors import iteration as cuda_iteration
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, bits_at, rows_per_thread
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexedRestriction, IndexTables, bits_at, rows_per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.iteration import Graph
 from hpfem.backends.cuda.vectors.messages import source as messages_source
@@ -31,6 +31,7 @@ from hpfem.backends.iteration import Stop
 from hpfem.backends.sharing import Sharing
 from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.forms.trace import trace_function
+from hpfem.memory import HOST
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import HostVectors, block_matrix, kernels, library, run, widened
@@ -156,6 +157,22 @@ def test_local_numbers_may_stand_by_entity(case, rng):
     assert np.array_equal(local[moved.entry_rows], tables.entry_rows)
     assert moved.order is tables.order and moved.entry_codes.dtype == tables.entry_codes.dtype
     assert not np.array_equal(moved.entry_codes, tables.entry_codes) or order == 1
+
+
+def test_a_restriction_in_another_type_has_the_same_tables(rng, monkeypatch):
+    """Conditions on the same functions in another type take it; each is what would be made anew."""
+    space = hp.Space(rotated(ours("cube_mixed.msh"), rng), 3)
+    bc = hp.BoundaryConditions(hp.C0Space(space), dirichlet=0.0)
+    own = type(bc.c0.vectors_on(HOST))
+    monkeypatch.setattr(own, "restriction", lambda self, Q, *given: IndexedRestriction(Q, self, *given))
+    other = bc.at(bc.c0.at(space.at(None, None, None, np.float32)), slice(None), None)
+    given, found = bc.restriction(HOST), other.restriction(HOST)
+    anew = IndexedRestriction(other.c0.block_matrix, HOST_VECTORS, np.float32, other.free)
+    assert found._tables.codes is given._tables.codes and found._dtype == np.float32
+    for name, array in vars(anew._tables).items():
+        same = getattr(found._tables, name)
+        assert np.array_equal(same, array) and getattr(same, "dtype", None) == getattr(array, "dtype", None)
+    assert [len(own) for own in found._codes] == [len(own) for own in anew._codes]
 
 
 @pytest.fixture

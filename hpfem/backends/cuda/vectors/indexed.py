@@ -255,15 +255,26 @@ class IndexedRestriction(ElementRestriction):
     """Q on a GPU. Kernels run on the current stream; nothing is allocated but results that nobody gives."""
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self._Q, self._keep, self._tables = Q, keep, IndexTables(Q, keep, vectors)
-        self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
+        self._keep, self._vectors, tables = keep, vectors, IndexTables(Q, keep, vectors)
+        self.size, self._device = tables.size, vectors.device
+        self._take(Q, dtype, tables)
+
+    def _take(self, Q: BlockMatrix, dtype: DTypeLike, tables: IndexTables) -> None:
+        self._Q, self._dtype, self._tables = Q, np.dtype(dtype), tables
         codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, ...]] = {}
-        self._vectors = vectors
-        self._sums = vectors.pool()
+        self._sums = self._vectors.pool()
         self._by_entity: dict[tuple[int, ...], IndexedRestriction] = {}
         self._in_tiles: dict[tuple[int, ...], Any] = {}
+
+    def at(self, Q: BlockMatrix, dtype: DTypeLike) -> IndexedRestriction:
+        """Make the same with these tables; see `ElementRestriction.at`."""
+        found, tables = copy(self), copy(self._tables)
+        tables.values, tables.entry_values = tables.values.astype(dtype), tables.entry_values.astype(dtype)
+        finish(self.xp)
+        found._take(Q, dtype, tables)
+        return found
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
