@@ -29,7 +29,7 @@ _ENOUGH, _DONE = 5, 0.015
 # The same where they start near an eigenvector of similar operators, with as much noise: of 59 estimates two are 0.72
 # and 0.85 of the value, where coefficients become rough, and 57 at least 0.92. One that differs by less from that of
 # before is kept.
-_AGAIN, _DONE_AGAIN, _SAME = 3, 0.01, 0.03
+_AGAIN, _DONE_AGAIN, _SAME = 2, 0.01, 0.03
 
 
 def first_step(largest: float, degree: int) -> float:
