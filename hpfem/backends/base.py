@@ -84,6 +84,8 @@ class Backend(Immutable, ABC):
         where cells are stretched: by shape, for order 1, 2, .., the last for all higher orders.
     costs_of : str or None
         The device whose nanoseconds `Strategy.cost` gives; None if it counts operations.
+    once : str
+        Strategy of what is computed once for a solution, where compilation takes longer than all applications.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Backend(Immutable, ABC):
         **dict.fromkeys(("tri", "tet"), ((2, 2, 2), (2, 3, 2))),
     }
     costs_of: str | None = None
+    once = "auto"
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
@@ -186,6 +189,17 @@ class Backend(Immutable, ABC):
             Or an object with its methods.
         """
         return CellwiseProduct(given)
+
+    def begin_cellwise(self, Q: BlockMatrix, dtype: DTypeLike) -> None:
+        """Begin to compile what rough products of `cellwise` need, whatever their matrices.
+
+        Parameters
+        ----------
+        Q : BlockMatrix
+            Groups of cells may be any parts of its blocks.
+        dtype : dtype
+            Of sums.
+        """
 
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
         """Offer a compiled function of the coordinates, if that is faster than the library of its arrays.

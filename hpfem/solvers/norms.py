@@ -31,7 +31,7 @@ from ..space.field import check_state
 from ..space.reference import reference_geometry
 from ..space.regions import ByRegion, CellValues, regional
 from ..support.communicator import Communicator
-from ..tuning.select import choose
+from ..tuning.select import choose_else_auto
 
 # Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.
 Source = Callable[..., Any] | float | Sequence[float] | CellValues | Field
@@ -62,7 +62,7 @@ class _Reference:
         self.size = max(1, next(value_chunks(block, self.xp)).stop)
         geometry = reference_geometry(block, self.size)
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
-        self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
+        self._problem, self._kernel = problem, choose_else_auto(problem, backend.once, "auto", backend).kernel
         self._device, self._kept, self._room = backend.device(), dict[int, Any](), 0 if self.xp is np else _KEPT
 
     def measure(self, some: slice) -> Any:

@@ -11,6 +11,7 @@ import scipy.sparse.linalg
 
 import hpfem as hp
 from hpfem.assembly.entries import element_matrices
+from hpfem.backends import BACKENDS
 from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cuda.vectors.cellwise import bfloat16
 from hpfem.backends.vectors import HOST_VECTORS
@@ -614,3 +615,14 @@ def test_blocks_are_straight_by_all_their_cells_and_by_the_worst(monkeypatch):
     for limits, straight in (((1.01, 1.01), True), ((0.99, 1.01), False), ((1.01, 0.99), False)):
         monkeypatch.setattr(cycle, "_STRAIGHT", (limits[0] * mean, limits[1] * worst))
         assert [block.affine for block in cycle.straightened(space, np).blocks] == [straight]
+
+
+def test_kernels_of_smoothers_are_begun_before_others_are_waited_for(monkeypatch):
+    """Those of all levels with smoothers: what is rough needs no matrix."""
+    c0, told = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 4, backend="cpu")), []
+    monkeypatch.setattr(BACKENDS["cpu"].__class__, "begin_cellwise", lambda _, Q, dtype: told.append((Q, dtype)))
+    keep = cycle.Level.keep
+    monkeypatch.setattr(cycle.Level, "keep", lambda self, lower: told.append(None) or keep(self, lower))
+    A = hp.GlobalOperator(hp.Laplacian(c0.space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    levels = Multigrid(A).levels
+    assert told == [(level.A.c0.low_energy_matrix, np.float32) for level in levels[:-1]] + [None] * (len(levels) - 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends import BACKENDS
 from hpfem.errors import ArgumentError, StateError
 from hpfem.geometry import BlockGeometry
 from hpfem.memory import as_numpy
@@ -73,3 +74,15 @@ def test_what_does_not_fit():
     with pytest.raises(ArgumentError, match="zero everywhere; give relative=False"):
         hp.l2_error(u, lambda x, y: 0)
     assert hp.l2_error(u, lambda x, y: 0, relative=False) == 0
+
+
+def test_the_strategy_of_what_is_computed_once(monkeypatch):
+    """As the backend says, where it suits."""
+    space = hp.Space(hp.box(("quad", "tri"), 2), 3, backend="cpu")
+    wanted = as_numpy(load(hp.C0Space(space), f := lambda x, y: x * y))
+    for once, on_tris in (("stdmat", True), ("sumfac", False)):  # which the simplex rule does not suit
+        monkeypatch.setattr(BACKENDS["cpu"].__class__, "once", once)
+        loads = Loads(hp.C0Space(space), 1)
+        assert norm_error(as_numpy(loads(f)), wanted) < 1e-13
+        taken = {own.block.shape.name: own._kernel.strategy == once for own in loads._of_blocks(True)}
+        assert taken == {"quad": True, "tri": on_tris}

@@ -10,6 +10,7 @@ from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
 from ..cellwise import CellMatrices
+from ..restriction import BlockMatrix
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
 from .kronecker.strategy import CudaKronecker
@@ -20,7 +21,7 @@ from .runtime.nvrtc import kernel_cache
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
-from .vectors.cellwise import CudaCellwise, has_bfloat16
+from .vectors.cellwise import CudaCellwise, begin_tiles, has_bfloat16
 from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors, begin_common
 
@@ -43,6 +44,7 @@ class CudaBackend(Backend):
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)
     smoother_steps = _SMOOTHER_STEPS
     costs_of = "an H200, by the shipped table of measured speeds, or a model of them"
+    once = "stdmat"
 
     # The memory is that of the current GPU, and a function is a kernel of one thread a point.
     missing, device, function = staticmethod(missing), staticmethod(current_device), staticmethod(CudaFunction)
@@ -58,6 +60,11 @@ class CudaBackend(Backend):
     def cellwise(self, given: CellMatrices) -> CudaCellwise:
         """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""
         return CudaCellwise(given._replace(rough=given.rough and has_bfloat16(architecture())))
+
+    def begin_cellwise(self, Q: BlockMatrix, dtype: DTypeLike) -> None:
+        """See `Backend.begin_cellwise`."""
+        if np.dtype(dtype) == np.float32 and has_bfloat16(architecture()):
+            begin_tiles(Q)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables with and without conditions, and entity by entity, sorted there; see `Backend.product_needs`."""

@@ -335,6 +335,8 @@ class Multigrid:
                 self.degree = smoother_steps(self.A, self._energies)
             self._continue()
             # Kernels of all levels are begun before one is waited for.
+            for own in (level.A for level in self.levels[:-1]):
+                own.operator.backend.begin_cellwise(own.c0.low_energy_matrix, own.c0.space.dtype)
             for level, coarser in pairwise(self.levels):
                 level.keep(coarser)
         with self._phase("vertices"):

@@ -190,7 +190,6 @@ def test_what_gathers_by_entity_is_made_once(on_host, rng):
 @pytest.mark.parametrize("rough", [False, True])
 def test_products_there_and_back(rough, on_host, rng, monkeypatch):
     """Small matrices by tensor cores, if they may be rough, and large ones in one piece."""
-    monkeypatch.setattr(cellwise, "begin", lambda source: None)
     monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [on_host(source, "cellwise")])
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
@@ -224,13 +223,14 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
 
 def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
     """Each with its matrix, and as many cells as it has; blocks of large matrices are in between."""
-    launched, compile_one = [], lambda source: on_host(source, "cellwise")
+    launched, begun, asked, compile_one = [], set(), set(), lambda source: on_host(source, "cellwise")
 
     def counted(source, *_, **__):
+        asked.add(source)
         function = compile_one(source)
         return [lambda grid, *rest, **more: launched.append(grid[0]) or function(grid, *rest, **more)]
 
-    monkeypatch.setattr(cellwise, "begin", lambda source: None)
+    monkeypatch.setattr(cellwise, "begin", begun.add)
     monkeypatch.setattr(cellwise, "functions", counted)
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
@@ -241,12 +241,14 @@ def test_classes_of_a_shape_are_one_launch(on_host, rng, monkeypatch):
     whole = c0.low_energy_matrix
     blocks = [own.part(cells) for own in whole.blocks for cells in np.split(np.arange(own.shape[0]), [1, 4, 4, 50])]
     Q, x = BlockMatrix(blocks, whole.rows), rng.standard_normal(c0.size).astype(np.float32)
+    cellwise.begin_tiles(whole)
     matrices = [FactorisedMatrix([csr_array(rng.standard_normal((own.shape[1],) * 2))]) for own in blocks]
     own = cellwise.CudaCellwise(CellMatrices(matrices, Q, Q, HostVectorSpace(HOST), np.float32, True))
     exact = CellwiseProduct(CellMatrices(matrices, Q, Q, HOST_VECTORS, np.float32))
     shapes = [block.n_modes for block in c0.space.blocks if block.n_modes != 14]
     for found, wanted in ((own.apply(x), exact.apply(x)), (own.transposed(x), exact.transposed(x))):
         assert 1e-5 < np.abs(found - wanted).max() / np.abs(wanted).max() < 2.0**-8
+    assert begun == asked and len(begun) == len(shapes)
     assert len(launched) == 2 * len(shapes) and len(c0.space.blocks) > len(shapes) > 1 and min(launched) > 2
 
 

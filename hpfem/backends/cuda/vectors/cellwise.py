@@ -16,11 +16,11 @@ from hpfem.shapes.cached import cached_property
 
 from ....memory import PerDevice
 from ...cellwise import CellwiseProduct, FactorisedMatrix
-from ...restriction import Codes
+from ...restriction import BlockMatrix, Codes
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import begin, functions
-from .indexed import IndexedRestriction, bits_at, entity_key, entity_places, places_of
+from .indexed import IndexedRestriction, bits_at, entity_key, entity_places, index_type, places_of
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -186,20 +186,30 @@ def _tiles_of(M: FactorisedMatrix, tiles: int) -> MatrixTiles | None:
     return MatrixTiles.of(M.dense, tiles)
 
 
+def _element_tiles(Q: BlockMatrix) -> dict[int, int]:
+    """Tiles of elements of a warp at most, by the modes of an element."""
+    counts, many = Counter[int](), _MANY * limits().multiprocessors
+    for own in Q.blocks:
+        counts[own.shape[1]] += own.shape[0]
+    return {n: _ELEMENT_TILES if count >= many else 1 for n, count in counts.items()}
+
+
+def begin_tiles(Q: BlockMatrix) -> None:
+    """Begin to compile products with blocks of Q, which differ by their sizes alone."""
+    for n, most in _element_tiles(Q).items():
+        if (tiles := MatrixTiles.of(np.broadcast_to(0.0, (n, n)), most)) is not None:
+            begin(tiles.source(index_type(Q)))
+
+
 class CudaCellwise(CellwiseProduct):
     """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results."""
 
     def _operands(self, matrices: Sequence[FactorisedMatrix], restriction: Any) -> list[Any]:
-        rough, operands = self._rough and self._dtype == np.float32, list[Any]()
-        counts, many = Counter[int](), _MANY * limits().multiprocessors if rough else 0
-        for own in self._Q.blocks:
-            counts[own.shape[1]] += own.shape[0]
+        operands, tiles_of = list[Any](), _element_tiles(self._Q) if self._rough and self._dtype == np.float32 else {}
         for M, own in zip(matrices, self._Q.blocks, strict=True):
-            most = _ELEMENT_TILES if counts[own.shape[1]] >= many else 1
-            tiles = M.kept((MatrixTiles, most), partial(_tiles_of, M, most)) if rough else None
+            most = tiles_of.get(own.shape[1])
+            tiles = None if most is None else M.kept((MatrixTiles, most), partial(_tiles_of, M, most))
             operands.append(self._dense(M.dense) if tiles is None else tiles)
-        for tiles in {own.n: own for own in operands if isinstance(own, MatrixTiles)}.values():
-            begin(tiles.source(restriction.index))
         return _in_few_launches(operands, restriction)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:

@@ -131,6 +131,11 @@ def _in_tiles(Q: BlockMatrix, tiles: Sequence[int], kind: Any, vectors: VectorSp
     return found
 
 
+def index_type(Q: BlockMatrix) -> Any:
+    """Type of the numbers of rows, columns and entries."""
+    return np.int32 if 2 * max(Q.starts[-1] + Q.rows.nnz, Q.size) + 2 < 2**31 else np.int64
+
+
 class IndexTables:
     """A sparse matrix Q [local, global] as `indexed.h` wants it, with 32-bit indices where they are enough.
 
@@ -143,8 +148,7 @@ class IndexTables:
     def __init__(
         self, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, vectors: VectorSpace = HOST_VECTORS
     ) -> None:
-        self.size, n_rows, rows = Q.size, Q.starts[-1], Q.rows
-        kind = np.int32 if 2 * max(n_rows, Q.size, n_rows + rows.nnz) + 2 < 2**31 else np.int64
+        self.size, rows, kind = Q.size, Q.rows, index_type(Q)
         xp, on = vectors.xp, partial(moved, xp=vectors.xp)
         self.starts = on(np.asarray(Q.starts, dtype=kind))
         self.codes = Q.on(xp).astype(kind, copy=False)
