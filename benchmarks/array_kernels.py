@@ -8,19 +8,25 @@ With --check nothing is written, and kernels that the table lacks are listed.
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import hpfem as hp
 from benchmarks.cycle import refined
 from benchmarks.solution import curved, parts_of
 from hpfem.backends import BACKENDS
-from hpfem.backends.cuda.runtime.ahead import TABLE, loaded
+from hpfem.backends.cuda.runtime.ahead import TABLE, plain
 from hpfem.mesh import box
 
+# Kernels of a group.
+MOST = 16
 
-def spied(found: dict[tuple[str, ...], None]) -> None:
-    """From here on keep sources and options of CuPy's kernels, in the order in which they are needed."""
+
+def spied(found: dict[str, None]) -> str:
+    """From here on keep sources of CuPy's kernels, in the order in which they are needed; -> what they begin with."""
     from cupy._core import core
     from cupy.cuda import compiler
 
@@ -30,12 +36,8 @@ def spied(found: dict[tuple[str, ...], None]) -> None:
         raise KeyError(source)
 
     def spy(source: str, options: tuple[str, ...] = (), **given: Any) -> Any:
-        if source.startswith(head) and not given.get("name_expressions") and "/cub/" not in source:
-            own = tuple(option for option in options if not option.startswith("-I"))
-            if core.assemble_cupy_compiler_options(own) != options:
-                own = tuple(option for option in own if option != "--std=c++17")
-            assert core.assemble_cupy_compiler_options(own) == options
-            found[source.removeprefix(head), *own] = None
+        if source.startswith(head) and plain(options, given):
+            found[source.removeprefix(head)] = None
         return inner(source, options, **given)
 
     compiler._compile_module_with_cache = first
@@ -44,16 +46,29 @@ def spied(found: dict[tuple[str, ...], None]) -> None:
     except KeyError as error:
         head = error.args[0]
     compiler._compile_module_with_cache = spy
+    return head
+
+
+def grouped(sources: Iterable[str]) -> list[list[str]]:
+    """Groups of kernels with different names, those that are needed first in the first ones."""
+    groups = list[dict[str, str]]()
+    for source in sources:
+        name = source.split("__global__ void ")[1].split("(")[0]
+        group = next((own for own in groups if len(own) < MOST and name not in own), None)
+        if group is None:
+            groups.append(group := {})
+        group[name] = source
+    return [list(group.values()) for group in groups]
 
 
 def main() -> None:
     """Record, or check."""
     import cupy
 
-    found: dict[tuple[str, ...], None] = {}
-    BACKENDS["cuda"].device()  # begins those that the table has
-    loaded()
-    spied(found)
+    found: dict[str, None] = {}
+    os.environ["HPFEM_AHEAD"] = "0"  # CuPy is to ask for all
+    BACKENDS["cuda"].device()
+    head = spied(found)
     for mesh, order in (
         (refined("pipe_mixed", 2), 6),
         (curved(box("hex", (24,) * 3)), 4),
@@ -63,14 +78,13 @@ def main() -> None:
         space = hp.Space(mesh, order, backend="cuda")
         A = hp.GlobalOperator(hp.Laplacian(space), c0 := hp.C0Space(space), hp.BoundaryConditions(c0, dirichlet=0.0))
         hp.cg(A, A.vectors.from_host(c0.coordinates[:, 0] + 1.0), hp.Multigrid(A), tol=1e-8)
-    recorded = [list(own) for own in found]
     if sys.argv[1:] == ["--check"]:
-        _, known = json.loads(TABLE.read_text(encoding="utf-8"))
-        lacking = [own[0][-300:] for own in recorded if own not in known]
+        known = set(chain(*json.loads(TABLE.read_text(encoding="utf-8"))[2]))
+        lacking = [source[-300:] for source in found if source not in known]
         print(f"{len(found)} kernels, {len(lacking)} of them not in the table", *lacking, sep="\n\n")
     else:
-        rows = ",\n".join(map(json.dumps, recorded))
-        TABLE.write_text(f'["{cupy.__version__}", [\n{rows}\n]]\n', encoding="utf-8")
+        rows = ",\n".join("[" + ",\n".join(map(json.dumps, group)) + "]" for group in grouped(found))
+        TABLE.write_text(f'["{cupy.__version__}", {json.dumps(head)}, [\n{rows}\n]]\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

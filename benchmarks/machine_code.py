@@ -165,7 +165,7 @@ def take() -> None:
         return program, SimpleNamespace(code=nothing)
 
     kernel.begin = geometry.begin = begin  # type: ignore
-    nvrtc._key, nvrtc._there = lambda text, architecture: TEXTS.append(text) or "", lambda key: True  # type: ignore
+    nvrtc._key, nvrtc._there = lambda text, *_: TEXTS.append(text) or "", lambda key: True  # type: ignore
     device.current_device = lambda: DEVICE  # type: ignore
     sys.modules["cupy"] = SimpleNamespace(ElementwiseKernel=lambda *texts: TEXTS.append("\n".join(texts)))  # type: ignore
 

@@ -259,6 +259,10 @@ class BlockKernel:
     strategy: str  # name of the one that made it
     flops: int  # floating-point operations per element and component
 
+    def begin(self) -> None:
+        """Begin background work of making the kernel, where that waits until `apply` or `in_product` is called."""
+        return None
+
     def finish(self) -> None:
         """Wait for background work of making the kernel, for which `apply` would wait at its first call.
 

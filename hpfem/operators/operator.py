@@ -425,7 +425,8 @@ class Operator(Summable):
     def rebuild(self, known: Sequence[Any] = ()) -> None:
         """Choose and build the kernels again, for example after equal blocks were tuned elsewhere.
 
-        Kernels are compiled in the background; the first application waits for it.
+        Kernels are compiled in the background; the first application waits for it. Those of which products with global
+        vectors take variants are compiled for it.
 
         Parameters
         ----------

@@ -15,6 +15,7 @@ from hpfem.backends import BACKENDS
 from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cuda.vectors.cellwise import bfloat16
 from hpfem.backends.vectors import HOST_VECTORS
+from hpfem.forms.form import BlockKernel
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import eigenbasis, reference_energies
@@ -617,12 +618,14 @@ def test_blocks_are_straight_by_all_their_cells_and_by_the_worst(monkeypatch):
         assert [block.affine for block in cycle.straightened(space, np).blocks] == [straight]
 
 
-def test_kernels_of_smoothers_are_begun_before_others_are_waited_for(monkeypatch):
-    """Those of all levels with smoothers: what is rough needs no matrix."""
+def test_kernels_of_all_levels_are_begun_before_one_is_waited_for(monkeypatch):
+    """Those of products and smoothers, which need no matrix, and of order 1, those themselves."""
     c0, told = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 4, backend="cpu")), []
+    begin, keep = BlockKernel.begin, cycle.Level.keep
     monkeypatch.setattr(BACKENDS["cpu"].__class__, "begin_cellwise", lambda _, Q, dtype: told.append((Q, dtype)))
-    keep = cycle.Level.keep
+    monkeypatch.setattr(BlockKernel, "begin", lambda self: told.append(self) or begin(self))
     monkeypatch.setattr(cycle.Level, "keep", lambda self, lower: told.append(None) or keep(self, lower))
     A = hp.GlobalOperator(hp.Laplacian(c0.space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
-    levels = Multigrid(A).levels
-    assert told == [(level.A.c0.low_energy_matrix, np.float32) for level in levels[:-1]] + [None] * (len(levels) - 1)
+    *finer, last = Multigrid(A).levels
+    tables = [(level.A.c0.low_energy_matrix, np.float32) for level in finer]
+    assert told == [*tables, *(choice.kernel for choice in last.A.operator.choices), *[None] * len(finer)]

@@ -120,7 +120,7 @@ def _grown(rows: Any, columns: Any, tied: Any, vectors: VectorSpace) -> tuple[An
         chosen = _independent(starts, beside, left & (xp.diff(starts) >= least), vectors)
         own = xp.where(chosen, count + xp.cumsum(chosen), 0)
         number = xp.maximum(number, _nearby(own, starts, beside, vectors))
-        count += int(chosen.sum())
+        count = max(count, int(own.max()))
     starts = xp.searchsorted(rows, here)
     for _ in range(2):
         number = xp.where(number > 0, number, _nearby(number, starts, columns, vectors))

@@ -56,7 +56,7 @@ class Level:
         self._vectors, self._rows, self._smoothed = vectors, list[Any](), own.smoothed is not None
         where = HOST_VECTORS if isinstance(own.A.data, np.ndarray) else vectors
         self._given = own.smoothed if self._smoothed else own.P
-        A = where.sparse_library.csr_matrix(own.A)
+        A = taken(own.A, where)
         if places is None:
             self._first = self._last = on(smoother(A, own.bounds, where))
             if before is not None and before._given is self._given:

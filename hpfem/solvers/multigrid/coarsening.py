@@ -127,7 +127,7 @@ def _thinned(P: Any, near: Any, vectors: VectorSpace, share: float) -> Any:
 
     found = like(P.data[kept], kept, ends)
     lost, pattern = vectors.sparse(like(xp.where(kept, 0.0, P.data))), vectors.sparse(like(xp.where(kept, 1.0, 0.0)))
-    N = xp.ascontiguousarray((near / xp.maximum(xp.sqrt((near * near).sum(axis=0)), 1e-300)).T)
+    N = xp.ascontiguousarray((near / xp.maximum(xp.sqrt((near.T @ near).diagonal()), 1e-300)).T)
     missing = xp.stack([lost @ own for own in N], axis=1)
     squares = xp.stack([xp.stack([pattern @ (a * b) for a in N], axis=1) for b in N], axis=2)
     shift = _SHIFT * xp.trace(squares, axis1=1, axis2=2)

@@ -67,8 +67,13 @@ class Level:
         self.A, self.kept, self.n = A, kept, A.components
         # P and P^T, if functions are not those of the finer level.
         self.continued: tuple[Any, Any] | None = None
-        # Of order 1 there is a matrix.
-        self.product: Any = A.product_on(A.device) if max(A.c0.space.orders.values()) > 1 else None
+        self.product: Any = None  # of order 1 there is a matrix
+        if max(A.c0.space.orders.values()) > 1:  # first what is waited for first
+            A.operator.backend.begin_cellwise(A.c0.low_energy_matrix, A.c0.space.dtype)
+            self.product = A.product_on(A.device)
+        else:
+            for choice in A.operator.choices:
+                choice.kernel.begin()
         # r, x -> r - A x at the next coarser level's unknowns (`Product.restricted`); r of this process alone.
         self.residual_at_kept: Callable[[Any, Any], Any] | None = None
         # Unknowns without Dirichlet values, [components, size].
@@ -109,15 +114,19 @@ class Level:
             return onto
         return found[0] if self.n == 1 else self.A.vectors.xp.concatenate(found)
 
-    def make_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int], finer: Level | None) -> None:
-        """Make the smoothers, of the first degree or, where the largest eigenvalue is large, of the second; groups are
-        eliminated unless functions of neighbours differ too much then. Classes of cells are those of a finer level.
-        """
-        c0, backend, self._degrees = self.A.c0, self.A.operator.backend, degrees
+    def make_smoothers(self, energies: list[list[Energies]], finer: Level | None) -> None:
+        """Make the smoothers; classes of cells are those of a finer level."""
+        c0, backend = self.A.c0, self.A.operator.backend
         self.smoothers = [
             LowEnergySmoother(c0, energies[c % len(energies)], free, backend, finer.smoothers[c] if finer else None)
             for c, free in enumerate(self.free[: _together(self.A)])
         ]
+
+    def start_smoothers(self, energies: list[list[Energies]], degrees: tuple[int, int]) -> None:
+        """Take means of cells for the first time: smoothers are of the first degree or, where the largest eigenvalue is
+        large, of the second; groups are eliminated unless functions of neighbours differ too much then.
+        """
+        self._degrees = degrees
         self.refresh(energies)
         if self.bounds.value > _LARGEST and any(own.has > 1 for own in self.smoothers):
             for own in self.smoothers:
@@ -334,11 +343,6 @@ class Multigrid:
             if self._by_table:
                 self.degree = smoother_steps(self.A, self._energies)
             self._continue()
-            # Kernels of all levels are begun before one is waited for.
-            for own in (level.A for level in self.levels[:-1]):
-                own.operator.backend.begin_cellwise(own.c0.low_energy_matrix, own.c0.space.dtype)
-            for level, coarser in pairwise(self.levels):
-                level.keep(coarser)
         with self._phase("vertices"):
             ill = self._make_vertices()
         if ill:
@@ -348,8 +352,12 @@ class Multigrid:
             numbers = entity_numbers(last.A.c0.numbering, vectors.xp) if len(self.levels) > 1 else []
             degrees = self.degree, min(self.degree + self._by_table, max(WEIGHTS))
             for finer, level in zip([None, *self.levels], self.levels[:-1]):
+                level.make_smoothers(self._energies, finer)
+            # Here kernels of products, which have been begun with the levels, are waited for.
+            for level, coarser in pairwise(self.levels):
+                level.keep(coarser)
                 level.numbers = numbers
-                level.make_smoothers(self._energies, degrees, finer)
+                level.start_smoothers(self._energies, degrees)
         # The last step of a cycle ends with a sum onto x, in which its exchange is beside the rest.
         finest, self.agrees = self.levels[0], False
         for own in finest.smoothers[: finest.n == 1 and vectors.comm.size > 1]:

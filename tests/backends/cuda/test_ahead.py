@@ -1,173 +1,208 @@
-"""CuPy's kernels that processes compile before CuPy asks for them: once on a machine, and CuPy does the others."""
+"""CuPy's kernels that are compiled some at a time before CuPy asks for them: once on a machine; CuPy does others."""
 
+import ctypes
 import json
 import sys
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import nullcontext
+from importlib.machinery import ModuleSpec
+from itertools import chain
 from queue import PriorityQueue
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from hpfem.backends.cuda.runtime import ahead
+from benchmarks.array_kernels import MOST, grouped
+from hpfem.backends.cuda.runtime import ahead, device
+
+HEAD = "#define FIRST 1\n"
+SOURCES = [f'extern "C" __global__ void kernel{k}(int* x) {{ *x = FIRST; }}' for k in range(4)]
+WRONG = 'extern "C" __global__ void wrong() { none; }'
+OPTIONS = ("-I/somewhere", "--std=c++17")
 
 
 class StandIn:
-    """CuPy as far as it compiles kernels: what it has on disk, and what it has compiled itself."""
+    """CuPy as far as it compiles kernels: what it has compiled itself, and the modules that were loaded."""
 
-    def __init__(self, monkeypatch):
-        self.disk, self.asked, self.own = {}, [], (own := [])
-
-        class Program:
-            def __init__(self, src, name):
-                self.src, self.name = src, name
-
-            def compile(self, options=(), log_stream=None):
-                own.append(self.src)
-                return b"by CuPy", None
-
-        self.compiler = ModuleType("cupy.cuda.compiler")
-        self.compiler._NVRTCProgram, self.compiler._get_nvrtc_version = Program, ahead.nvrtc.version
-        self.compiler._compile_module_with_cache = self.found
-        keep = SimpleNamespace(save=lambda name, made, source: self.disk.update({name: made}))
-        self.compiler._kernel_cache_backend = keep
-        modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy._core", "cupy._core.core")}
-        modules["cupy"].__version__ = "14.2.0"
-        modules["cupy._core.core"].compile_with_cache = self.needed
-        modules["cupy._core"].core, modules["cupy.cuda"].compiler = modules["cupy._core.core"], self.compiler
-        modules["cupy"].cuda, modules["cupy.cuda"].Device = modules["cupy.cuda"], nullcontext
-        modules["cupy.cuda"].runtime = SimpleNamespace(getDevice=int)
-        for name, module in {**modules, "cupy.cuda.compiler": self.compiler}.items():
-            monkeypatch.setitem(sys.modules, name, module)
-
-    def needed(self, source, options=()):
-        """Ask the compiler's module, as CuPy's kernels do."""
-        return self.compiler._compile_module_with_cache(source, options, extra_source="of headers", backend="nvrtc")
+    def __init__(self, folder):
+        self.own, self.files, self.number = [], [], 0
+        (folder / "cupy").mkdir()
+        (folder / "cupy" / "_version.py").write_text("__version__ = '14.2.0'\n")
+        names = ("cupy", "cupy.cuda", "cupy.cuda.compiler", "cupy.cuda.function")
+        self.modules = cupy, cuda, compiler, function = [ModuleType(name) for name in names]
+        cupy.__spec__ = ModuleSpec("cupy", None, origin=str(folder / "cupy" / "__init__.py"))
+        cupy.cuda, cuda.compiler, cuda.function = cuda, compiler, function
+        cuda.Device = type("Device", (nullcontext,), {"compute_capability": "90"})
+        cuda.runtime = SimpleNamespace(getDevice=lambda: self.number)
+        compiler._compile_module_with_cache = self.found
+        function.Module = lambda: SimpleNamespace(load_file=self.files.append)
 
     def found(self, source, options=(), **given):
         """Find or compile a kernel, as CuPy does."""
-        self.asked.append(source)
-        name = source.split()[4].removesuffix("()") + ".cubin"
-        if name not in self.disk:
-            program = self.compiler._NVRTCProgram(source, f"/somewhere/{name}.cu")
-            self.disk[name] = program.compile((*options, "-arch=sm_90", "--pch"))[0]
-        return self.disk[name]
+        self.own.append(source)
+        return "by CuPy"
 
-
-SOURCES = [f'extern "C" __global__ void kernel{k}() {{}}' for k in range(5)]
-WRONG = 'extern "C" __global__ void wrong() { none; }'
+    def needed(self, source, options=OPTIONS, **given):
+        """Ask as CuPy's kernels do."""
+        asked = {"arch": None, "extra_source": b"of headers", "backend": "nvrtc", "jitify": False, **given}
+        return self.modules[2]._compile_module_with_cache(HEAD + source, options, **asked)
 
 
 @pytest.fixture
 def cupy(monkeypatch, tmp_path):
     """CuPy, with a table of its kernels; and threads that have no process yet."""
     monkeypatch.setattr(ahead.nvrtc, "_threads", [])
-    monkeypatch.setattr(ahead, "_threads", [])
     monkeypatch.setattr(ahead.nvrtc, "_asked", PriorityQueue())
+    monkeypatch.setattr(ahead, "_threads", [])
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "TABLE", tmp_path / "table.json")
-    ahead.TABLE.write_text(json.dumps(["14.2.0", [[source, "--std=c++17"] for source in [*SOURCES, WRONG]]]))
-    return StandIn(monkeypatch)
+    ahead.TABLE.write_text(json.dumps(["14.2.0", HEAD, [SOURCES[:2], SOURCES[2:], [WRONG]]]))
+    stand_in = StandIn(tmp_path)
+    for module in stand_in.modules:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    ahead._groups.cache_clear()
+    yield stand_in
+    ahead._groups.cache_clear()
+
+
+def test_cupy_gets_the_program_of_a_group(cupy):
+    """One for its kernels, on each device; what does not compile is asked of CuPy, which says why."""
+    for number in (0, 1):
+        cupy.number = number
+        ahead.begin(number)
+        ahead.loaded()
+        modules = [cupy.needed(source) for source in SOURCES]
+        assert modules[0] is modules[1] and modules[2] is modules[3] is not modules[0] and not cupy.own
+        assert len(cupy.files) == 2 * (number + 1)
+    for first, file in zip((0, 2, 0, 2), cupy.files, strict=True):
+        with open(file, "rb") as opened:
+            cubin = opened.read()
+        assert cubin.startswith(b"\x7fELF") and b"kernel%d" % first in cubin and b"kernel%d" % (first + 1) in cubin
+    assert cupy.needed(WRONG) == "by CuPy" and cupy.own == [HEAD + WRONG]
+
+
+@pytest.mark.parametrize(
+    "given", [{"options": ("--std=c++17", "-G")}, {"options": ()}, {"jitify": True}, {"arch": "80"}]
+)
+def test_other_options_are_left_to_cupy(cupy, given):
+    ahead.begin(0)
+    assert cupy.needed(SOURCES[0], **given) == "by CuPy" and cupy.needed(SOURCES[0]) != "by CuPy"
+    ahead.loaded()
+
+
+def test_what_is_on_disk_is_loaded_without_a_compiler(cupy, monkeypatch):
+    """And CUDA's libraries."""
+    used = []
+    monkeypatch.setattr(ahead, "_use_libraries", used.append)
+    compiled, compile_one = [], ahead.nvrtc.compile_source
+    monkeypatch.setattr(ahead.nvrtc, "compile_source", lambda *given: compiled.append(given) or compile_one(*given))
+    for _ in range(2):
+        ahead._groups.cache_clear()
+        ahead.begin(0)
+        ahead.loaded()
+        assert cupy.needed(SOURCES[3]) != "by CuPy" and not cupy.own
+    assert len(cupy.files) == 4 and used == [sys.modules["cupy"]] * 2
+    assert len(compiled) == 2 + 2  # two of the one that does not compile
+
+
+class Driver:
+    """CUDA's, as far as it tells the architecture of the first GPU."""
+
+    def __init__(self, wrong=0):
+        self.cuInit = lambda flags: wrong
+
+    @staticmethod
+    def cuDeviceGetAttribute(number, what, which):
+        number._obj.value = {75: 9, 76: 0}[what]
+        return which
 
 
 @pytest.fixture
-def ended(monkeypatch):
-    """Waits for all that was begun."""
-    begin, begun = ahead.nvrtc.begin, []
-
-    def noted(*given, **options):
-        begun.append(begin(*given, **options))
-        return begun[-1]
-
-    monkeypatch.setattr(ahead.nvrtc, "begin", noted)
-    return lambda: ahead.loaded() or wait(begun)
+def before_cupy(cupy, monkeypatch):
+    """CuPy is installed, but not imported."""
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(ahead, "find_spec", lambda name: cupy.modules[0].__spec__)
+    monkeypatch.setattr(
+        ahead.ctypes, "CDLL", lambda name, CDLL=ctypes.CDLL: Driver() if "cuda." in name else CDLL(name)
+    )
+    return cupy
 
 
-def test_cupy_gets_what_processes_compile(cupy, ended):
-    ahead.begin(0)
-    ended()
-    cupy.disk.clear()
-    assert all(cupy.needed(source).startswith(b"\x7fELF") for source in SOURCES) and not cupy.own
-    assert cupy.needed(WRONG) == b"by CuPy" and cupy.own == [WRONG]
-    assert len(cupy.disk) == 6
-
-
-def test_what_is_not_asked_for_is_kept_too(cupy, ended):
-    ahead.begin(0)
-    ended()
-    assert len(cupy.disk) == 5 and not cupy.own
-
-
-def test_what_is_on_disk_is_loaded_once(cupy, ended, monkeypatch):
-    """CuPy gets what a thread has loaded, the same once; what it asks for with other options it loads itself."""
-    cupy.disk |= {f"kernel{k}.cubin": b"before" for k in range(5)} | {"wrong.cubin": b"before"}
-    monkeypatch.setattr(ahead.nvrtc, "begin", None)
-    used = []
-    monkeypatch.setattr(ahead, "_use_libraries", used.append)
-    ahead.begin(0)
-    ended()
-    assert len(cupy.asked) == 6 and set(cupy.disk.values()) == {b"before"} and used == [sys.modules["cupy"]]
-    for others in ((), ("-more",)):
-        assert cupy.needed(SOURCES[0], ("--std=c++17", *others)) == b"before"
-        assert len(cupy.asked) == 6 + len(others)
-    assert cupy.needed(SOURCES[0], ("--std=c++17",)) == b"before" and len(cupy.asked) == 8
-    assert not cupy.own
-
-
-def test_cupy_does_not_wait_for_a_kernel_that_is_not_begun(cupy, monkeypatch):
-    begun = []
-    monkeypatch.setattr(ahead.nvrtc, "begin", lambda work, late: begun.append((work, Future())) or begun[-1][1])
+def test_compilation_begins_before_cupy_is_there(before_cupy, monkeypatch):
+    begun, start = [], ahead.nvrtc.start
+    monkeypatch.setattr(ahead.nvrtc, "start", lambda *given: begun.append(given[1]) or start(*given))
+    ahead.begin_first()
+    ahead.loaded()
+    assert begun == ["sm_90"] * 3 and not before_cupy.files
+    monkeypatch.setitem(sys.modules, "cupy", before_cupy.modules[0])
+    ahead.begin_first()  # another GPU may be chosen already
     ahead.begin(0)
     ahead.loaded()
-    assert cupy.needed(SOURCES[0]) == b"by CuPy" and sum(future.cancelled() for _, future in begun) == 1
-    assert all(future.cancelled() or work()[:4] in (b"\x7fELF", b"") for work, future in begun)
+    assert len(begun) == 3 and before_cupy.needed(SOURCES[0]) != "by CuPy"
 
 
-def test_an_error_ends_what_the_thread_asks(cupy, monkeypatch):
-    """A later thread may have its number, and gets its kernels from CuPy."""
-    monkeypatch.setattr(ahead, "get_ident", lambda: 7)
-    monkeypatch.setattr(ahead.nvrtc, "begin", None)  # of the first kernel that is not on disk
-    ahead.begin(0)
-    ahead.loaded()
-    assert cupy.needed(SOURCES[0]) == b"by CuPy"
-
-
-def test_long_ones_are_first_and_have_no_precompiled_headers(cupy, ended, monkeypatch):
-    """Those of CUB take 250 MB a process."""
-    long, given = 'extern "C" __global__ void last() {}\n#include <cub/block.cuh>', []
-    ahead.TABLE.write_text(json.dumps(["14.2.0", [[source] for source in [*SOURCES, long]]]))
-    monkeypatch.setattr(ahead.nvrtc, "by_process", lambda *kernel: given.append(kernel) or (0, "", b"made"))
-    monkeypatch.setattr(ahead.nvrtc.os, "cpu_count", lambda: 1)
-    ahead.begin(0)
-    ended()
-    assert given[0] == (long, ["-arch=sm_90"])
-    assert [options for _, options in given[1:]] == [["-arch=sm_90", "--pch"]] * 5
-
-
-@pytest.mark.parametrize("why", ["variable", "memory", "version", "nvrtc", "python", "processes", "cupy"])
-def test_where_nothing_is_begun_cupy_compiles(cupy, ended, monkeypatch, why):
+@pytest.mark.parametrize("why", ["variable", "driver", "no driver", "version", "cupy"])
+def test_nothing_is_begun_before_cupy_is_there(before_cupy, monkeypatch, why):
+    monkeypatch.setattr(ahead.nvrtc, "start", None)
     if why == "variable":
         monkeypatch.setenv("HPFEM_AHEAD", "0")
-    elif why == "memory":
-        monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
-    elif why == "nvrtc":
-        cupy.compiler._get_nvrtc_version = lambda: (11, 2)
     elif why == "version":
-        sys.modules["cupy"].__version__ = "99.0.0"
-    elif why == "python":
-        monkeypatch.setattr(sys, "executable", "/opt/viewer/bin/viewer")
-    elif why == "processes":
-        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        ahead.TABLE.write_text(json.dumps(["14.3.0", HEAD, [SOURCES]]))
+    elif why == "cupy":
+        monkeypatch.setattr(ahead, "find_spec", lambda name: None)
     else:
-        del cupy.compiler._NVRTCProgram
+        monkeypatch.setattr(ahead.ctypes, "CDLL", (lambda name: Driver(100)) if why == "driver" else None)
+    ahead.begin_first()
+    ahead.loaded()
+    assert ahead._groups.cache_info().currsize == (why == "version")
+
+
+def test_processes_of_one_alone_begin_before_cupy_is_there(monkeypatch):
+    begun = []
+    monkeypatch.setattr(device, "begin_first", lambda: begun.append(True))
+    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: ModuleSpec("cupy", None))
+    for size in (2, 1):
+        assert not begun
+        monkeypatch.setattr(device, "world", lambda size=size: SimpleNamespace(size=size))
+        device.missing.__wrapped__()
+    assert begun == [True]
+
+
+@pytest.mark.parametrize("why", ["variable", "version", "nvrtc", "no answer", "cupy"])
+def test_where_nothing_is_begun_cupy_compiles(cupy, monkeypatch, why):
+    if why == "variable":
+        monkeypatch.setenv("HPFEM_AHEAD", "0")
+    elif why == "nvrtc":
+        monkeypatch.setattr(ahead.nvrtc, "library", lambda: 1 / 0)
+    elif why == "version":
+        ahead.TABLE.write_text(json.dumps(["99.0.0", HEAD, [SOURCES]]))
+    elif why == "no answer":
+        monkeypatch.setattr(ahead, "PATIENCE", 0.01)
+        monkeypatch.setattr(ahead.nvrtc, "start", lambda *given: Future())
+    else:
+        monkeypatch.delitem(sys.modules, "cupy.cuda.compiler")
+        del cupy.modules[1].compiler
         assert ahead.begin(0) is None
         return
     ahead.begin(0)
-    ended()
-    assert cupy.needed(SOURCES[0]) == b"by CuPy"
+    ahead.loaded()
+    assert cupy.needed(SOURCES[0]) == "by CuPy"
+
+
+def test_kernels_of_a_program_do_not_meet():
+    """Types, functions and macros of the same names, and headers of numbers that none uses."""
+    sources = [
+        f'\ntypedef {kind} T;\n#include "cupy/float16.cuh"\n #define REDUCE(a) (a + {k})\n'
+        f'__device__ T add(T x) {{ return REDUCE(x); }}\nextern "C" __global__ void own{k}(T* x) {{ *x = add(*x); }}'
+        for k, kind in enumerate(("double", "float", "char"))
+    ]
+    made = ahead.nvrtc.compile_source(ahead.program(HEAD, sources), "sm_90")
+    assert all(b"own%d" % k in made.cubin for k in range(3)) and "warning" not in made.log
 
 
 def test_shipped_table():
-    version, kernels = json.loads(ahead.TABLE.read_text(encoding="utf-8"))
-    assert version.count(".") == 2 and len(kernels) > 100
-    assert all("__global__" in source and not any(o.startswith("-I") for o in options) for source, *options in kernels)
+    version, head, groups = json.loads(ahead.TABLE.read_text(encoding="utf-8"))
+    sources = list(chain(*groups))
+    assert version.count(".") == 2 and "#include <cupy/" in head and len(set(sources)) == len(sources) > 100
+    assert groups == grouped(sources) and max(map(len, groups)) == MOST
+    assert not any("cub/" in source for source in sources)

@@ -191,7 +191,7 @@ def test_a_kernel_is_looked_for_once_unless_it_is_gone(monkeypatch, tmp_path):
     """Its source is long: to make its name again takes as long as to load it."""
     asked, cubin = [], tmp_path / "own.cubin"
 
-    def start(source, architecture):
+    def start(source, architecture, late=False):
         asked.append(architecture)
         cubin.touch()
         return SimpleNamespace(done=lambda: True, result=lambda: cubin, exception=lambda: None)

@@ -37,7 +37,7 @@ from tests.samples import NAMES, curved, long, norm_error, skewed, straight, tap
 def on_host(monkeypatch, tmp_path):
     """CUDA's kernels compile for the CPU and are launched there."""
     device = SimpleNamespace(name="host shim", limits=Limits(), architecture="sm_90", empty=np.empty)
-    done = lambda source, _: SimpleNamespace(done=lambda: True, result=lambda: source, exception=lambda: None)  # noqa: E731
+    done = lambda source, *_, **__: SimpleNamespace(done=lambda: True, result=lambda: source, exception=lambda: None)  # noqa: E731
 
     def loaded(source, name, shared_bytes):
         own = library(source, (name,), tmp_path)

@@ -198,7 +198,7 @@ def test_foreign_cache_entries_are_compiled_again(tmp_path, monkeypatch, obstacl
     compile_source = nvrtc.compile_source
     monkeypatch.setattr(nvrtc, "compile_source", lambda *a: compiled.append(a) or compile_source(*a))
     nvrtc.start(source, "sm_90").result()
-    assert compiled == [(source, "sm_90", True)] and path.is_file() and not path.stat().st_mode & 0o022
+    assert compiled == [(source, "sm_90", True, ())] and path.is_file() and not path.stat().st_mode & 0o022
     nvrtc.start(source, "sm_90").result()
     assert len(compiled) == 1
 

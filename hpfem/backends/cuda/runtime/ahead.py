@@ -1,19 +1,25 @@
-"""CuPy's kernels of set-up, loaded or compiled before CuPy asks for them one after the other; CUDA's libraries, too.
+"""CuPy's kernels of set-up, compiled and loaded before CuPy asks for them one after the other; CUDA's libraries, too.
 
 `array_kernels.json` has their sources, as `python -m benchmarks.array_kernels` recorded them with one version of CuPy.
-A thread loads those that CuPy has on disk, while the host prepares the first problem, and processes compile the others.
-What is not in the table comes when CuPy needs it, as all does with HPFEM_AHEAD=0.
+Those of a group, whose names differ, are one program among our kernels: most of the time to compile one goes into its
+headers. Processes begin with them while CuPy is imported. What is not in the table comes when CuPy needs it, as
+all does with HPFEM_AHEAD=0.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
+import sys
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread, get_ident, main_thread
+from threading import Lock, Thread, main_thread
 from typing import Any
 
 from . import nvrtc
@@ -21,86 +27,119 @@ from . import nvrtc
 TABLE = Path(__file__).with_name("array_kernels.json")
 # Seconds for which CuPy waits for a process.
 PATIENCE = 30.0
-_CUB = "#include <cub/"
+# CuPy's own options, beside folders and ours: denormal numbers of float32 are zero. What asks for more is not ours.
+_OPTIONS, _OWN = ("-ftz=true",), ["--std=c++17"]
+# Of its headers.
+_FOLDERS = "", "/cupy/_cccl/thrust", "/cupy/_cccl/libcudacxx"
+_FURTHER = ("arch", "enable_cooperative_groups", "name_expressions", "jitify", "to_ltoir")
+# CUDA's numbers of attributes of a GPU: those of its architecture.
+_ARCHITECTURE = 75, 76
 _threads: list[Thread] = []
 
 
-class _Lacking(Exception):
-    """A kernel that CuPy has not on disk: name, source, options."""
+class _Group:
+    """Kernels that are one program, and its modules, by device."""
+
+    def __init__(self, cubin: Future[Path]) -> None:
+        self._cubin, self._modules, self._lock = cubin, dict[int, Any](), Lock()
+
+    def module(self, cupy: Any) -> Any:
+        """The module on the current device; an error if it does not compile."""
+        number = cupy.cuda.runtime.getDevice()
+        with self._lock:
+            if number not in self._modules:
+                made = cupy.cuda.function.Module()
+                made.load_file(str(self._cubin.result(PATIENCE)))
+                self._modules[number] = made
+            return self._modules[number]
 
 
 def loaded() -> None:
-    """Wait for the thread: a capture, say, may not bear what it does."""
+    """Wait for the threads: a capture, say, may not bear what they do."""
     for thread in _threads:
         thread.join()
 
 
+def program(head: str, sources: Sequence[str]) -> str:
+    """Write kernels with different names as one program; half precision, which some include, is used by none."""
+    parts = [head]
+    for number, source in enumerate(sources):
+        names = re.findall(r"^ *#define (\w+)", source, re.MULTILINE)
+        source = re.sub(r"^ *#include .*", "", source, flags=re.MULTILINE)
+        parts += [f"namespace kernel{number} {{\n{source}\n}}", *(f"#undef {name}" for name in names)]
+    return "\n".join(parts)
+
+
+@cache
+def _groups(architecture: str) -> dict[str, _Group]:
+    """Begin to compile the table's kernels, if it is of the CuPy that is installed; groups by kernels' sources."""
+    version, head, groups = json.loads(TABLE.read_bytes())
+    folder, found = Path(getattr(find_spec("cupy"), "origin", None) or "").parent, dict[str, _Group]()
+    if f'"{version}"' in (folder / "_version.py").read_text(encoding="utf-8").replace("'", '"'):
+        options = *(f"-I{folder}/_core/include{part}" for part in _FOLDERS), *_OPTIONS
+        for sources in groups:
+            group = _Group(nvrtc.start(program(head, sources), architecture, options))
+            found |= dict.fromkeys((head + source for source in sources), group)
+    return found
+
+
+def plain(options: Sequence[str], given: dict[str, Any]) -> bool:
+    """Whether CuPy compiles with such options as those of a group are compiled with."""
+    own = [option for option in options if not option.startswith("-I")]
+    return own == _OWN and not any(given.get(name) for name in _FURTHER)
+
+
+def _wanted() -> bool:
+    return os.environ.get("HPFEM_AHEAD") != "0"
+
+
+def begin_first() -> None:
+    """Begin to compile kernels for the first GPU, which a process takes unless it is told, while CuPy is imported."""
+
+    def compile_there() -> None:
+        with suppress(Exception):  # what is wrong is said where it is needed
+            driver, numbers = ctypes.CDLL("libcuda.so.1"), [ctypes.c_int() for _ in _ARCHITECTURE]
+            wrong = driver.cuInit(0)
+            for number, what in zip(numbers, _ARCHITECTURE, strict=True):
+                wrong = wrong or driver.cuDeviceGetAttribute(ctypes.byref(number), what, 0)
+            if not wrong:
+                _groups("sm_" + "".join(str(number.value) for number in numbers))
+
+    if _wanted() and "cupy" not in sys.modules:
+        _threads.append(Thread(target=compile_there, name="nvrtc, first"))
+        _threads[-1].start()
+
+
 def begin(number: int) -> None:
-    """Begin to load kernels onto a GPU, and to compile those that CuPy has not on disk."""
-    if os.environ.get("HPFEM_AHEAD") == "0" or os.environ.get("CUPY_CACHE_IN_MEMORY"):
+    """Begin to load kernels onto a GPU, and to compile those that are not on disk."""
+    if not _wanted():
         return
+    loaded()
     try:
         import cupy
-        from cupy._core import core
-        from cupy.cuda import compiler as own
+        from cupy.cuda import compiler
 
-        program, same = own._NVRTCProgram, own._get_nvrtc_version() == nvrtc.version()
-        compile_here, find, keep = program.compile, own._compile_module_with_cache, own._kernel_cache_backend.save
-    except (ImportError, AttributeError):
+        find = compiler._compile_module_with_cache
+        groups = _groups(f"sm_{cupy.cuda.Device(number).compute_capability}")
+    except Exception:  # noqa: BLE001 - CuPy has another compiler, or there is none of ours
         return
-    if not same:
+    if not groups:
         return
-    asking, there, begun = 0, dict[Any, Any](), dict[str, Future[bytes]]()
-
-    def compiled(kernel: Any, options: tuple[str, ...] = (), *log: Any) -> Any:
-        """Say what CuPy lacks, while it is asked; then take what a process has compiled, unless it has yet to begin."""
-        name = Path(kernel.name).stem
-        if asking == get_ident() and kernel.name.endswith(".cu"):
-            raise _Lacking(name, kernel.src, options)
-        made = b""
-        with suppress(Exception):
-            made = b"" if begun[name].cancel() else begun[name].result(PATIENCE)
-        return (made, None) if made else compile_here(kernel, options, *log)
 
     def found(source: str, options: tuple[str, ...] = (), **given: Any) -> Any:
-        """Find a kernel, and keep it until CuPy asks again, or take it."""
-        others = {name: value for name, value in given.items() if name not in ("extra_source", "log_stream")}
-        key = cupy.cuda.runtime.getDevice(), source, options, repr(others)
-        if asking != get_ident():
-            return there.pop(key, None) or find(source, options, **given)
-        there[key] = find(source, options, **given)
-        return there[key]
-
-    def make(name: str, source: str, options: list[str]) -> bytes:
-        """Compile a kernel; CuPy says what is wrong when it needs one that does not."""
-        made = nvrtc.by_process(source, options)[2]
-        if made:
-            with suppress(OSError):
-                keep(name, made, source)
-        return made
+        """Take a kernel's group, or find the kernel as CuPy does."""
+        if source in groups and plain(options, given):
+            with suppress(Exception):
+                return groups[source].module(cupy)
+        return find(source, options, **given)
 
     def load() -> None:
-        nonlocal asking
-        version, kernels = json.loads(TABLE.read_bytes())
-        if version != cupy.__version__:
-            return
-        with suppress(Exception), cupy.cuda.Device(number):  # what is wrong is said where it is needed
-            asking = get_ident()
-            # Those that include CUB take the longest, and twice as long to write their headers, precompiled, of 250 MB.
-            for source, *options in sorted(kernels, key=lambda row: _CUB not in row[0]):
-                try:
-                    if main_thread().is_alive():
-                        core.compile_with_cache(source, tuple(options))
-                except _Lacking as kernel:
-                    name, text, given = kernel.args
-                    given = [option for option in given if option != "--pch" or _CUB not in source]
-                    begun[name] = nvrtc.begin(partial(make, name, text, given), late=True)
-            asking = 0
-            if not begun and main_thread().is_alive():
-                _use_libraries(cupy)
-        asking = 0  # where that failed, too: a later thread may have this one's number
+        for work in (*(group.module for group in dict.fromkeys(groups.values())), _use_libraries):
+            if main_thread().is_alive():
+                with suppress(Exception), cupy.cuda.Device(number):  # what is wrong is said where it is needed
+                    work(cupy)
 
-    program.compile, own._compile_module_with_cache = compiled, found
+    compiler._compile_module_with_cache = found
     _threads.append(Thread(target=load, name="cupy"))
     _threads[-1].start()
 

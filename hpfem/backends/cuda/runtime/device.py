@@ -20,7 +20,7 @@ from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
 from ....support.communicator import world
 from ...timer import Timer
-from .ahead import begin
+from .ahead import begin, begin_first
 from .lazy import cupy
 
 
@@ -214,6 +214,8 @@ def missing() -> str | None:
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed; {install}"
     os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")  # two thirds of the time to compile each of its operations
+    if world().size == 1:
+        begin_first()
     try:
         import cupy
     except (ImportError, OSError, RuntimeError) as error:

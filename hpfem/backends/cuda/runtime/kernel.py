@@ -8,7 +8,7 @@ from functools import cache, partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ from .planned import Plan
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 # Kernels that are loaded and alive, by the geometry that they work on, and id.
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
+# Kernels that are not begun, as products take variants of them.
+_LATER: WeakSet[CudaKernel] = WeakSet()
 # Kernels that this process has begun to compile, by source and architecture.
 _BEGUN: dict[tuple[str, str], Future[Path]] = {}
 # Factors of fewer bytes are made by NumPy, in less time than launches take.
@@ -98,12 +100,12 @@ def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> t
     return tuple(loaded(cubin, name, shared_bytes) for name in names)
 
 
-def begin(source: str) -> Future[Path]:
-    """Begin to compile kernels, once in a process."""
+def begin(source: str, late: bool = False) -> Future[Path]:
+    """Begin to compile kernels, once in a process; what is late after all that is not."""
     key = source, architecture()
     found = _BEGUN.get(key)
     if found is None or (found.done() and found.exception()):
-        _BEGUN[key] = found = start(program(source), architecture())
+        _BEGUN[key] = found = start(program(source), architecture(), late=late)
     return found
 
 
@@ -140,6 +142,12 @@ class CudaKernel(BlockKernel):
         self._begun = source, name, shared_bytes
         begin(source)
 
+    def begin(self) -> None:
+        """Begin to compile the kernel itself; see `BlockKernel.begin`."""
+        if self in _LATER and self._begun is not None:
+            _LATER.discard(self)
+            begin(self._begun[0])
+
     @cached_property
     def function(self) -> Any:
         """The compiled kernel on the device; None where there is none."""
@@ -147,7 +155,14 @@ class CudaKernel(BlockKernel):
         if self._begun is None:
             return None
         source, name, shared_bytes = self._begun
+        for other in [own for own in _LATER if own.alike == self.alike] if self in _LATER else ():
+            other.begin()  # of other blocks, which are needed next
         return loaded(_compiled(source), name, shared_bytes)
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """What kernels of an operator's blocks have in common, as a rule."""
+        return self.device.name, self.problem.form.name, self.problem.dtype, self.problem.tabulation.basis.order
 
     def _count(self) -> None:
         """From here on all its memory exists and can be counted."""
@@ -187,7 +202,13 @@ class PlannedKernel(CudaKernel):
     def __init__(self, plan: Plan, strategy: str, tables: NDArray[Any] | None = None) -> None:
         super().__init__(plan.problem, strategy, plan.levels)
         self.plan, self.tables = plan, None if tables is None else upload(tables)
-        self._compile(plan.source(), strategy.replace("-", "_"), plan.shared_bytes)
+        form, transform = self.problem.form, self.problem.tabulation.basis.transform
+        given = plan.source(), strategy.replace("-", "_"), plan.shared_bytes
+        if form.from_modes and form.to_modes and transform is None:
+            self._begun = given
+            _LATER.add(self)
+        else:
+            self._compile(*given)
         self.factors, self.points = self._layouts(plan.group)
 
     def arrays(self) -> list[tuple[str, Any]]:
@@ -231,7 +252,7 @@ class PlannedKernel(CudaKernel):
         assert self._begun is not None
         own, name, shared_bytes = self._begun
         source = "".join(f"#define {macro}\n" for macro in macros) + own
-        begin(source)
+        begin(source, late=True)
 
         def finish() -> Any:
             self._count()

@@ -164,9 +164,9 @@ def _apart(source: str, options: Sequence[str]) -> tuple[int, str, bytes]:
     return compiled(library(), source, options)
 
 
-def compile_source(source: str, architecture: str, apart: bool = False) -> Binary:
-    """Compile a kernel to machine code, here or in a process of its own."""
-    options = [*OPTIONS, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+def compile_source(source: str, architecture: str, apart: bool = False, more: Sequence[str] = ()) -> Binary:
+    """Compile a kernel to machine code, here or in a process of its own, with more options than all have."""
+    options = [*OPTIONS, *more, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
     status, log, cubin = _apart(source, options) if apart else compiled(library(), source, options)
     if status != 0:
         lines = log.splitlines()  # warnings, which are many, and what is wrong
@@ -175,14 +175,14 @@ def compile_source(source: str, architecture: str, apart: bool = False) -> Binar
     return Binary(cubin, log)
 
 
-def cached(source: str, architecture: str, apart: bool = False) -> Path:
+def cached(source: str, architecture: str, apart: bool = False, more: Sequence[str] = ()) -> Path:
     """Compile a kernel as `compile_source` does, or find it in the user's cache."""
-    key = _key(source, architecture)
+    key = _key(source, architecture, more)
     kept = kernel_cache()
     # Processes of a machine need the same kernels at the same time: one of them compiles each kernel.
     with nullcontext() if _there(key) else kept.alone(key):
         if not _there(key):
-            binary = compile_source(source, architecture, apart)
+            binary = compile_source(source, architecture, apart, more)
             if _keep(binary, key, kept):
                 kept.grown(SPARED)
             else:
@@ -219,8 +219,9 @@ def kernel_cache() -> Cache:
     return Cache(cache_folder("cuda"), ".cubin", (_LOG,), code=True, limit=LIMIT)
 
 
-def _key(source: str, architecture: str) -> str:
-    return hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
+def _key(source: str, architecture: str, more: Sequence[str]) -> str:
+    parts = [source, architecture, str(version()), *OPTIONS, *more]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _do(future: Future[Any], work: Callable[[], Any]) -> None:
@@ -267,11 +268,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
 
 
-def start(source: str, architecture: str) -> Future[Path]:
-    """Begin `cached`, in a process of its own unless there is nothing to compile."""
-    key = _key(source, architecture)
+def start(source: str, architecture: str, more: Sequence[str] = (), late: bool = False) -> Future[Path]:
+    """Begin `cached`, in a process of its own unless there is nothing to compile; see `begin`."""
+    key = _key(source, architecture, more)
     if not _there(key):
-        return begin(partial(cached, source, architecture, apart=True))
+        return begin(partial(cached, source, architecture, True, more), late)
     there: Future[Path] = Future()
     there.set_result(kernel_cache().path(key))
     return there

@@ -30,6 +30,8 @@ _AT_ONCE = 1 << 27
 # Products of full matrices that take no longer than one of sparse ones; an H200 makes 9 of those a nanosecond in rows
 # of hundreds of entries.
 _FULL = 512
+# Largest numbers of a vector that the host compares.
+_THREADS = 1 << 14
 # Vectors of solvers, and of preconditioners.
 _REALS: tuple[Any, ...] = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -84,9 +86,12 @@ def _largest_of_each() -> Any:
 
 
 @cache
-def _max_norm() -> Any:
-    reduction = "abs(x)", "a >= b || a != a ? a : b", "y = a", "0", "hpfem_max_norm"  # NaN stays
-    return import_module("cupy").ReductionKernel("T x", "T y", *reduction)
+def _largest() -> Any:
+    body = (
+        "T most = 0; for (size_t k = i; k < x.size(); k += _ind.size()) {"
+        "T own = abs(x[k]); if (!(own <= most) && most == most) most = own; } y = most"  # NaN stays
+    )
+    return import_module("cupy").ElementwiseKernel("raw T x", "T y", body, "hpfem_largest")
 
 
 class CudaVectors(VectorSpace):
@@ -120,15 +125,17 @@ class CudaVectors(VectorSpace):
         n, kind = pairs[0][0].size, pairs[0][0].dtype
         if kind.kind != "f" or any(own.dtype != kind or own.shape != (n,) for pair in pairs for own in pair):
             return super()._sums(pairs)
-        found = self.xp.empty((len(pairs), sum_blocks(n)))
+        found = self.xp.empty((len(pairs), blocks := sum_blocks(n)))
         owned = [] if self.sharing is None or not len(self.ghosts) else [owned_bits(self.sharing, n)]
         for (a, b), row in zip(pairs, found, strict=True):
             launch_dots(self.xp.ascontiguousarray(a), self.xp.ascontiguousarray(b), row, *owned)
-        return found.sum(axis=1)
+        # Backwards: for sums of what lies in order CuPy includes CUB, which takes seconds to compile.
+        return found[:, ::-1].sum(axis=1) if blocks > 1 else found[:, 0]
 
     def max_norm(self, vector: Any) -> float:
-        """One kernel and one number; see `VectorSpace.max_norm`."""
-        return float(_max_norm()(vector)) if vector.size else 0.0
+        """One kernel, and the rest on the host: CuPy's own takes seconds to compile; see `VectorSpace.max_norm`."""
+        some = self.xp.empty(min(vector.size, _THREADS), vector.dtype)
+        return float(_largest()(vector, some).get().max()) if vector.size else 0.0
 
     def add_at(self, places: Any, values: Any, rows: Any) -> None:
         """Add numbers to some entries in one kernel; see `VectorSpace.add_at`."""
