@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -38,6 +39,8 @@ def spied(found: dict[str, None]) -> str:
     def spy(source: str, options: tuple[str, ...] = (), **given: Any) -> Any:
         if source.startswith(head) and plain(options, given):
             found[source.removeprefix(head)] = None
+        if "<cub/" in source:
+            print("here CuPy includes CUB, which takes seconds to compile:", *traceback.format_stack(limit=6), sep="\n")
         return inner(source, options, **given)
 
     compiler._compile_module_with_cache = first

@@ -84,8 +84,8 @@ class Backend(Immutable, ABC):
         where cells are stretched: by shape, for order 1, 2, .., the last for all higher orders.
     costs_of : str or None
         The device whose nanoseconds `Strategy.cost` gives; None if it counts operations.
-    once : str
-        Strategy of what is computed once for a solution, where compilation takes longer than all applications.
+    apart : bool
+        Whether other processes compile: what will probably be needed is begun then.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Backend(Immutable, ABC):
         **dict.fromkeys(("tri", "tet"), ((2, 2, 2), (2, 3, 2))),
     }
     costs_of: str | None = None
-    once = "auto"
+    apart = False
 
     @property
     def strategy_names(self) -> tuple[str, ...]:

@@ -272,6 +272,10 @@ class VectorSpace(Unshared):
         """Write a sum of vectors [n] times numbers, in one pass; out [n] may be one of the vectors."""
         self.run(combination(len(vectors)), (*vectors, out), numbers)
 
+    def equals(self, numbers: Any) -> Any:
+        """Count the entries that are equal to each; numbers [n] of int, from 0 -> [n]."""
+        return np.bincount(numbers)[numbers]
+
     def add_at(self, places: Any, values: Any, rows: Any) -> None:
         """Add numbers to some entries, at different places [n], of vectors in place; values [k, n], rows [k, m]."""
         rows[:, places] += values

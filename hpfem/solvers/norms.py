@@ -7,6 +7,7 @@ operators compute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from math import frexp, hypot
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..assembly.boundary import component_numbers
 from ..backends import choose_backend, vectors_on
 from ..backends.base import Backend
 from ..backends.vectors import scaled
-from ..errors import ArgumentError, StateError
+from ..errors import ArgumentError, HpfemError, StateError
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockProblem, Form
 from ..operators import BwdTrans, PhysDeriv
 from ..space import Field, Space
@@ -31,7 +32,7 @@ from ..space.field import check_state
 from ..space.reference import reference_geometry
 from ..space.regions import ByRegion, CellValues, regional
 from ..support.communicator import Communicator
-from ..tuning.select import choose_else_auto
+from ..tuning.select import choose
 
 # Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.
 Source = Callable[..., Any] | float | Sequence[float] | CellValues | Field
@@ -62,7 +63,7 @@ class _Reference:
         self.size = max(1, next(value_chunks(block, self.xp)).stop)
         geometry = reference_geometry(block, self.size)
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
-        self._problem, self._kernel = problem, choose_else_auto(problem, backend.once, "auto", backend).kernel
+        self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
         self._device, self._kept, self._room = backend.device(), dict[int, Any](), 0 if self.xp is np else _KEPT
 
     def measure(self, some: slice) -> Any:
@@ -159,6 +160,12 @@ class Loads:
                     self._write_moments(moments[:, a:b], f, test, number, compiled)
         of_each = [self.c0.gathered(row, device) for row in moments]
         return of_each[0] if self.components == 1 else xp.stack(of_each)
+
+    def begin(self) -> None:
+        """Begin to compile what functions need, if that is done apart; what is wrong is said where it is needed."""
+        if self.backend.apart:
+            with suppress(HpfemError, MemoryError):
+                self._of_blocks(True)
 
     def _of_blocks(self, finer: bool) -> list[_Reference]:
         """Inner products of values with the modes, block by block; by a finer rule, or by that of the space."""

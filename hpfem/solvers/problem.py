@@ -275,6 +275,7 @@ class Problem:
             self._vectors = vectors = self.operator.vectors
             self.operator.product_on(self.operator.device)  # its kernels are compiled while the rest is set up
             self._loads = Loads(c0, self.components)
+            self._loads.begin()
             self._values, self._load = self._on_device(values), self._on_device(bc.load)
             self._constrained = vectors.xp.asarray(bc.constrained)
             self._fluxes = _Fluxes(bc, vectors)

@@ -8,6 +8,7 @@ from hpfem.backends import BACKENDS
 from hpfem.errors import ArgumentError, StateError
 from hpfem.geometry import BlockGeometry
 from hpfem.memory import as_numpy
+from hpfem.solvers import norms
 from hpfem.solvers.norms import Loads, load
 from tests.samples import NAMES, Polynomial, box_integral, dimension, norm_error, skewed, straight
 
@@ -76,13 +77,20 @@ def test_what_does_not_fit():
     assert hp.l2_error(u, lambda x, y: 0, relative=False) == 0
 
 
-def test_the_strategy_of_what_is_computed_once(monkeypatch):
-    """As the backend says, where it suits."""
-    space = hp.Space(hp.box(("quad", "tri"), 2), 3, backend="cpu")
-    wanted = as_numpy(load(hp.C0Space(space), f := lambda x, y: x * y))
-    for once, on_tris in (("stdmat", True), ("sumfac", False)):  # which the simplex rule does not suit
-        monkeypatch.setattr(BACKENDS["cpu"].__class__, "once", once)
-        loads = Loads(hp.C0Space(space), 1)
-        assert norm_error(as_numpy(loads(f)), wanted) < 1e-13
-        taken = {own.block.shape.name: own._kernel.strategy == once for own in loads._of_blocks(True)}
-        assert taken == {"quad": True, "tri": on_tris}
+def test_kernels_of_functions_are_begun_with_a_problem(monkeypatch):
+    """Where others compile them; who gives numbers, and orders without a finer rule, notices nothing."""
+    space, refused = hp.Space(hp.box(("quad", "tri"), 2), 3, backend="cpu"), []
+    for apart in (False, True):
+        monkeypatch.setattr(BACKENDS["cpu"].__class__, "apart", apart)
+        problem = hp.Problem(space, lam=1.0)
+        assert list(problem._loads._tests) == [True] * apart
+        begun = problem._loads._of_blocks(True)
+        problem.solve(lambda x, y: x * y)
+        assert problem._loads._of_blocks(True) is begun
+
+    def finer_blocks(space, more):
+        refused.append(more)
+        raise ArgumentError("too many points")
+
+    monkeypatch.setattr(norms, "finer_blocks", finer_blocks)
+    assert hp.Problem(space, lam=1.0).solve(2.0)(0.5, 0.5) == pytest.approx(2) and len(refused) == 1

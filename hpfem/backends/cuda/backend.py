@@ -44,7 +44,7 @@ class CudaBackend(Backend):
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)
     smoother_steps = _SMOOTHER_STEPS
     costs_of = "an H200, by the shipped table of measured speeds, or a model of them"
-    once = "stdmat"
+    apart = True
 
     # The memory is that of the current GPU, and a function is a kernel of one thread a point.
     missing, device, function = staticmethod(missing), staticmethod(current_device), staticmethod(CudaFunction)

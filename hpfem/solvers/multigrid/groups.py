@@ -282,7 +282,7 @@ def _cut(
 ) -> Any:
     """Number the groups; those above `most`, with a layer beyond `width`, in pieces of pairs above `least`; [n]."""
     xp, found = vectors.xp, group.astype(np.int64)
-    large = xp.bincount(group)[group] > most
+    large = vectors.equals(group) > most
     (places,) = (large & (width > 0)).nonzero()
     if len(places):
         chosen = xp.zeros(len(group), bool)

@@ -63,3 +63,13 @@ def test_kernels_of_a_restriction_are_begun_with_it(sources, monkeypatch):
     for own in made:
         own._kernel(1)
     assert set(asked) == set(begun) and len(asked) == 2
+
+
+def test_equal_numbers_are_counted_in_order(monkeypatch, rng):
+    monkeypatch.setattr(space.CudaVectors, "xp", np)
+    for kind in (np.int32, np.int64):
+        numbers = rng.integers(0, 50, 200).astype(kind)
+        wanted = hp.backends.vectors.HOST_VECTORS.equals(numbers)
+        assert np.array_equal(space.CudaVectors(DEVICE).equals(numbers), wanted) and wanted[0] == sum(
+            numbers == numbers[0]
+        )
