@@ -16,6 +16,7 @@ from hpfem.shapes.arrays import Array
 from hpfem.shapes.tabulation import exact_rule, integrates_products, orthonormal
 
 from ..errors import NotSuitable
+from ..support.tables import on_disk
 from .form import BlockProblem
 from .linear import check_linear, check_noncollocated
 
@@ -47,6 +48,7 @@ def orthogonal_matrices(basis: Basis) -> tuple[Array, Array]:
 
 
 @cache
+@on_disk
 def _matrices(basis: Basis) -> tuple[Array, Array] | None:
     rule = exact_rule(basis)
     functions = orthonormal(basis, rule)

@@ -33,6 +33,7 @@ from hpfem.shapes.arrays import Array
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
+from ..support.tables import on_disk
 from .element_map import ElementMap, Elements, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, metric, symmetric_pairs
 from .kinds import AFFINE, GeometryKind
@@ -68,6 +69,7 @@ class FactorSource(StrEnum):
 
 # Tables of all elements of a shape and order at the points of a rule: they serve the blocks of all spaces.
 @lru_cache(maxsize=64)
+@on_disk
 def _tables(basis: Basis, rule: ShapeRule) -> tuple[Array, Array]:
     return basis.evaluate(basis.shape.collapse(rule.eta)), basis.gradient_eta(rule.eta)
 

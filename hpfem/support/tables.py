@@ -35,8 +35,14 @@ def table_cache() -> Cache:
 @cache
 def sources(*folders: Path) -> str:
     """Digest of the modules and tables in some folders."""
-    files = sorted(file for folder in folders for pattern in ("*.py", "*.json") for file in folder.glob(pattern))
-    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+    return hashlib.sha256(b"".join(map(_digest, folders))).hexdigest()
+
+
+@cache
+def _digest(folder: Path) -> bytes:
+    """Digest of one folder, which is read once."""
+    files = sorted(file for pattern in ("*.py", "*.json") for file in folder.glob(pattern))
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).digest()
 
 
 def on_disk(make: Make) -> Make:
