@@ -17,12 +17,10 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from .derivative import Commuting, Row, Weak, reverse
 from .evaluate import SAMPLES, evaluate, random_data
-from .graph import Expression, Graph, copied, depending, live
+from .graph import TRANSCENDENTAL, Expression, Graph, copied, depending, live
 from .trace import Trace
 
 STORES = ("cheap", "fewest", "matrix")
-# Operations of which one costs as much as reading many numbers.
-_COSTLY = ("pow", "exp", "log", "sin", "cos", "tanh")
 # Name of the stored values among the fields, which no argument of a function has.
 STORED = ".stored"
 # The capacity of what is not cut.
@@ -33,7 +31,7 @@ def cut(weak: Weak, active: str, store: str) -> tuple[Weak, list[Expression]]:
     """Split a form that is linear in one function: the form of the fields ("stored", k), and what these are."""
     if store == "matrix":
         return _matrix(weak, active)
-    found = _least(weak, active, _COSTLY if store == "cheap" else ())
+    found = _least(weak, active, TRANSCENDENTAL if store == "cheap" else ())
     stored = [node for node in found if node.op != "input" or node.payload[0] == "fn"]
     place = {node.index: ("field", STORED, k) for k, node in enumerate(stored)}
     return weak.changed(lambda own, n, _: own.node("input", (), place[n.index]) if n.index in place else None), stored

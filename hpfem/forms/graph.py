@@ -40,7 +40,21 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any], tuple[P
     "log": (1, math.log, np.log, (lambda r, a: 1.0 / a,)),
     "sin": (1, math.sin, np.sin, (lambda r, a: np.cos(a),)),
     "cos": (1, math.cos, np.cos, (lambda r, a: -np.sin(a),)),
+    "tan": (1, math.tan, np.tan, (lambda r, a: 1.0 + r * r,)),
+    "asin": (1, math.asin, np.arcsin, (lambda r, a: 1.0 / np.sqrt(1.0 - a * a),)),
+    "acos": (1, math.acos, np.arccos, (lambda r, a: -1.0 / np.sqrt(1.0 - a * a),)),
+    "atan": (1, math.atan, np.arctan, (lambda r, a: 1.0 / (1.0 + a * a),)),
+    "atan2": (2, math.atan2, np.arctan2, (lambda r, a, b: b / (a * a + b * b), lambda r, a, b: -a / (a * a + b * b))),
+    "hypot": (2, math.hypot, np.hypot, (lambda r, a, b: a / r, lambda r, a, b: b / r)),
+    "sinh": (1, math.sinh, np.sinh, (lambda r, a: np.cosh(a),)),
+    "cosh": (1, math.cosh, np.cosh, (lambda r, a: np.sinh(a),)),
     "tanh": (1, math.tanh, np.tanh, (lambda r, a: 1.0 - r * r,)),
+    "expm1": (1, math.expm1, np.expm1, (lambda r, a: 1.0 + r,)),
+    "log1p": (1, math.log1p, np.log1p, (lambda r, a: 1.0 / (1.0 + a),)),
+    "log10": (1, math.log10, np.log10, (lambda r, a: 1.0 / (a * math.log(10.0)),)),
+    "floor": (1, np.floor, np.floor, (None,)),
+    "ceil": (1, np.ceil, np.ceil, (None,)),
+    "sign": (1, np.sign, np.sign, (None,)),
     "min": (2, min, np.minimum, (_where(operator.le, 1.0, 0.0), _where(operator.le, 0.0, 1.0))),
     "max": (2, max, np.maximum, (_where(operator.ge, 1.0, 0.0), _where(operator.ge, 0.0, 1.0))),
     "lt": (2, operator.lt, np.less, (None, None)),
@@ -55,6 +69,11 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any], tuple[P
     ),
 }
 COMPARISONS = ("lt", "le", "gt", "ge")
+# Functions of the C library, by their names there: one costs as much as reading many numbers.
+TRANSCENDENTAL = (
+    *("pow", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "hypot", "sinh", "cosh", "tanh"),
+    *("expm1", "log1p", "log10"),
+)
 _CALLS: dict[Any, str] = {function: name for name, (_, _, function, _) in OPERATIONS.items()}
 _CALLS |= {operator.pow: "pow", np.float_power: "pow", np.square: "mul", np.positive: "positive"}
 _BOOL, _INT, FLOAT = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64)
@@ -295,7 +314,7 @@ class Expression:
         if ufunc not in _CALLS or method != "__call__" or kwargs:
             raise ArgumentError(
                 f"np.{ufunc.__name__} is not available in a pointwise function; available: + - * / ** and np."
-                + ", np.".join(("sqrt exp log sin cos tanh abs minimum maximum where").split())
+                + ", np.".join(sorted(known.__name__ for known in _CALLS if known is not operator.pow))
             )
         if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
             raise ArgumentError("a pointwise function mixed an array into an expression; pass it as a field")

@@ -40,7 +40,8 @@ def WeakForm(
     space : Space
     pointwise : callable
         Takes, by name, some of `u`, `du`, `x` and of the names in `fields`; returns what multiplies the test value, the
-        test gradient, or the pair of both (`hpfem.forms`). It is called once, when the operator is made:
+        test gradient, or the pair of both (`hpfem.forms`), by + - * / ** and NumPy's elementary functions, `np.where`,
+        `np.minimum`, `np.floor`, `np.sign` and the like. It is called once, when the operator is made:
         quantities that change later are given in `fields`: as a number, set by `operator.parameters[name] = number`, or
         as a "phys" field, which every application reads anew. Functions and "coeff" fields are evaluated once.
     trial : tuple of str

@@ -328,7 +328,7 @@ class TestRefused:
             (lambda u: math.exp(u), "float; use NumPy's functions"),
             (lambda u: float(u), "float"),
             (lambda u: [1, 2, 3][u], "float"),
-            (lambda u: np.arctan2(u, 1.0), "np.arctan2 is not available"),
+            (lambda u: np.copysign(u, 1.0), "np.copysign is not available"),
             (lambda u: np.sin(u, where=True), "np.sin is not available"),
             (lambda u: np.add.reduce(u), "not available"),
             (lambda u: np.select([u > 0], [u]), "np.select is not available"),

@@ -14,11 +14,14 @@ UNARY = {
     "positive": (operator.pos, np.positive),
     "abs": (abs, np.absolute),
     **{f"np.{f.__name__}": (f, f) for f in (np.sqrt, np.exp, np.log, np.sin, np.cos, np.tanh, np.square, np.negative)},
+    **{f"np.{f.__name__}": (f, f) for f in (np.tan, np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.sign)},
+    **{f"np.{f.__name__}": (f, f) for f in (np.expm1, np.log1p, np.log10, np.floor, np.ceil)},
 }
 BINARY = {
     "+": (operator.add, np.add), "-": (operator.sub, np.subtract), "*": (operator.mul, np.multiply),
     "/": (operator.truediv, np.divide), "**": (operator.pow, np.power),
     **{f"np.{f.__name__}": (f, f) for f in (np.minimum, np.maximum, np.power, np.add, np.less, np.greater_equal)},
+    **{f"np.{f.__name__}": (f, f) for f in (np.arctan2, np.hypot)},
     "<": (operator.lt, np.less), "<=": (operator.le, np.less_equal), ">": (operator.gt, np.greater),
     ">=": (operator.ge, np.greater_equal),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import hpfem as hp
 from tests.backends.cuda.host_kernels import Case, apply
 from tests.backends.cuda.host_kernels import build as library_of
-from tests.operators.generated import build, evaluate, trees
+from tests.operators.generated import UNARY, build, evaluate, trees
 from tests.operators.ways import ways
 from tests.samples import NAMES, curved
 
@@ -30,6 +30,8 @@ WRITTEN = [
     ("+", ("+", ("<", "u", "c"), ("<", "x0", "k")), ("np.add", ("<", "c", 1), ("where", ("<", "u", "k"), True, False))),
     ("*", "k", ("+", ("*", ("<", "u", "c"), 2), ("np.maximum", ("<", "x0", "k"), ("*", 1, ("<", "c", 1))))),
     ("*", "k", ("-", ("<", "u", "c"), ("<", "x0", "k"))),
+    *[(f, value) for f in UNARY for value in (("*", "c", ("*", "c", 0.6)), ("*", "c", 0.6), ("np.sqrt", "u"))],
+    *[(f, *pair) for f in ("np.arctan2", "np.hypot") for pair in (("c", "u"), (("np.sqrt", "u"), "k"), (-2, "c"))],
 ]
 
 

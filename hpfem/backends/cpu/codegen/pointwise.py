@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....forms.graph import Expression
+from ....forms.graph import TRANSCENDENTAL, Expression
 from ....forms.trace import Trace
 from .elementary import elementary
 from .ir import Builder, Operand
 
 _INTRINSICS = {
-    **{name: name for name in ("pow", "sqrt", "exp", "log", "sin", "cos")},
+    **{name: name for name in ("pow", "sqrt", "exp", "log", "sin", "cos", "floor", "ceil")},
     **{"abs": "fabs", "min": "minimum", "max": "maximum"},
 }
 _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -61,27 +61,33 @@ class Expressions:
             condition, yes, no = map(b.operand, args)
             wanted = self._bits.get(node.args[0].index) or b.new(f"fcmp une {b.vector} {condition}, zeroinitializer")
             return b.new(f"select <{b.lanes} x i1> {wanted}, {b.vector} {yes}, {b.vector} {no}")
-        if node.op == "tanh":
-            return self._library("tanh", b.operand(args[0]))
+        if node.op == "sign":  # a NaN comes out
+            value = b.operand(args[0])
+            known = b.new(f"fcmp one {b.vector} {value}, zeroinitializer")
+            one, other = b.call("copysign", 1.0, value), b.add(value, 0.0)
+            return b.new(f"select <{b.lanes} x i1> {known}, {b.vector} {one}, {b.vector} {other}")
         if node.op in ("sin", "cos", "exp") and b.real == "double":
             return elementary(b, node.op, b.operand(args[0]))
         if node.op in _INTRINSICS:
             return b.call(_INTRINSICS[node.op], *args)
+        if node.op in TRANSCENDENTAL:
+            return self._library(node.op, *map(b.operand, args))
         if node.op == "mul" and self._exact:
             b.count_flops(1)
             return b.new(f"fmul {b.vector} {b.operand(args[0])}, {b.operand(args[1])}")
         instruction: Callable[..., str] = getattr(b, node.op)
         return instruction(*args)
 
-    def _library(self, name: str, value: str) -> str:
+    def _library(self, name: str, *values: str) -> str:
         """A function of the C library, lane by lane."""
         b = self._b
         function = f"@{name}" + ("f" if b.real == "float" else "")
-        b.declare(f"declare {b.real} {function}({b.real}) nonlazybind nounwind willreturn memory(none)")
+        taken = ", ".join([b.real] * len(values))
+        b.declare(f"declare {b.real} {function}({taken}) nonlazybind nounwind willreturn memory(none)")
         total = "poison"
         for lane in range(b.lanes):
-            x = b.new(f"extractelement {b.vector} {value}, i32 {lane}")
-            y = b.new(f"call {b.real} {function}({b.real} {x})")
+            x = [b.new(f"extractelement {b.vector} {value}, i32 {lane}") for value in values]
+            y = b.new(f"call {b.real} {function}({', '.join(f'{b.real} {one}' for one in x)})")
             total = b.new(f"insertelement {b.vector} {total}, {b.real} {y}, i32 {lane}")
         b.count_flops(1)
         return total

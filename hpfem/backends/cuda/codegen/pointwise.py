@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ....forms.graph import OPERATIONS, Expression
+from ....forms.graph import OPERATIONS, TRANSCENDENTAL, Expression
 from ....forms.trace import Trace
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_PLAIN = {"neg": "-", "abs": "fabs", "floor": "floor", "ceil": "ceil"}
 # Operations up to which a pointwise function, and what it calls, is written out at every point: more would take minutes
 # to compile. One that is called has its arguments and results in memory. A call of the library counts as `_CALLED`.
 INLINED, _CALLED = 400, 40
-_CALLS = ("pow", "sqrt", "exp", "log", "sin", "cos", "tanh")
+_CALLS = ("sqrt", *TRANSCENDENTAL)
 
 
 def _number(value: float) -> str:
@@ -64,10 +65,10 @@ class _Printer:
         if op in _INFIX:
             text = f"{a[0]} {_INFIX[op]} {a[1]}"
             return f"real({text})" if op in ("lt", "le", "gt", "ge") else text
-        if op == "neg":
-            return f"-({a[0]})"
-        if op == "abs":
-            return f"fabs({a[0]})"
+        if op in _PLAIN:
+            return f"{_PLAIN[op]}({a[0]})"
+        if op == "sign":  # a NaN comes out
+            return f"{a[0]} > 0 ? real(1) : {a[0]} < 0 ? real(-1) : {a[0]} + real(0)"
         if op in ("min", "max"):
             # As NumPy's: a NaN in either argument comes out.
             compare = "<" if op == "min" else ">"
