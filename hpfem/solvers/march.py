@@ -42,8 +42,8 @@ from .tableaus import METHODS, Method
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0
 # Steps after which the host waits to see that u is finite.
 _UNSEEN = 20
-# Part of the whole time.
-_SHORTEST = 1e-10
+# Of steps: part of the whole time, and of the times themselves, which have 16 digits.
+_SHORTEST, _DIGITS = 1e-10, 2.0**-48
 # Residual at which a stage is solved, over tol.
 _SYSTEMS = 1e-3
 
@@ -184,7 +184,7 @@ def march(
     if tol is not None and not scheme.embedded:
         known = ", ".join(own for own, row in METHODS.items() if row.embedded)
         raise ArgumentError(f"{method!r} has no embedded method, so no tol; take one of {known}, or dt without tol")
-    if dt is not None and not dt >= _SHORTEST * (span[1] - span[0]):
+    if dt is not None and not dt >= _shortest(span):
         raise ArgumentError(f"dt = {dt:g} is too short for times from {span[0]:g} to {span[1]:g}")
     if scheme.implicit and dt is None:
         raise ArgumentError(f"{method!r} is stable for any step; give dt")
@@ -360,6 +360,11 @@ class _System:
         return courant * scheme.reach() / (size**0.5 if scheme.second else size)
 
 
+def _shortest(span: Any) -> float:
+    """The shortest step that is worth taking."""
+    return float(max(_SHORTEST * (span[1] - span[0]), _DIGITS * abs(span).max()))
+
+
 def _called(function: Callable[..., Any], t: float, what: str, *more: Any) -> Any:
     """What a function of the user returns."""
     try:
@@ -461,11 +466,12 @@ class _Run:
 
     def step(self) -> None:
         """Advance by a step, which ends at the next time of `save` at the latest."""
-        vectors, stop = self.system.vectors, self.todo[0]
+        vectors, stop, size = self.system.vectors, self.todo[0], 0.0
         while True:
             left = stop - self.t
-            if self.dt < _SHORTEST * (self.span[1] - self.span[0]):
-                raise self._failed(f"steps of {self.dt:.1e} are too long for tol; is the solution unbounded?")
+            if self.dt < _shortest(self.span):
+                what = "are too long for tol" if math.isfinite(size) else "give numbers that are not finite"
+                raise self._failed(f"steps of {self.dt:.1e} {what}; is the solution unbounded?")
             count = max(1, math.ceil(left / self.dt * (1 - 1e-10)))
             h = left / count
             if self.scheme.alpha and abs(h - self.dt) > 1e-8 * self.dt:

@@ -374,6 +374,9 @@ def _stages(equation: Equation, loads: Any, parameters: Any) -> list[Stage]:
     given = {**({} if loads is None else {LOAD: loads}), **parameters}
     equation.present(given)
     rows = {name: np.atleast_1d(reals(numbers, f"the numbers of {name!r}")) for name, numbers in given.items()}
+    for name, row in rows.items():
+        if not np.isfinite(row).all():
+            raise ArgumentError(f"the numbers of {name!r} are finite, got {shown(given[name])}")
     if len({row.shape for row in rows.values()}) > 1 or any(row.ndim > 1 or not row.size for row in rows.values()):
         counts = ", ".join(f"{name!r} {row.shape}" for name, row in rows.items())
         raise ArgumentError(f"loads and parameters have a number for each stage, all as many; got {counts}")

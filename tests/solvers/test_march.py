@@ -249,6 +249,9 @@ def test_what_is_kept_when_the_solution_grows_without_bound():
             hp.march(form, 1.0, (0, 3), c0, method=name, dt=0.05, save=[0.5], bar=False, **options)
         kept = caught.value.march
         assert kept.times == [0.5] and 0.5 < kept.t < 3 and np.isfinite(kept.u.vector).all()
+    growth = hp.WeakForm(space, lambda u, du: (-300 * u, 0 * du))
+    with pytest.raises(hp.SolverError, match="give numbers that are not finite; is the solution unbounded"):
+        hp.march(growth, 1.0, (0, 3), c0, method="dp5", tol=1e-2, dt=0.05, bar=False)
         assert hp.l2_error(kept.saved[0], lambda x, y: 2 + 0 * x) < 1e-2
 
 
@@ -273,6 +276,7 @@ def test_what_is_kept_when_the_solution_grows_without_bound():
         ({"load": lambda t: np.ones(3)}, "a load has"),
         ({"velocity": 1.0}, "leapfrog"),
         ({"courant": 0.0}, "courant"),
+        ({"times": (1e6, 1e6 + 1e-3), "dt": 1e-11}, "dt = 1e-11 is too short"),  # 1e6 + 1e-11 == 1e6
     ],
 )
 def test_arguments(options, message):

@@ -348,6 +348,7 @@ def test_the_history_is_a_table():
         ({"parameters": {"mu": [1.0]}}, "no parameter 'mu'; it has: lam"),
         ({"parameters": {"lam": [1.0, 2.0]}, "loads": [1.0]}, "as many"),
         ({"loads": []}, "as many"),
+        ({"loads": [0.5, np.nan]}, "numbers of 'load factor' are finite"),
         ({"forcing": 1.5}, "forcing"),
         ({"symmetric": False, "definite": True}, "definite=True means symmetric"),
         ({"preconditioner": "ilu"}, "preconditioner"),
