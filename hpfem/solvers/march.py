@@ -44,7 +44,7 @@ _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0
 _UNSEEN = 20
 # Of steps: part of the whole time, and of the times themselves, which have 16 digits.
 _SHORTEST, _DIGITS = 1e-10, 2.0**-48
-# Residual at which a stage is solved, over tol.
+# Residual at which a stage is solved, over tol and over that of u before.
 _SYSTEMS = 1e-3
 
 
@@ -338,8 +338,9 @@ class _System:
             stage.robin = self.vectors.sparse(stage.bc.matrix.astype(own.dtype))
         stage.values, stage.data = self.values(t), (known + c * own.free(sum(self.data(t)))).astype(own.dtype)
         run = Iterations(stage, self.tangents, None, 25, 0.01, self.name)
+        run.part = _SYSTEMS  # in a short step u changes by less than the tolerance
         if self.tol is not None:
-            run.tol = max(run.tol, _SYSTEMS * self.tol)
+            run.tol = max(4 * float(np.finfo(own.dtype).eps), _SYSTEMS * self.tol)
         run.x, run.advance = self.xp.where(own.fixed, stage.values, guess), lambda *_, **__: None
         run.through([{}], False)
         return run.x
@@ -377,6 +378,7 @@ class _Run:
     """The state: time, step and the last vectors, newest first; and what was saved."""
 
     seen = -math.inf  # the last time watched
+    rounding = 0.0  # errors of an implicit step that no shorter step makes less
 
     def __init__(self, system: _System, method: str, span: Any, stops: Any, watch: Any, path: Path | None) -> None:
         self.system, self.scheme, self.tol, self.watch, self.path = system, METHODS[method], system.tol, watch, path
@@ -496,6 +498,9 @@ class _Run:
                 ratio = vectors.norm(error) / scale if scale else 0.0
                 change = min(_MOST, max(_LEAST, _SAFETY * max(ratio, 1e-9) ** (-1 / self.scheme.order)))
                 if not ratio <= 1:
+                    if self.rounding > scale:
+                        what = f"rounding to {self.system.own.dtype} makes errors of {self.tol * self.rounding / scale:.1e}"
+                        raise self._failed(f"{what}; take a larger tol, or float64")
                     self.dt, self.rejected = h * min(change, _SAFETY), self.rejected + 1
                     continue
                 self.dt = h * change if count > 1 or change < 1 else max(self.dt, h * change)
@@ -549,7 +554,9 @@ class _Run:
             if self.tol is None:
                 return u, None
             wrong = sum(number * k for number, k in zip(b - scheme.embedded, rates, strict=True))
-            return u, system.tangents.solve(u, wrong, 0.1, "the error of a step")[0]
+            error, norm = system.tangents.solve(u, wrong, 0.1, "the error of a step")[0], system.vectors.norm
+            self.rounding = system.tangents.rounding(u) * norm(error) / (norm(wrong) or 1.0)
+            return u, error
         now = system.values(t)
 
         def lift(then: float) -> list[Any]:

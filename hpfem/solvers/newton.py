@@ -389,6 +389,7 @@ class Iterations:
 
     x: Any
     advance: Callable[..., None]
+    part = math.inf  # of the first residual that may be left, where that is less than the tolerance
 
     def __init__(
         self, equation: Equation, tangents: Tangents, tol: float | None, most: int, forcing: float, name: str
@@ -468,8 +469,9 @@ class Iterations:
         self.x = x
         sizes = [norm, own.residual(0 * x)[1], abs(own.load) * own.vectors.norm(own.data)]
         scale, before, tol = max(size for size in sizes if size < math.inf) or 1.0, math.inf, self.forcing
+        wanted = min(self.tol * scale, max(self.part * norm, 4 * float(np.finfo(own.dtype).eps) * scale))
         self.residuals.append(norm / scale)
-        while norm > self.tol * scale:
+        while norm > wanted:
             done = len(self.residuals) - 1
             if norm > 0.5 * before and self._at_rounding(norm, scale):
                 return
@@ -477,7 +479,7 @@ class Iterations:
                 raise self._failed(f"the residual is {norm / scale:.1e}, wanted {self.tol:.1e}, after {done} steps")
             if done:
                 square = _FORCING * (norm / before) ** 2
-                tol = min(self.forcing, max(square, 0.3 * self.tol * scale / norm, default_tolerance(own.dtype)))
+                tol = min(self.forcing, max(square, 0.3 * wanted / norm, default_tolerance(own.dtype)))
             try:
                 d, iterations, tol = self._step(r, tol)
             except NewtonError:
@@ -497,7 +499,7 @@ class Iterations:
                 trial = self.x - length * d
                 new, after = own.residual(trial)
                 ahead = dot(new, d) if tangents.positive and after < math.inf else math.inf
-                if after <= max(self.tol * scale, 0 if tangents.positive else (1 - _NORM * length) * norm):
+                if after <= max(wanted, 0 if tangents.positive else (1 - _NORM * length) * norm):
                     break
                 if abs(ahead) <= (1 - _SLOPE * length) * slope:
                     break

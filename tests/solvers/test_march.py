@@ -352,3 +352,24 @@ def test_a_mass_that_is_not_linear_or_not_symmetric_is_refused(function, method)
     mass = hp.WeakForm(space, function, test="value")
     with pytest.raises(hp.ArgumentError, match="mass is a linear, symmetric weak form"):
         hp.march(hp.Laplacian(space), 1.0, (0, 0.1), hp.C0Space(space), method=method, dt=0.01, mass=mass)
+
+
+@pytest.mark.parametrize("method", ["sdirk2", "bdf2", "esdirk3"])
+def test_short_implicit_steps_move_the_solution(method):
+    """By less than what a system of its own may leave."""
+    space = hp.Space(box("quad", 2), 3, dtype="float32")
+    c0 = hp.C0Space(space)
+    bc, start = hp.BoundaryConditions(c0, {"xmin": 0.0}), lambda x, y: np.sin(np.pi * x / 2)
+    first, last = (
+        space.integrate(hp.march(hp.Laplacian(space), start, (0, t), c0, bc, method=method, dt=1e-5, bar=False).u)
+        for t in (1e-5, 5e-4)
+    )
+    assert first - last == pytest.approx(first * 4.9e-4 * (np.pi / 2) ** 2, rel=0.02)
+
+
+def test_a_tolerance_below_rounding_is_refused_by_implicit_steps():
+    space = hp.Space(box("quad", 2), 3, dtype="float32")
+    c0 = hp.C0Space(space)
+    bc, start = hp.BoundaryConditions(c0, {"xmin": 0.0}), lambda x, y: np.sin(np.pi * x / 2)
+    with pytest.raises(hp.SolverError, match="rounding to float32 makes errors of .*; take a larger tol, or float64"):
+        hp.march(hp.Laplacian(space), start, (0, 0.1), c0, bc, method="esdirk4", dt=0.01, tol=1e-7, bar=False)
