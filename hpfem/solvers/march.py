@@ -499,8 +499,8 @@ class _Run:
                 change = min(_MOST, max(_LEAST, _SAFETY * max(ratio, 1e-9) ** (-1 / self.scheme.order)))
                 if not ratio <= 1:
                     if self.rounding > scale:
-                        what = f"rounding to {self.system.own.dtype} makes errors of {self.tol * self.rounding / scale:.1e}"
-                        raise self._failed(f"{what}; take a larger tol, or float64")
+                        dtype, least = self.system.own.dtype, f"{self.tol * self.rounding / scale:.1e}"
+                        raise self._failed(f"rounding to {dtype} errs by {least}; take a larger tol, or float64")
                     self.dt, self.rejected = h * min(change, _SAFETY), self.rejected + 1
                     continue
                 self.dt = h * change if count > 1 or change < 1 else max(self.dt, h * change)

@@ -371,5 +371,5 @@ def test_a_tolerance_below_rounding_is_refused_by_implicit_steps():
     space = hp.Space(box("quad", 2), 3, dtype="float32")
     c0 = hp.C0Space(space)
     bc, start = hp.BoundaryConditions(c0, {"xmin": 0.0}), lambda x, y: np.sin(np.pi * x / 2)
-    with pytest.raises(hp.SolverError, match="rounding to float32 makes errors of .*; take a larger tol, or float64"):
+    with pytest.raises(hp.SolverError, match="rounding to float32 errs by .*; take a larger tol, or float64"):
         hp.march(hp.Laplacian(space), start, (0, 0.1), c0, bc, method="esdirk4", dt=0.01, tol=1e-7, bar=False)
