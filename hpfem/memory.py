@@ -27,9 +27,9 @@ from .support.threads import in_parts
 T = TypeVar("T")
 
 # Numbers that the host takes no longer for than a device for its launches.
-FEW = 1 << 18
-# Bytes of a page, of an array whose pages threads touch, and its pieces.
-_PAGE, _LARGE, _PIECES = 4096, 1 << 22, 8
+FEW = 1 << 20
+# Bytes of a page, and pieces of an array whose pages threads touch.
+_PAGE, _PIECES = 4096, 8
 
 # Device types of DLPack whose memory is the host's: plain and pinned.
 _DLPACK_HOST = (1, 3)
@@ -202,7 +202,7 @@ def as_numpy(array: Any) -> Any:
     """Small results on the host, wherever they were computed; not counted as transfers."""
     if not hasattr(array, "get"):
         return np.asarray(array)
-    if array.nbytes < _LARGE:
+    if array.nbytes < 4 * FEW:
         return array.get()
     # Pages that nobody has touched are made by several threads, else by the copy, one after the other.
     out = np.empty(array.shape, array.dtype)

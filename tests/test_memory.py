@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, StateError
-from hpfem.memory import _LARGE, HOST, PairArray, as_numpy, count_transfers, every, moved
+from hpfem.memory import FEW, HOST, PairArray, as_numpy, count_transfers, every, moved
 from tests.fake_cupy import FakeArray
 from tests.standin import StandIn
 
@@ -207,7 +207,7 @@ def test_every_is_all(library):
     assert not every(some > 0) and not every(some.T < 11)
 
 
-@pytest.mark.parametrize("size", [10, _LARGE + 2])
+@pytest.mark.parametrize("size", [10, 4 * FEW + 2])
 @pytest.mark.parametrize("dtype", [np.int8, np.int64])
 def test_arrays_go_to_a_device_and_back(size, dtype):
     """Without `asarray`, with which CuPy takes pinned memory first."""

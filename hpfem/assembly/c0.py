@@ -246,7 +246,17 @@ class C0Space(Immutable):
         back, rotated = (
             vstack(own, format="csr") for own in zip(*((p.back, p.rotated) for p in self._parts), strict=True)
         )
-        return csr_array(back.T @ rotated)
+        # Of the unknowns on rotated faces alone, as a product takes time for every row and column.
+        used = [np.flatnonzero(marked(self.size, [own.indices])) for own in (back, rotated)]
+        place, few = np.empty(self.size, back.indices.dtype), list[csr_array]()
+        for own, some in zip((back, rotated), used, strict=True):
+            place[some] = np.arange(len(some))
+            few.append(csr_array((own.data, place[own.indices], own.indptr), shape=(own.shape[0], len(some))))
+        found = csr_array(few[0].T @ few[1])
+        ends = np.zeros(self.size + 1, found.indptr.dtype)
+        ends[used[0] + 1] = np.diff(found.indptr)
+        parts = found.data, used[1][found.indices].astype(found.indices.dtype), np.cumsum(ends, dtype=ends.dtype)
+        return csr_array(parts, shape=(self.size,) * 2)
 
     @cached_property
     def _reaches(self) -> bool:

@@ -24,7 +24,7 @@ from ...backends.cellwise import FactorisedMatrix
 from ...backends.vectors import HOST_VECTORS, VectorSpace, sparse_on_host
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...forms.linear import ignores_rotations
-from ...memory import as_numpy, xp_for
+from ...memory import FEW, as_numpy, xp_for
 from ...operators import Operator
 from ...space import Space
 from ...space.arguments import checked_dtype
@@ -52,8 +52,6 @@ _WORSE = 1.25
 _ILL = 1e-6
 # Deviations of Jacobians from their cell's mean that are neglected inside the cycle: of all cells, and of any.
 _STRAIGHT = 0.04, 0.15
-# Unknowns of a level up to which its noise is kept.
-_NOISE = 1 << 20
 # One thread at a time launches cycles on a device: launches of others would end a capture.
 _LAUNCHES = Lock()
 
@@ -137,7 +135,7 @@ class Level:
     def refresh(self, energies: list[list[Energies]]) -> None:
         """Take means of the same cells; groups are kept unless that raises the largest eigenvalue."""
         vectors, noise = self.A.vectors, irregular(self.A, self.numbers) if self.noise is None else self.noise
-        self.noise = noise if len(noise) < _NOISE else None
+        self.noise = noise if len(noise) < FEW else None
         for anew in (False, True):
             for c, own in enumerate(self.smoothers):
                 own.refresh(energies[c % len(energies)], self.A.values_on_boundaries(c % self.A.coupled), anew)
