@@ -76,6 +76,8 @@ TRANSCENDENTAL = (
 )
 _CALLS: dict[Any, str] = {function: name for name, (_, _, function, _) in OPERATIONS.items()}
 _CALLS |= {operator.pow: "pow", np.float_power: "pow", np.square: "mul", np.positive: "positive"}
+_LOGICAL = {np.bitwise_and: "min", np.logical_and: "min", np.bitwise_or: "max", np.logical_or: "max"}
+_CALLS |= _LOGICAL
 _BOOL, _INT, FLOAT = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64)
 
 
@@ -137,6 +139,7 @@ class Graph:
             dtype = FLOAT
         # NumPy refuses negative exponents of integers, which are not known here.
         unknown = op == "pow" and dtype == _INT and isinstance(values[1], Expression) and values[1].dtype == _INT
+        unknown |= function in _LOGICAL and any(np.asarray(v).dtype != _BOOL for v in given)
         if dtype not in (_BOOL, _INT, FLOAT) or unknown:
             types = ", ".join(dict.fromkeys(str(np.asarray(v).dtype) for v in given))
             raise ArgumentError(f"np.{function.__name__} of {types} is not available in a pointwise function")
@@ -265,6 +268,8 @@ class Expression:
     __mul__, __rmul__ = _binary(np.multiply)
     __truediv__, __rtruediv__ = _binary(np.divide)
     __pow__, __rpow__ = _binary(operator.pow)
+    __and__, __rand__ = _binary(np.bitwise_and)
+    __or__, __ror__ = _binary(np.bitwise_or)
     __lt__ = _binary(np.less)[0]
     __le__ = _binary(np.less_equal)[0]
     __gt__ = _binary(np.greater)[0]

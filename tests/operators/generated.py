@@ -22,6 +22,8 @@ BINARY = {
     "/": (operator.truediv, np.divide), "**": (operator.pow, np.power),
     **{f"np.{f.__name__}": (f, f) for f in (np.minimum, np.maximum, np.power, np.add, np.less, np.greater_equal)},
     **{f"np.{f.__name__}": (f, f) for f in (np.arctan2, np.hypot)},
+    "and": (lambda a, b: (a > 0) & (b > 0), lambda a, b: (a > 0) & (b > 0)),
+    "or": (lambda a, b: np.logical_or(a > 0, b > 0), lambda a, b: np.logical_or(a > 0, b > 0)),
     "<": (operator.lt, np.less), "<=": (operator.le, np.less_equal), ">": (operator.gt, np.greater),
     ">=": (operator.ge, np.greater_equal),
 }  # fmt: skip
