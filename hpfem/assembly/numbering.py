@@ -71,6 +71,8 @@ _MOST_CODES, _AT_ONCE = 8, 1 << 24
 _ROUNDING = 1e-13
 # Ids and codes by topology: one copy on a device serves the numberings of all orders.
 _SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKeyDictionary()
+# By topology and dimension, the order in which all numberings go through entities, where it is not their own.
+_ORDERED: WeakKeyDictionary[AlignedTopology, dict[int, Indices]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +234,12 @@ class Numbering:
         """The order in which entities are numbered: by the first cell that has them, or the mesh's own order."""
         if not self.topology.scattered:
             return slice(None)
+        known = _ORDERED.setdefault(self.topology, {})
+        if dim not in known:
+            known[dim] = self._by_cells(dim, count)
+        return known[dim]
+
+    def _by_cells(self, dim: int, count: int) -> Indices:
         ids = [self.of_group(group, dim).ids.ravel() for group in range(len(self.cells))]
         every = ids[0] if len(ids) == 1 else np.concatenate(ids)
         # If several numbers are written to one place, the last one stays.

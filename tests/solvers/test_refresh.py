@@ -10,6 +10,7 @@ import hpfem as hp
 from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.mesh import box
 from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.multigrid.smoother import _energies_of_pairs
 from tests.assembly.meshes import ours
 from tests.samples import norm_error
@@ -169,8 +170,9 @@ def test_places_of_coupled_functions_are_kept():
     space = hp.Space(box("tet", (2, 2, 2)).transformed(lambda x: x * (1.0, 1.0, 0.25)), 3)
     M = hp.Multigrid(hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), hp.C0Space(space)))
     groups, Q, places = M.levels[0].smoothers[0]._groups, M.levels[0].A.c0.low_energy_matrix, list[object]()
+    given = cell_energies(M.levels[-1].A.operator, 0, np)
     for factor in (1.0, 3.0):
-        energies = [replace(own, means=factor * own.means) for own in M._energies[0]]
+        energies = [replace(own, means=factor * own.means) for own in given]
         expected, found = (_energies_of_pairs(groups, 0, energies, Q, HOST_VECTORS, known) for known in (None, places))
         assert expected.nnz and (found.indices == expected.indices).all()
         assert norm_error(found.data, expected.data) < 1e-14

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, pairwise
 from threading import Lock, get_ident
@@ -356,6 +357,8 @@ class Multigrid:
                 level.keep(coarser)
                 level.numbers = numbers
                 level.start_smoothers(self._energies, degrees)
+        # Other coefficients have other means; those of many cells take much memory.
+        self._energies = [[replace(own, means=None) for own in each] for each in self._energies]
         # The last step of a cycle ends with a sum onto x, in which its exchange is beside the rest.
         finest, self.agrees = self.levels[0], False
         for own in finest.smoothers[: finest.n == 1 and vectors.comm.size > 1]:
