@@ -153,7 +153,8 @@ class Numbering:
     """
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:
-        self.mesh, self.name, self._there = mesh, name, PerDevice[list[Any]]()
+        self.mesh, self.name, self._dim = mesh, name, mesh.dim
+        self._there: PerDevice[list[Any]] = PerDevice()
         self.cells = mesh.aligned
         self.topology = mesh.aligned_topology
         if name == "lagrange" and len(set(orders.values())) > 1:
@@ -197,7 +198,7 @@ class Numbering:
         [n_entities].
         """
         part = self.mesh.part
-        if part is None or dim == self.mesh.dim:
+        if part is None or dim == self._dim:
             return values
         return combined(part.comm, values, self.mesh.shared[dim], operation)
 
@@ -295,7 +296,7 @@ class Numbering:
     def _count(self, dim: int) -> int:
         if dim == 0:
             return self.mesh.n_vertices
-        if dim == self.mesh.dim:
+        if dim == self._dim:
             return self.mesh.n_cells
         return self.topology.edges.count if dim == 1 else self.topology.faces.count
 
@@ -304,7 +305,7 @@ class Numbering:
         seen = _SEEN.setdefault(self.topology, {})
         if (group, dim) not in seen:
             cells = self.cells[group]
-            codes = {1: cells.edge_orientation, 2: cells.face_orientation} if 0 < dim < self.mesh.dim else {}
+            codes = {1: cells.edge_orientation, 2: cells.face_orientation} if 0 < dim < self._dim else {}
             ids = cells.ids(dim)
             seen[group, dim] = Seen(ids, codes.get(dim, np.zeros(ids.shape, dtype=np.int8)))
         return seen[group, dim]
@@ -326,7 +327,7 @@ class Numbering:
     def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:
         """The matrix between the coefficients of cells or facets of one shape and order and global ones."""
         turned = list[_Turned]()
-        complete = len(seen) == self.mesh.dim + 1
+        complete = len(seen) == self._dim + 1
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
@@ -409,7 +410,7 @@ class Numbering:
 
     def _signed(self, shape: Shape, order: int, dim: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
         """`_signed` of the existing codes: cells themselves have one orientation."""
-        return _signed(self.name, shape, order, 1 if dim == self.mesh.dim else len(symmetries(shape)))
+        return _signed(self.name, shape, order, 1 if dim == self._dim else len(symmetries(shape)))
 
     def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
         """Positions of entities of equal orders, all where they are all equal; with the order."""
@@ -433,11 +434,11 @@ class Numbering:
                 codes = 1 - codes
             for part, edge_order in self._alike(1, ids):
                 kept = _kept(self.name, edge.shape, order, edge_order)
-                columns = self.offsets[1][ids][:, None] + np.arange(len(kept))
-                for edge_code in (0, 1):
-                    here = np.flatnonzero(codes[part] == edge_code)
-                    matrix = block[:, kept] @ inner_block(self.name, edge.shape, edge_order, edge_code)
-                    found.append(_outer(rows[part][here], columns[part][here], matrix))
+                blocks = [block[:, kept] @ inner_block(self.name, edge.shape, edge_order, way) for way in (0, 1)]
+                i, j = np.logical_or(*blocks).nonzero()
+                columns = self.offsets[1][ids[part]][:, None] + j
+                values = np.array([both[i, j] for both in blocks])[codes[part]]
+                found.append((rows[part][:, i].ravel(), columns.ravel(), values.ravel()))
         return found
 
 

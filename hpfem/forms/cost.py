@@ -8,9 +8,10 @@ once. Both are per element and component, and fractions of a roofline are stated
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
-from hpfem.shapes import Tabulation
+from hpfem.shapes import Basis, ShapeRule, Tabulation
 
 from .form import BlockProblem
 from .trace import Trace
@@ -28,7 +29,11 @@ class StageFlops:
 
 def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
     """Operations of the stages of a basis on a rule."""
-    basis, rule = tabulation.basis, tabulation.rule
+    return _stages(tabulation.basis, tabulation.rule, strategy)
+
+
+@lru_cache(maxsize=256)
+def _stages(basis: Basis, rule: ShapeRule, strategy: str) -> StageFlops:
     lines = rule.counts if rule.tensor else [len(rule)] * basis.shape.dim
     along = sum(2 * len(rule) * q for q in lines)
     if strategy == "stdmat" or not rule.tensor:
