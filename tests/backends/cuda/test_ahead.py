@@ -143,7 +143,8 @@ def test_compilation_begins_before_cupy_is_there(before_cupy, monkeypatch):
 
 @pytest.mark.parametrize("why", ["variable", "driver", "no driver", "version", "cupy"])
 def test_nothing_is_begun_before_cupy_is_there(before_cupy, monkeypatch, why):
-    monkeypatch.setattr(ahead.nvrtc, "start", None)
+    begun = []
+    monkeypatch.setattr(ahead.nvrtc, "start", lambda *given: begun.append(given))
     if why == "variable":
         monkeypatch.setenv("HPFEM_AHEAD", "0")
     elif why == "version":
@@ -154,7 +155,7 @@ def test_nothing_is_begun_before_cupy_is_there(before_cupy, monkeypatch, why):
         monkeypatch.setattr(ahead.ctypes, "CDLL", (lambda name: Driver(100)) if why == "driver" else None)
     ahead.begin_first()
     ahead.loaded()
-    assert ahead._groups.cache_info().currsize == (why == "version")
+    assert not begun and ahead._groups.cache_info().currsize == (why == "version")
 
 
 def test_processes_of_one_alone_begin_before_cupy_is_there(monkeypatch):

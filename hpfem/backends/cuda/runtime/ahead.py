@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
@@ -52,6 +52,13 @@ class _Group:
                 made.load_file(str(self._cubin.result(PATIENCE)))
                 self._modules[number] = made
             return self._modules[number]
+
+
+def _start(work: Callable[[], None], name: str) -> None:
+    thread = Thread(target=work, name=name)
+    with suppress(RuntimeError):  # no more threads
+        thread.start()
+        _threads.append(thread)  # from now on it can be waited for
 
 
 def loaded() -> None:
@@ -106,8 +113,7 @@ def begin_first() -> None:
                 _groups("sm_" + "".join(str(number.value) for number in numbers))
 
     if _wanted() and "cupy" not in sys.modules:
-        _threads.append(Thread(target=compile_there, name="nvrtc, first"))
-        _threads[-1].start()
+        _start(compile_there, "nvrtc, first")
 
 
 def begin(number: int) -> None:
@@ -140,8 +146,7 @@ def begin(number: int) -> None:
                     work(cupy)
 
     compiler._compile_module_with_cache = found
-    _threads.append(Thread(target=load, name="cupy"))
-    _threads[-1].start()
+    _start(load, "cupy")
 
 
 def _use_libraries(cupy: Any) -> None:

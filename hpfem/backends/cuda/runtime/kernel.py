@@ -8,7 +8,7 @@ from functools import cache, partial
 from os.path import isfile
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ from .planned import Plan
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 # Kernels that are loaded and alive, by the geometry that they work on, and id.
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
-# Kernels that are not begun, as products take variants of them.
-_LATER: WeakSet[CudaKernel] = WeakSet()
+# Kernels that are not begun, as products take variants of them, by id.
+_LATER: WeakValueDictionary[int, CudaKernel] = WeakValueDictionary()
 # Kernels that this process has begun to compile, by source and architecture.
 _BEGUN: dict[tuple[str, str], Future[Path]] = {}
 # Factors of fewer bytes are made by NumPy, in less time than launches take.
@@ -144,8 +144,7 @@ class CudaKernel(BlockKernel):
 
     def begin(self) -> None:
         """Begin to compile the kernel itself; see `BlockKernel.begin`."""
-        if self in _LATER and self._begun is not None:
-            _LATER.discard(self)
+        if self._begun is not None and _LATER.pop(id(self), None) is not None:
             begin(self._begun[0])
 
     @cached_property
@@ -155,8 +154,9 @@ class CudaKernel(BlockKernel):
         if self._begun is None:
             return None
         source, name, shared_bytes = self._begun
-        for other in [own for own in _LATER if own.alike == self.alike] if self in _LATER else ():
-            other.begin()  # of other blocks, which are needed next
+        for other in [ref() for ref in _LATER.valuerefs()] if id(self) in _LATER else ():
+            if other is not None and other.alike == self.alike:
+                other.begin()  # of other blocks, which are needed next
         return loaded(_compiled(source), name, shared_bytes)
 
     @property
@@ -206,7 +206,7 @@ class PlannedKernel(CudaKernel):
         given = plan.source(), strategy.replace("-", "_"), plan.shared_bytes
         if form.from_modes and form.to_modes and transform is None:
             self._begun = given
-            _LATER.add(self)
+            _LATER[id(self)] = self
         else:
             self._compile(*given)
         self.factors, self.points = self._layouts(plan.group)
