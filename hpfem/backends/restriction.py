@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import CACHED, chunks
-from ..memory import moved
+from ..memory import device_of, moved
 
 Indices = NDArray[np.integer[Any]]
 
@@ -58,7 +58,7 @@ class Codes:
         self.modes: Indices = np.arange(shape[1]) if modes is None else modes
         self.sizes: Indices = np.array([shape[1]]) if sizes is None else sizes
         self._of: tuple[Codes, Any, Any] | None = None
-        self._there: Any = None  # on a device
+        self._there = dict[str, Any]()  # on devices
 
     @property
     def of(self) -> tuple[Codes, Any, Any]:
@@ -67,13 +67,14 @@ class Codes:
 
     def on(self, xp: Any) -> Any:
         """Codes as an array; -> [E, n_modes]."""
-        if xp is not np and self._there is not None:
-            return self._there
+        place = "" if xp is np else device_of(xp)
+        if place in self._there:
+            return self._there[place]
         codes = self._make(xp)
         if xp is np:
             self._make = partial(moved, codes)
         elif codes.size <= _KEPT:
-            self._there = codes
+            self._there[place] = codes
         return codes
 
     def part(self, rows: Any) -> Codes:
@@ -131,8 +132,9 @@ class BlockMatrix:
         """Codes of all blocks, one after the other; parts of one block that follow each other are taken together. On a
         device they are kept if they are not too many.
         """
-        if xp is not np and "codes" in self.places:
-            return self.places["codes"]
+        key = None if xp is np else device_of(xp)
+        if key in self.places:
+            return self.places[key]
         found = []
         for _, same in groupby(self.blocks, lambda own: id(own.of[0])):
             parts = [own.of for own in same]
@@ -141,7 +143,7 @@ class BlockMatrix:
             found.append(_taken(whole, rows, modes, xp).reshape(-1))
         codes = xp.concatenate(found)
         if xp is not np and len(codes) <= _KEPT:
-            self.places["codes"] = codes
+            self.places[key] = codes
         return codes
 
     @cached_property
