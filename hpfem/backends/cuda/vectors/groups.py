@@ -45,9 +45,9 @@ class GroupProducts:
         self._function, turned = functions(source(dtype), current_device().name, "groups", "turned")
         arrays, values = (upload(pieces), upload(rows.view(np.uint8))), cupy.empty(blocks.values.shape, dtype)
         turned((self._blocks,), (THREADS,), (*arrays, cupy.asarray(blocks.values), values))
-        finish(cupy)
         self._shared = values.itemsize * (int(self._room) + THREADS)
         self._arrays = arrays[0], cupy.asarray(members).astype(np.int64, copy=False), arrays[1], values
+        finish(cupy)
 
     def __call__(self, z: Any) -> None:
         """Apply to a vector, [size]."""

@@ -274,6 +274,8 @@ class IndexedRestriction(ElementRestriction):
 
     def at(self, Q: BlockMatrix, dtype: DTypeLike) -> IndexedRestriction:
         """Make the same with these tables; see `ElementRestriction.at`."""
+        if not np.can_cast(dtype, self._dtype):  # entries here are rounded
+            return IndexedRestriction(Q, self._vectors, dtype, self._keep)
         found, tables = copy(self), copy(self._tables)
         tables.values, tables.entry_values = tables.values.astype(dtype), tables.entry_values.astype(dtype)
         finish(self.xp)
@@ -305,11 +307,6 @@ class IndexedRestriction(ElementRestriction):
     def xp(self) -> Any:
         """Module of its arrays."""
         return self._vectors.xp
-
-    @property
-    def index(self) -> Any:
-        """Type of its codes."""
-        return self._tables.codes.dtype
 
     def codes(self, number: int) -> Codes:
         """Codes of a block."""
