@@ -390,9 +390,7 @@ class CpuProduct:
         """Record the product with a vector whose other places are to be filled in; argument, out [n, length]."""
         size, n_rows, kept = self._size, self._rows.shape[0], self._kept_rows
         for row in argument if n_rows else ():
-            recording.rows(
-                self._rows, row[:size], row[size : size + n_rows], at=np.arange(n_rows), kept=self._kept_rows
-            )
+            recording.rows(self._rows, row[:size], row[size : size + n_rows], at=np.arange(n_rows), kept=kept)
         for first, last in self._added:
             recording.update(ZERO, (out[:, first:last],))
         at = argument.ctypes.data, out.ctypes.data
