@@ -164,7 +164,7 @@ def test_processes_of_one_alone_begin_before_cupy_is_there(monkeypatch):
     monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: ModuleSpec("cupy", None))
     for size in (2, 1):
         assert not begun
-        monkeypatch.setattr(device, "world", lambda size=size: SimpleNamespace(size=size))
+        monkeypatch.setattr(device, "told", lambda size=size: size)
         device.missing.__wrapped__()
     assert begun == [True]
 
@@ -188,6 +188,18 @@ def test_where_nothing_is_begun_cupy_compiles(cupy, monkeypatch, why):
     ahead.begin(0)
     ahead.loaded()
     assert cupy.needed(SOURCES[0]) == "by CuPy"
+
+
+def test_a_program_at_its_end_waits_for_no_compiler(cupy, monkeypatch):
+    """And kernels of a group do not wait one after the other."""
+    group = ahead._Group(Future())
+    monkeypatch.setattr(ahead, "main_thread", lambda: SimpleNamespace(is_alive=lambda: False))
+    with pytest.raises(TimeoutError):
+        group.module(sys.modules["cupy"])
+    monkeypatch.undo()
+    group._patience = 0.0
+    with pytest.raises(TimeoutError):
+        group.module(cupy.modules[0])
 
 
 def test_kernels_of_a_program_do_not_meet():

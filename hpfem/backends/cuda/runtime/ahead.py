@@ -25,8 +25,8 @@ from typing import Any
 from . import nvrtc
 
 TABLE = Path(__file__).with_name("array_kernels.json")
-# Seconds for which CuPy waits for a process.
-PATIENCE = 30.0
+# Seconds for which CuPy waits for a group in all, and after which it is asked whether the program is at its end.
+PATIENCE, PIECE = 30.0, 0.1
 # CuPy's own options, beside folders and ours: denormal numbers of float32 are zero. What asks for more is not ours.
 _OPTIONS, _OWN = ("-ftz=true",), ["--std=c++17"]
 # Of its headers.
@@ -42,6 +42,7 @@ class _Group:
 
     def __init__(self, cubin: Future[Path]) -> None:
         self._cubin, self._modules, self._lock = cubin, dict[int, Any](), Lock()
+        self._patience = PATIENCE
 
     def module(self, cupy: Any) -> Any:
         """The module on the current device; an error if it does not compile."""
@@ -49,9 +50,17 @@ class _Group:
         with self._lock:
             if number not in self._modules:
                 made = cupy.cuda.function.Module()
-                made.load_file(str(self._cubin.result(PATIENCE)))
+                made.load_file(str(self._file()))
                 self._modules[number] = made
             return self._modules[number]
+
+    def _file(self) -> Path:
+        """The program once it is compiled; an error if that takes too long."""
+        while self._patience > 0 and main_thread().is_alive():
+            with suppress(TimeoutError):
+                return self._cubin.result(PIECE)
+            self._patience -= PIECE
+        return self._cubin.result(0)
 
 
 def _start(work: Callable[[], None], name: str) -> None:

@@ -19,6 +19,7 @@ from hpfem.shapes.cached import cached_property
 from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
 from ....support.communicator import world
+from ....support.ending import told
 from ...timer import Timer
 from .ahead import begin, begin_first
 from .lazy import cupy
@@ -214,7 +215,7 @@ def missing() -> str | None:
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed; {install}"
     os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")  # two thirds of the time to compile each of its operations
-    if world().size == 1:
+    if told() == 1:  # else another GPU may be its own
         begin_first()
     try:
         import cupy
