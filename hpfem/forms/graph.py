@@ -300,7 +300,7 @@ class Expression:
     def __bool__(self) -> bool:
         raise ArgumentError(
             "a pointwise function took a Python decision (if, and, or, not, min, max) on a value that is only known at"
-            " run time; use np.where, np.minimum or np.maximum"
+            " run time; use np.where, np.minimum or np.maximum, and & or | of comparisons in brackets"
         )
 
     # Defining equality removes the hash; nodes are looked up by identity.

@@ -299,8 +299,8 @@ class Operator(Summable):
         u : Field
             In state "coeff". A copy is kept; `at` takes the derivative elsewhere.
         store : str
-            What is kept at the points: "cheap", the fewest numbers such that the kernel computes no power, exponential,
-            logarithm, sine, cosine or tanh; "fewest", the fewest numbers; "matrix", the entries of the pointwise
+            What is kept at the points: "cheap", the fewest numbers such that the kernel computes no power and no other
+            elementary function but roots; "fewest", the fewest numbers; "matrix", the entries of the pointwise
             matrix, equal ones once. Fields of the user are read beside them. `explain` tells how much it is.
 
         Returns
