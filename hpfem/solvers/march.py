@@ -378,7 +378,7 @@ class _Run:
     """The state: time, step and the last vectors, newest first; and what was saved."""
 
     seen = -math.inf  # the last time watched
-    rounding = 0.0  # errors of an implicit step that no shorter step makes less
+    rounding = 0.0  # a bound on what rounding adds to the error of an implicit step
 
     def __init__(self, system: _System, method: str, span: Any, stops: Any, watch: Any, path: Path | None) -> None:
         self.system, self.scheme, self.tol, self.watch, self.path = system, METHODS[method], system.tol, watch, path
@@ -468,7 +468,7 @@ class _Run:
 
     def step(self) -> None:
         """Advance by a step, which ends at the next time of `save` at the latest."""
-        vectors, stop, size = self.system.vectors, self.todo[0], 0.0
+        vectors, stop, size, before = self.system.vectors, self.todo[0], 0.0, math.inf
         while True:
             left = stop - self.t
             if self.dt < _shortest(self.span):
@@ -498,10 +498,10 @@ class _Run:
                 ratio = vectors.norm(error) / scale if scale else 0.0
                 change = min(_MOST, max(_LEAST, _SAFETY * max(ratio, 1e-9) ** (-1 / self.scheme.order)))
                 if not ratio <= 1:
-                    if self.rounding > scale:
+                    if self.rounding > scale and ratio >= before:
                         dtype, least = self.system.own.dtype, f"{self.tol * self.rounding / scale:.1e}"
                         raise self._failed(f"rounding to {dtype} errs by {least}; take a larger tol, or float64")
-                    self.dt, self.rejected = h * min(change, _SAFETY), self.rejected + 1
+                    self.dt, self.rejected, before = h * min(change, _SAFETY), self.rejected + 1, ratio
                     continue
                 self.dt = h * change if count > 1 or change < 1 else max(self.dt, h * change)
             break
