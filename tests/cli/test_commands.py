@@ -525,7 +525,7 @@ def test_odd_numbers_of_threads(monkeypatch, threads):
 def test_an_odd_cache_folder_is_one_line():
     code, out, err = shell(f"apply {MIXED} --order 1", HPFEM_CACHE_DIR="/dev/null")
     assert code == 0 and "Helmholtz" in out and err.count("\n") == 1
-    assert re.search("not kept: /dev/null/(kernels|programs|tables): Not a directory; set HPFEM_CACHE_DIR to a folder", err)
+    assert re.search("not kept: /dev/null/[a-z]+: Not a directory; set HPFEM_CACHE_DIR to a folder", err)
 
 
 def test_lack_of_memory_is_one_line(capsys, monkeypatch):
