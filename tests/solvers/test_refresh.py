@@ -10,6 +10,7 @@ import hpfem as hp
 from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.mesh import box
 from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid.chebyshev import Largest, largest_eigenvalue
 from hpfem.solvers.multigrid.energies import cell_energies
 from hpfem.solvers.multigrid.smoother import _energies_of_pairs
 from tests.assembly.meshes import ours
@@ -144,6 +145,17 @@ def test_coefficients_that_become_rough(shape, degree, rng):
             own[...] = np.where(rng.random((1, own.shape[1], 1)) < 0.5, 1.0, 1e6)
         M.refresh()
         assert hp.cg(A, b, M, tol=1e-8, bar=False)[1].iterations <= 30
+
+
+def test_a_largest_eigenvalue_that_has_moved_is_found():
+    """Near the eigenvector of before few steps see no other."""
+    rng = np.random.default_rng(3)
+    values = rng.uniform(0.1, 0.5, 4000)
+    values[3], values[7] = 0.5, 0.9
+    noise, residual = rng.standard_normal(4000), np.zeros(4000)
+    residual[3] = 60.0
+    found = largest_eigenvalue(lambda x: values * x, np.copy, HOST_VECTORS, noise, Largest(1.0, residual))
+    assert found.value > 0.9
 
 
 def test_groups_are_kept_while_couplings_are(backend, rng):
