@@ -162,8 +162,8 @@ def march(
     Raises
     ------
     SolverError
-        If u is not finite, a system is not solved, or steps get too small; it names the time. It has `march`, with the
-        last good u, as every exception from a step has.
+        If u is not finite, a system is not solved, steps get too small, or rounding errs by more than `tol` in implicit
+        ones; it names the time. It has `march`, with the last good u, as every exception from a step has.
     ArgumentError
         For arguments that do not fit, or a checkpoint of another computation.
 
