@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from hpfem.shapes.arrays import Indices
+from hpfem.shapes.arrays import Array, Indices
 
 from ..geometry.element_map import CACHED, chunks
 from ..support.threads import in_parts
@@ -50,6 +50,11 @@ def clusters(first: Indices, second: Indices, most: Any) -> Indices:
     return label
 
 
+def scaled(found: Array, s: Array, rounding: float) -> Array:
+    """Multiply rows by numbers and divide columns by them, without what is below rounding; [k, n, n], [k, n]."""
+    return np.where(abs(found) > rounding, found * s[:, :, None] / s[:, None, :], 0)
+
+
 def inverted(blocks: Any, scale: Any, rounding: float, most: float) -> Indices:
     """Invert in place, and tell which stay as they are; see `VectorSpace.inverses`."""
     starts, parts, left = np.cumsum(blocks.counts) - blocks.counts, list(blocks.alike()), [np.zeros(0, np.int64)]
@@ -66,7 +71,7 @@ def inverted(blocks: Any, scale: Any, rounding: float, most: float) -> Indices:
             good = abs(found).sum(axis=2).max(axis=1) * abs(M).sum(axis=2).max(axis=1) < most
             if scale is not None:
                 s = scale[starts[own.start] : starts[own.start] + len(M) * n].reshape(-1, n)
-                found = np.where(abs(found) > rounding, found * s[:, :, None] / s[:, None, :], 0)
+                found = scaled(found, s, rounding)
             np.copyto(M, found, where=good[:, None, None])
             left.append(number[~good])
 

@@ -110,7 +110,8 @@ class BlockMatrix:
     def __init__(self, blocks: Sequence[Codes], rows: csr_array) -> None:
         self.blocks, self.rows, self.size = blocks, rows, int(rows.shape[1])
         self.starts = [0, *(int(end) for end in np.cumsum([own.shape[0] * own.shape[1] for own in blocks]))]
-        self.places = dict[Any, Any]()  # tables of where a device has its rows, and codes there
+        self.places = dict[tuple[Any, ...], Any]()  # tables of where a device has its rows
+        self._there = dict[str, Any]()  # codes on devices
 
     def with_rows(self, rows: csr_array) -> BlockMatrix:
         """The same codes with other `rows`."""
@@ -132,9 +133,9 @@ class BlockMatrix:
         """Codes of all blocks, one after the other; parts of one block that follow each other are taken together. On a
         device they are kept if they are not too many.
         """
-        key = None if xp is np else device_of(xp)
-        if key in self.places:
-            return self.places[key]
+        place = "" if xp is np else device_of(xp)
+        if place in self._there:
+            return self._there[place]
         found = []
         for _, same in groupby(self.blocks, lambda own: id(own.of[0])):
             parts = [own.of for own in same]
@@ -143,7 +144,7 @@ class BlockMatrix:
             found.append(_taken(whole, rows, modes, xp).reshape(-1))
         codes = xp.concatenate(found)
         if xp is not np and len(codes) <= _KEPT:
-            self.places[key] = codes
+            self._there[place] = codes
         return codes
 
     @cached_property

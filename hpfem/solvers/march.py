@@ -378,7 +378,7 @@ class _Run:
     """The state: time, step and the last vectors, newest first; and what was saved."""
 
     seen = -math.inf  # the last time watched
-    rounding = 0.0  # a bound on what rounding adds to the error of an implicit step
+    wrong: Any = None  # the functional of which the error of an implicit step is made
 
     def __init__(self, system: _System, method: str, span: Any, stops: Any, watch: Any, path: Path | None) -> None:
         self.system, self.scheme, self.tol, self.watch, self.path = system, METHODS[method], system.tol, watch, path
@@ -498,8 +498,8 @@ class _Run:
                 ratio = vectors.norm(error) / scale if scale else 0.0
                 change = min(_MOST, max(_LEAST, _SAFETY * max(ratio, 1e-9) ** (-1 / self.scheme.order)))
                 if not ratio <= 1:
-                    if self.rounding > scale and ratio >= before:
-                        dtype, least = self.system.own.dtype, f"{self.tol * self.rounding / scale:.1e}"
+                    if ratio >= before and (rounding := self._rounding(new, error)) > scale:
+                        dtype, least = self.system.own.dtype, f"{self.tol * rounding / scale:.1e}"
                         raise self._failed(f"rounding to {dtype} errs by {least}; take a larger tol, or float64")
                     self.dt, self.rejected, before = h * min(change, _SAFETY), self.rejected + 1, ratio
                     continue
@@ -518,6 +518,13 @@ class _Run:
             if stop in self.keep:
                 self.saved.append((stop, new))
                 self._write()
+
+    def _rounding(self, u: Any, error: Any) -> float:
+        """A bound on what rounding adds to the error of an implicit step; 0 for other steps."""
+        if self.wrong is None:
+            return 0.0
+        norm = self.system.vectors.norm
+        return self.system.tangents.rounding(u) * norm(error) / (norm(self.wrong) or 1.0)
 
     def _tried(self, h: float) -> tuple[Any, Any]:
         """The next vector, and an estimate of its error where there is an embedded method."""
@@ -553,10 +560,8 @@ class _Run:
             # The last stage is the new vector. Of the error the operator leaves out what decays within the step.
             if self.tol is None:
                 return u, None
-            wrong = sum(number * k for number, k in zip(b - scheme.embedded, rates, strict=True))
-            error, norm = system.tangents.solve(u, wrong, 0.1, "the error of a step")[0], system.vectors.norm
-            self.rounding = system.tangents.rounding(u) * norm(error) / (norm(wrong) or 1.0)
-            return u, error
+            self.wrong = sum(number * k for number, k in zip(b - scheme.embedded, rates, strict=True))
+            return u, system.tangents.solve(u, self.wrong, 0.1, "the error of a step")[0]
         now = system.values(t)
 
         def lift(then: float) -> list[Any]:

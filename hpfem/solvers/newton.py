@@ -473,7 +473,7 @@ class Iterations:
         self.residuals.append(norm / scale)
         while norm > wanted:
             done = len(self.residuals) - 1
-            if norm > 0.5 * before and (norm <= self.tol * scale or self._at_rounding(norm, scale)):
+            if norm > 0.5 * before and self._enough(norm, scale):
                 return
             if done == self.most:
                 raise self._failed(f"the residual is {norm / scale:.1e}, wanted {self.tol:.1e}, after {done} steps")
@@ -505,7 +505,7 @@ class Iterations:
                     break
                 length *= 0.5  # where a slope that grows like a cubic would be zero is much too short
                 if length < _SHORTEST:
-                    if norm <= self.tol * scale or self._at_rounding(norm, scale):
+                    if self._enough(norm, scale):
                         return
                     what = "is not finite" if after == math.inf else "does not fall"
                     raise self._failed(f"the residual {what} for any length of the step from 1 to {_SHORTEST:.1e}")
@@ -547,8 +547,12 @@ class Iterations:
                 return held + change
         return held
 
-    def _at_rounding(self, norm: float, scale: float) -> bool:
-        """Whether a residual is of rounding; says so if it misses the tolerance that was asked for."""
+    def _enough(self, norm: float, scale: float) -> bool:
+        """Whether a residual that falls no more meets the tolerance, or is of rounding; then it says so if that is far
+        from what was asked for.
+        """
+        if norm <= self.tol * scale:
+            return True
         if norm > ROUNDING * self.tangents.rounding(self.x):
             return False
         if (self.asked is not None or norm > 100 * self.tol * scale) and self.equation.vectors.comm.rank == 0:

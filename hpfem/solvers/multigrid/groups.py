@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from hpfem.shapes.arrays import Array, Indices
 
+from ...backends.grouping import scaled
 from ...backends.vectors import HOST_VECTORS, Blocks, VectorSpace
 from ...memory import as_numpy, moved
 from ...mesh.sorting import distinct, marked, run_starts
@@ -262,8 +263,7 @@ def _inverses(
         eigenvalues = np.maximum(eigenvalues, _SMALLEST * eigenvalues[:, -1:])
         found = (V / eigenvalues[:, None]) @ V.swapaxes(1, 2)
         if scale is not None:
-            s = as_numpy(scale)[rows[few, None] + np.arange(n)]
-            found = np.where(abs(found) > _ROUNDING, found * s[:, :, None] / s[:, None, :], 0)
+            found = scaled(found, as_numpy(scale)[rows[few, None] + np.arange(n)], _ROUNDING)
         blocks.values[at] = moved(found.reshape(len(few), -1), xp)
     return blocks
 

@@ -45,7 +45,8 @@ def test_kernels_of_any_mesh_are_begun_with_the_device(sources):
     for types in ((double, double, False, single), (double, double, False, double), (single, single, False, single)):
         conjugate._kernels.__wrapped__("cuda:0", *types)
     classes.products([np.ones((1, 1))], [np.ones((1, 1))])
-    joined._launcher("join"), joined.inverses(Blocks(np.zeros(0, np.int64), np.zeros(0)), None, 0.0, 1.0)
+    joined._launcher("join")
+    joined.inverses(Blocks(np.zeros(0, np.int64), np.zeros(0)), None, 0.0, 1.0)
     groups.GroupProducts(Blocks(np.ones(1, np.int64), np.ones(1)), np.zeros(1, np.int64), np.float32)
     for dtype in (single, double):
         for entries in (3, 6, 12, 24):

@@ -224,7 +224,7 @@ class _Tables:
 
 def _of_lanes(table: NDArray[np.int32], n_elements: int, kernel: IndexedKernel) -> NDArray[np.int32]:
     """A table [groups, n, lanes] for the lanes of a kernel; those after the last element repeat it."""
-    there = np.minimum(np.arange(kernel.groups * kernel.lanes), n_elements - 1).reshape(kernel.groups, 1, -1)
+    there = np.minimum(np.arange(kernel.groups * kernel.lanes), n_elements - 1).reshape(kernel.groups, 1, kernel.lanes)
     group, lane = np.divmod(there, table.shape[2])
     return table[group, np.arange(table.shape[1])[:, None], lane]
 

@@ -30,7 +30,7 @@ _AT_ONCE = 1 << 27
 # Products of full matrices that take no longer than one of sparse ones; an H200 makes 9 of those a nanosecond in rows
 # of hundreds of entries.
 _FULL = 512
-# Largest numbers of a vector that the host compares.
+# Threads that look for a largest number; the host compares what they found.
 _THREADS = 1 << 14
 # Vectors of solvers, and of preconditioners.
 _REALS: tuple[Any, ...] = np.dtype(np.float64), np.dtype(np.float32)
