@@ -68,7 +68,10 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: I
         n, rows = problem.n_modes, max(1, min(problem.n_modes, _SUMS // len(own)))
         if own.size <= _UNROLLED:
             group.prefetch.fetch()
-            _unrolled(group, own, scales)
+            xs = b.load_fiber(group.modes, 1, n)
+            for k in range(n):  # entries are constants of the code
+                each = zip(scales, own[:, k : k + 1])
+                b.store(b.dot((scale, matrix_product(b, row, xs)[0]) for scale, row in each), group.results, k)
             return
         full, rest = divmod(n, rows)
         with b.loop(full) as i:
@@ -78,15 +81,6 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: int = 0, indexed: I
             _block(group, own[:, full * rows :], rest, 0, scales, behind)
 
     return write_affine(problem, lanes, prefetch, indexed, 0, product_of)
-
-
-def _unrolled(group: Group, matrices: Floats, scales: list[str]) -> None:
-    """All results at once, entries as constants of the code."""
-    b, n = group.b, matrices.shape[1]
-    xs = b.load_fiber(group.modes, 1, n)
-    for i in range(n):
-        rows = zip(scales, matrices[:, i : i + 1])
-        b.store(b.dot((scale, matrix_product(b, row, xs)[0]) for scale, row in rows), group.results, i)
 
 
 def _block(group: Group, matrices: Floats, rows: int, i: Where, scales: list[str], target: str) -> None:

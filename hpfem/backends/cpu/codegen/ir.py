@@ -179,15 +179,20 @@ class Builder:
         """Store a vector at pointer + offset; see `Builder.load`."""
         self.emit(f"store {self.vector} {value}, ptr {self.at(pointer, (offset, 1))}, align {self.nbytes}")
 
-    def masked_load(self, pointer: str, mask: str) -> str:
+    def masked_load(self, pointer: str, mask: str | None) -> str:
         """Load a vector that may start anywhere; lanes outside of a mask are zero, and their memory is not read."""
+        if mask is None:
+            return self.new(f"load {self.vector}, ptr {pointer}, align {self.dtype.itemsize}")
         name, masks = f"@llvm.masked.load.{self.suffix}.p0", f"<{self.lanes} x i1>"
         self.declare(f"declare {self.vector} {name}(ptr, i32, {masks}, {self.vector})")
         where = f"ptr {pointer}, i32 {self.dtype.itemsize}, {masks} {mask}"
         return self.new(f"call {self.vector} {name}({where}, {self.vector} zeroinitializer)")
 
-    def masked_store(self, value: str, pointer: str, mask: str) -> None:
+    def masked_store(self, value: str, pointer: str, mask: str | None) -> None:
         """Store the lanes of a mask; see `Builder.masked_load`."""
+        if mask is None:
+            self.emit(f"store {self.vector} {value}, ptr {pointer}, align {self.dtype.itemsize}")
+            return
         name, masks = f"@llvm.masked.store.{self.suffix}.p0", f"<{self.lanes} x i1>"
         self.declare(f"declare void {name}({self.vector}, ptr, i32, {masks})")
         where = f"ptr {pointer}, i32 {self.dtype.itemsize}, {masks} {mask}"

@@ -1,14 +1,16 @@
-"""A traced pointwise function as vector instructions."""
+"""A traced function as vector instructions: at the points of a kernel, or of the coordinates alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ....forms.graph import TRANSCENDENTAL, Expression
 from ....forms.trace import Trace
 from .elementary import elementary
-from .ir import Builder, Operand
+from .ir import ARGUMENTS, Builder, Index, Operand, Program
 
 _INTRINSICS = {
     **{name: name for name in ("pow", "sqrt", "exp", "log", "sin", "cos", "floor", "ceil")},
@@ -124,3 +126,28 @@ class CalledExpressions:
         call = b.new(f"call {self._result} @pointwise({arguments})")
         for i, index in enumerate(self._found):
             self._found[index] = b.new(f"extractvalue {self._result} {call}, {i}")
+
+
+def write_function(trace: Trace, lanes: int) -> Program:
+    """Write a function of the coordinates: x_i are at %in + i * %stride; component c goes to %out + c * %stride."""
+    b = Builder(lanes, np.float64)
+    assert trace.value is not None
+    with b.function("run", ARGUMENTS, internal=False):
+        parameters = load_parameters(b, trace)
+        with b.loop("%g1", "%g0") as group:
+
+            def place(array: str, number: int, group: Index = group) -> str:
+                row = b.new(f"mul nsw i64 %stride, {number}")
+                entry = b.new(f"add nsw i64 {row}, {b.new(f'mul nsw i64 {group.value}, {lanes}')}")
+                return b.new(f"getelementptr double, ptr {array}, i64 {entry}")
+
+            def source(key: tuple[Any, ...]) -> str:
+                if key[0] == "param":
+                    return parameters[key[1]]
+                return b.new(f"load {b.vector}, ptr {place('%in', key[1])}, align 8")
+
+            found = Expressions(b, trace, source)
+            for number, node in enumerate(trace.value):
+                value = b.operand(found[node])
+                b.emit(f"store {b.vector} {value}, ptr {place('%out', number)}, align 8")
+    return Program(b.module(), b.flops, 0, 0)

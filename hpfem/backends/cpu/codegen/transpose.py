@@ -55,25 +55,9 @@ def _rows(b: Builder, base: str, numbers: int) -> list[str]:
     return pointers
 
 
-def _mask(b: Builder, n: int) -> str:
-    return "<" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
-
-
-def _load_row(b: Builder, pointer: str, n: int) -> str:
-    if n == b.lanes:
-        return b.new(f"load {b.vector}, ptr {pointer}, align {b.dtype.itemsize}")
-    return b.masked_load(pointer, _mask(b, n))
-
-
-def _store_row(b: Builder, value: str, pointer: str, n: int) -> None:
-    if n == b.lanes:
-        b.emit(f"store {b.vector} {value}, ptr {pointer}, align {b.dtype.itemsize}")
-    else:
-        b.masked_store(value, pointer, _mask(b, n))
-
-
 def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards: bool) -> None:
     n = min(b.lanes, layout.n)
+    mask = None if n == b.lanes else "<" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
 
     def place(segment: Where, first: Where, i: int) -> str:
         if positions is None:
@@ -85,14 +69,14 @@ def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards
         outside = [b.at(row, (segment, layout.n), (first, 1), unit=b.real) for row in rows]
         inside = [place(segment, first, i) for i in range(n)]
         if inwards:
-            vectors = transposed(b, [_load_row(b, pointer, n) for pointer in outside])
+            vectors = transposed(b, [b.masked_load(pointer, mask) for pointer in outside])
             for pointer, value in zip(inside, vectors):
                 b.store(value, pointer)
         else:
             values = [b.load(pointer) for pointer in inside] + ["poison"] * (b.lanes - n)
             # The last element's own lane comes after the lanes that repeat it.
             for value, pointer in reversed(list(zip(transposed(b, values), outside))):
-                _store_row(b, value, pointer, n)
+                b.masked_store(value, pointer, mask)
 
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, i64 %g, i64 %last"):
         rows = _rows(b, "%outside", layout.n * layout.segments)

@@ -1,5 +1,5 @@
 """Kernels on vectors: passes of linear updates and sums of products, entries taken and put by index, products with
-sparse and dense matrices.
+sparse and dense matrices; and one that calls others, so that Python calls once where it would call several times.
 
 Their arguments may overlap, so that they work in place where an entry of the result depends on the same entries only.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from ...passes import Addend, Pass
@@ -20,6 +21,9 @@ VECTORS = ("%in", "%out", "%geometry", "%points", "%fields")
 BLOCK = 2048
 # Groups of lanes in a trip of a pass: sums are made in as many registers.
 UNROLLED = 4
+_TYPES = [argument.split()[0] for argument in ARGUMENTS.split(",")]
+# Of a call, 8 bytes each: the address of the kernel, and its arguments.
+WORDS = 1 + len(_TYPES)
 
 
 def blocks_of(n: int) -> int:
@@ -35,7 +39,7 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
     """
     b = Builder(lanes, dtype)
     targets, sums = [target for target, _ in what.updates], [((False, factors),) for factors in what.sums]
-    trip, align = lanes * unrolled, b.dtype.itemsize
+    trip = lanes * unrolled
 
     def whole(op: str, *operands: object) -> str:
         return b.new(f"{op} i64 {', '.join(map(str, operands))}")
@@ -71,10 +75,7 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
 
                 def value(own: int) -> str:
                     if own not in found:
-                        if mask is None:
-                            found[own] = b.new(f"load {b.vector}, ptr {place(own)}, align {align}")
-                        else:
-                            found[own] = b.masked_load(place(own), mask)
+                        found[own] = b.masked_load(place(own), mask)
                     return found[own]
 
                 def total(terms: Sequence[Addend], result: str | None) -> str:
@@ -94,10 +95,7 @@ def write_pass(what: Pass, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
                     found[target] = total(terms, None)
                 after = [total(product, own) for product, own in zip(sums, totals, strict=True)]
                 for target in targets:
-                    if mask is None:
-                        b.emit(f"store {b.vector} {found[target]}, ptr {place(target)}, align {align}")
-                    else:
-                        b.masked_store(found[target], place(target), mask)
+                    b.masked_store(found[target], place(target), mask)
                 return after
 
             def last_group(i: Index, totals: list[str]) -> list[str]:
@@ -244,4 +242,20 @@ def write_panels(lanes: int, dtype: DTypeLike) -> str:
             return [b.fma(b.load_scalar("%in", (i, 1)), entries, sums[0])]
 
         b.store(b.reduce("%stride", [0.0], row)[0], b.at("%out", (panel, 1)))
+    return b.module()
+
+
+def write_sequence() -> str:
+    """Write a kernel that makes calls %g0 to %g1 of those at %in, [calls, WORDS]."""
+    b = Builder(1, np.float64)
+    with b.function("run", ARGUMENTS, internal=False), b.loop("%g1", "%g0") as call:
+        first = b.new(f"mul nsw i64 {call.value}, {WORDS}")
+
+        def word(number: int, type_: str) -> str:
+            place = b.new(f"getelementptr i64, ptr %in, i64 {b.new(f'add nsw i64 {first}, {number}')}")
+            return b.new(f"load {type_}, ptr {place}, align 8")
+
+        kernel = word(0, "ptr")
+        arguments = ", ".join(f"{type_} {word(number, type_)}" for number, type_ in enumerate(_TYPES, start=1))
+        b.emit(f"call void {kernel}({arguments})")
     return b.module()

@@ -11,8 +11,7 @@ from hpfem.shapes.arrays import Array
 
 from ....forms.trace import Trace
 from ....support.threads import THREAD_FLOPS, run_all, shares
-from ..codegen.function import write_function
-from ..codegen.pointwise import parameter_inputs
+from ..codegen.pointwise import parameter_inputs, write_function
 from .cache import compiled
 from .target import host
 

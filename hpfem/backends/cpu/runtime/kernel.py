@@ -66,7 +66,8 @@ def fetches_of(problem: BlockProblem, strategy: str, target: Target) -> tuple[in
     each, factored = operator_bytes(problem), strategy == "sumfac"
     nbytes, group = each * problem.n_elements, each * target.lanes(problem.dtype)
     near = 2 * PREFETCH_BYTES if factored and group > _LARGE_GROUP else PREFETCH_BYTES
-    far = BY_WORK if factored and target.drops_prefetches else 2
+    # Prefetches are lost when many are under way: measured on AMD's processors, which alone have that instruction.
+    far = BY_WORK if factored and "+clzero" in target.features else 2
     usual = far if nbytes > 8 * PREFETCH_BYTES else int(nbytes > near)
     return usual, [n for n in FETCHES if n != usual] if 4 * nbytes > PREFETCH_BYTES else []
 
@@ -138,7 +139,7 @@ class GroupKernel:
         return components
 
     def call(self, shape: tuple[int, int], given: int) -> tuple[tuple[int, ...], Any]:
-        """A call for `codegen.sequence`, of all groups, between global vectors."""
+        """A call for `codegen.vectors.write_sequence`, of all groups, between global vectors."""
         (components, stride), (addresses, used), scratch = shape, self.inputs(), self._new_scratch()
         counts = 0, self.groups, self._n_elements, self.applied(components)
         words = self.code.address, *counts, given, 0, *addresses, scratch[1], self._codes_at, stride
@@ -247,12 +248,8 @@ class CpuKernel(GroupKernel, BlockKernel):
         if p.tabulation.basis.transform is not None or not p.tabulation.rule.tensor:
             return None
         out = np.empty((p.form.components, p.n_elements, p.n_modes), p.dtype)
-        self._of_diagonals.apply(np.empty((p.coupled, 0), p.dtype), out)
+        CpuKernel(p, "diagonal", self.target, self).apply(np.empty((p.coupled, 0), p.dtype), out)
         return out
-
-    @cached_property
-    def _of_diagonals(self) -> CpuKernel:
-        return CpuKernel(self.problem, "diagonal", self.target, self)
 
     def indexed(self, codes: NDArray[np.int32], runs: tuple[Runs, ...]) -> CpuKernel:
         """The same on global vectors, with the same geometry; codes as `indexed_codes` makes them."""

@@ -44,11 +44,6 @@ class Target:
         """Elements of a group: numbers of a vector."""
         return self.vector_bytes // np.dtype(dtype).itemsize
 
-    @property
-    def drops_prefetches(self) -> bool:
-        """Whether prefetches are lost when many are under way: measured on AMD's, which alone have that instruction."""
-        return "+clzero" in self.features
-
 
 @dataclass(frozen=True)
 class Code:
