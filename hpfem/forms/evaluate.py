@@ -37,10 +37,10 @@ def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any], dtype: DTyp
 
 
 def random_data(trace: Trace) -> dict[tuple[Any, ...], NDArray[np.float64]] | None:
-    """Random inputs, near 0 for functions and near 1 for coefficients: analytic functions that agree there are equal.
+    """Random inputs, near 0 for functions and near 1/2 for coefficients: analytic functions that agree there are equal.
     None if a result is not analytic.
     """
     if any(node.op in (*COMPARISONS, "where", "min", "max", "abs", "floor", "ceil", "sign") for node in trace.live):
         return None
     rng = np.random.default_rng(0)
-    return {key: rng.uniform(-0.2, 0.2, SAMPLES) + (key[0] != "fn") for key in trace.inputs}
+    return {key: rng.uniform(-0.2, 0.2, SAMPLES) + 0.5 * (key[0] != "fn") for key in trace.inputs}

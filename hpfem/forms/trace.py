@@ -35,7 +35,8 @@ from .vectors import Gradient, Vector
 # sums, six for sines, half a minute for powers.
 MAX_OPERATIONS = 2000
 # Operations whose results have the same bits everywhere.
-_AS_ROUNDED = {"const", "input", "add", "sub", "mul", "div", "neg", "abs", "sqrt", "min", "max", "where", *COMPARISONS}
+_AS_ROUNDED = {"const", "input", "add", "sub", "mul", "div", "neg", "abs", "sqrt", "min", "max", "where"}
+_JUMPS = {*COMPARISONS, "floor", "ceil", "sign"}
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -269,12 +270,12 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
 
 
 def _check_comparisons(found: Trace) -> None:
-    """Check that values that are compared are NumPy's to the last bit: at a jump a rounding error is a large one."""
+    """Check that what decides on jumps has NumPy's values to the last bit: there a rounding error is a large one."""
     rounded: set[int] = set()
     for node in found.live:
-        if node.op not in _AS_ROUNDED or any(a.index in rounded for a in node.args):
+        if node.op not in _AS_ROUNDED | _JUMPS or any(a.index in rounded for a in node.args):
             rounded.add(node.index)
-        compared = node.args if node.op in COMPARISONS else node.args[:1] if node.op == "where" else ()
+        compared = node.args if node.op in _JUMPS else node.args[:1] if node.op == "where" else ()
         if any(a.index in rounded for a in compared):
             raise ArgumentError("cannot be traced: it compares values of powers or elementary functions")
 

@@ -402,7 +402,10 @@ class TestSymmetry:
         def skew(du, k):
             return [k[0] * du[0] + k[1] * du[1], k[2] * du[0] + k[2] * du[1]]
 
-        assert self.seen(tensor, ("grad",), fields={"k": 3})
+        def bounded(du, k):
+            return [du[0] + k * k * np.arcsin(k) * du[1], k * (k * np.arcsin(k)) * du[0] + du[1]]
+
+        assert self.seen(tensor, ("grad",), fields={"k": 3}) and self.seen(bounded, ("grad",), fields={"k": 0})
         assert not self.seen(skew, ("grad",), fields={"k": 3})
 
     def test_coupled_components(self):

@@ -188,6 +188,11 @@ def test_sparse_node_numbers_and_unnamed_groups(tmp_path: Path) -> None:
     )
 
 
+def test_a_group_without_a_name_is_not_the_one_called_by_its_number(tmp_path: Path) -> None:
+    mesh = read_text(tmp_path, TEXT_22.replace('4 "the square"', '4 "3"').replace("31 2 3 4", "31 2 3 3"))
+    assert {name: cells.tolist() for name, cells in mesh.regions.items()} == {"3": [0], "group 3": [1]}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [

@@ -157,6 +157,15 @@ def test_functions_that_differ_in_some_elements_are_called(called, caplog, monke
         assert f"{name} is not the same on symbols; it is called on arrays" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["floor", "ceil", "sign"])
+def test_jumps_of_rounded_values_are_those_of_numpy(name):
+    jump = getattr(np, name)
+    with pytest.raises(hp.ArgumentError, match="cannot be traced"):
+        trace_function(lambda x: jump(np.sin(x)), 1)
+    x = np.linspace(-4.0, 4.0, 9)
+    assert np.array_equal(compiled(lambda x: np.where(jump(2 * x) > 0.5, 2.0, 1.0))(x)[0], 1.0 + (jump(2 * x) > 0.5))
+
+
 def test_other_numbers_are_not_compiled_anew(monkeypatch):
     space = hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu")
 

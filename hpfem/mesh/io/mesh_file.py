@@ -99,8 +99,13 @@ def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
     result: dict[str, list[Indices]] = {}
     for tag, rows in grouped(tags).items():
         if tag:
-            result.setdefault(names.get(tag, str(tag)), []).append(rows)
+            result.setdefault(group_name(tag, names), []).append(rows)
     return {name: np.sort(np.concatenate(parts)) for name, parts in result.items()}
+
+
+def group_name(tag: int, names: dict[int, str]) -> str:
+    """The name of a group: without one its number, but where that is the name of another."""
+    return names.get(tag) or (f"group {tag}" if str(tag) in names.values() else str(tag))
 
 
 def grouped(numbers: NDArray[np.generic]) -> dict[int, Indices]:

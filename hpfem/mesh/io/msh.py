@@ -28,7 +28,7 @@ from hpfem.shapes.arrays import Array, Indices
 
 from ..node_order import gmsh_nodes, serendipity_nodes
 from ..sorting import unique
-from .mesh_file import Elements, ForLibrary, MeshFile, canonical, joined, positions, tagged
+from .mesh_file import Elements, ForLibrary, MeshFile, canonical, group_name, joined, positions, tagged
 from .text import as_integers, count_in, parsed_numbers
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
@@ -186,7 +186,7 @@ class Content:
     def sets(self, dim: int, entity: int, count: int) -> dict[str, Indices]:
         """Names of all of so many elements on an entity: of its physical groups, or their numbers."""
         names, groups = self.names[dim], self.groups.get((dim, entity), [])
-        return {names.get(tag, str(tag)): np.arange(count) for tag in groups if tag}
+        return {group_name(tag, names): np.arange(count) for tag in groups if tag}
 
     def wants(self, dim: int, entity: int) -> bool:
         """Whether elements on an entity are to be read."""

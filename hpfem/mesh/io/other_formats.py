@@ -28,7 +28,7 @@ from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, serendipity_nodes, vtk_nodes
 from ..sorting import unique
 from .library_process import plain
-from .mesh_file import ForLibrary, MeshFile, canonical, grouped, tagged
+from .mesh_file import ForLibrary, MeshFile, canonical, group_name, grouped, tagged
 from .msh import read_msh
 from .text_counts import check_counts, check_second_order, names_in, text_of
 from .vtk_xml import read_vtu
@@ -223,7 +223,7 @@ def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: 
     """Names of elements: named sets of meshio, else integer cell data, with the names of the numbers, if any."""
     sets = {name: found for name, rows in members.items() if len(found := _rows(name, rows, count))}
     if not sets and tags is not None and tags.dtype.kind in "iu" and tags.shape == (count,):
-        sets = {names.get(tag, str(tag)): rows for tag, rows in grouped(tags).items()}
+        sets = {group_name(tag, names): rows for tag, rows in grouped(tags).items()}
     return sets
 
 
