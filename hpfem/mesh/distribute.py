@@ -133,7 +133,7 @@ def _cut(n: int, pairs: Indices, work: Array) -> Indices:
     if n == 1:
         return np.zeros(len(work), dtype=np.int64)
     try:
-        from pymetis import part_graph
+        from pymetis import CSRAdjacency, part_graph
     except ImportError as error:
         raise DeviceError(
             "a mesh is distributed by pymetis; do pip install 'hpfem[mpi]', or give the owners"
@@ -142,7 +142,7 @@ def _cut(n: int, pairs: Indices, work: Array) -> Indices:
     ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
     starts = np.searchsorted(ends[:, 0], np.arange(len(work) + 1))
     units = np.maximum(1, np.rint(work * (_UNITS / work.min()))).astype(np.int64)
-    _, found = part_graph(n, xadj=starts, adjncy=ends[:, 1], vweights=units)
+    _, found = part_graph(n, CSRAdjacency(starts, ends[:, 1]), vweights=units)
     return np.asarray(found, dtype=np.int64)
 
 

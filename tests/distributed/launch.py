@@ -170,6 +170,7 @@ if __name__ == "__main__":
     comm = communicator.world()
     assert comm.size > 1, "start it with mpiexec"
     warnings.simplefilter("error", RuntimeWarning)  # as pytest has them
+    warnings.filterwarnings("error", category=DeprecationWarning, module="hpfem")
     for module, function in [sys.argv[1:]] if len(sys.argv) > 1 else read(comm):
         # What hangs says where.
         faulthandler.dump_traceback_later(float(os.environ.get("HPFEM_TEST_LIMIT", LIMIT - 30)), exit=True)
