@@ -24,6 +24,7 @@ from ..errors import ArgumentError, SolverError, StateError
 from ..memory import Device, PairArray, every
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
+from ..operators.tensors import check_positive
 from ..space.arguments import MAX_COMPONENTS
 from ..space.field import Field, check_state
 from ..space.regions import ByRegion, regional
@@ -33,7 +34,6 @@ from ..support.log import warn
 from ..support.progress import progress, silent
 from ..support.reuse import memory_kept
 from .cg import CG
-from .coefficients import check_positive
 from .constants import Constants, hidden_constants
 from .info import SolveInfo
 from .krylov import checked_limits, default_tolerance, unscaled

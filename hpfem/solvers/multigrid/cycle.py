@@ -31,7 +31,7 @@ from ...space import Space
 from ...space.arguments import checked_dtype
 from ...space.block import Block
 from ...space.transforms import Evaluated, resampled
-from .algebraic import AlgebraicMultigrid, Hierarchy, made_on
+from .algebraic import AlgebraicMultigrid, Hierarchy, VertexMatrix, made_on
 from .bilinear import continuation
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue
@@ -39,7 +39,6 @@ from .energies import Energies, cell_energies, refreshed
 from .irregular import Numbers, entity_numbers, irregular
 from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
-from .vertex_matrix import VertexMatrix
 
 # What the vertices interpolate exactly.
 NEAR_NULL = ("auto", "constants", "rigid")
