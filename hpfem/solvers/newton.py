@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfem.shapes.arguments import flag, instance, integer, is_real, real, reals, shown
+from hpfem.shapes.arguments import flag, instance, integer, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..errors import ArgumentError, HpfemError, NewtonError, NotFinite, NotSuitable, SolverError
 from ..memory import every
 from ..operators import Energy
-from ..space.field import Field, check_state
+from ..space.field import Field
 from ..support.log import warn
 from ..support.progress import progress, silent
 from ..support.reuse import memory_kept
@@ -28,7 +28,7 @@ from .info import SolveInfo
 from .krylov import checked_limits, default_tolerance
 from .norms import Loads, Source
 from .preconditioners import Measured, checked_preconditioner
-from .problem import Solution
+from .problem import Solution, first_guess
 from .solve import check_known, solve
 
 # A step of length t has to take the slope to 1 - 0.2 t of it, or the residual's norm to 1 - 1e-4 t; and the shortest.
@@ -230,15 +230,8 @@ class Equation:
     def vector(self, given: Any) -> Any:
         """A first guess as a vector, of its own."""
         c0, vectors = self.c0, self.vectors
-        if isinstance(given, Solution) and given.c0 is c0:
-            given = given.pair.read(self.device)
-        elif isinstance(given, Field):
-            check_state(given, "coeff", "start")
-            given = c0.average(given if given.space is c0.space else c0.space.interpolate(given))
-        elif given is None or is_real(given):
-            given = np.tile(c0.one * real(given or 0.0, "start"), self.n)
-        elif callable(given):
-            given = c0.project(given)
+        given = first_guess(0.0 if given is None else given, c0, self.n)
+        given = given.pair.read(self.device) if isinstance(given, Solution) else given
         array = vectors.checked(given, "start") if vectors.has(given) else vectors.from_host(reals(given, "start"))
         if not vectors.comm.all(array.size == self.n * c0.size and every(vectors.xp.isfinite(array))):
             raise ArgumentError(f"start is {shown(given)}; give finite numbers for {self.n} x {c0.size} unknowns")

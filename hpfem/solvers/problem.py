@@ -422,7 +422,7 @@ class Problem:
             values = self._values if dirichlet is None else self._other_values(dirichlet)
             data = self._functional(f)
             rhs = self._freed(data if values is None else data - self._lifted(values))
-            guess = None if start is None else self._first_guess(start)
+            guess = None if start is None else self._coefficients(first_guess(start, self.c0, self.components), "start")
             if guess is not None:
                 guess = self._freed(guess if values is None else guess - values).reshape(-1)
             possible, missing, function = rhs, 0.0, None
@@ -518,24 +518,6 @@ class Problem:
             return xp.where(self._constrained, self._coefficients(dirichlet, "dirichlet"), 0.0)
         return self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
 
-    def _first_guess(self, start: Any) -> Any:
-        """Global coefficients of a field on any space, a function, a number or values by region; see `solve`."""
-        space = self.space
-        if isinstance(start, (Mapping, ByRegion)):
-            with space.comm.together():
-                start = space.project(regional(start, space.mesh).spread(self.components))
-        if is_real(start):
-            start = np.broadcast_to(self.c0.one * real(start, "start"), self.conditions.load.shape)
-        elif isinstance(start, Field):
-            if start.state == "phys":
-                start = space.project(start)
-            check_state(start, "coeff", "start")
-            if not isinstance(start, Solution) or start.space is not space:
-                start = self.c0.average(start if start.space is space else space.interpolate(start))
-        elif callable(start):
-            start = self.c0.project(start)
-        return self._coefficients(start, "start")
-
     def _coefficients(self, given: Any, what: str) -> Any:
         """Global coefficients given by the caller, in float64 on the operator's device."""
         vectors = self._vectors
@@ -602,6 +584,25 @@ class Problem:
         values = self._coefficients(self.c0.average(u) if values is None else values, "u")
         reactions = self._fluxes.reactions(self._applied(values) - self._functional(f))
         return self._fluxes.through(boundary, PairArray.of(values, self.operator.device), reactions)
+
+
+def first_guess(start: Any, c0: C0Space, components: int) -> Any:
+    """Global coefficients of a field on any space, a function, a number or values by region; what else is given."""
+    space = c0.space
+    if isinstance(start, (Mapping, ByRegion)):
+        with space.comm.together():
+            start = space.project(regional(start, space.mesh).spread(components))
+    if is_real(start):
+        shape = (c0.size,) if components == 1 else (components, c0.size)
+        return np.broadcast_to(c0.one * real(start, "start"), shape)
+    if isinstance(start, Field):
+        if start.state == "phys":
+            start = space.project(start)
+        check_state(start, "coeff", "start")
+        if isinstance(start, Solution) and start.c0 is c0:
+            return start
+        return c0.average(start if start.space is space else space.interpolate(start))
+    return c0.project(start) if callable(start) else start
 
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
