@@ -40,7 +40,7 @@ from .mesh.part import Part
 from .space import Block, Field, Space
 from .space.arguments import named_rules
 from .support.communicator import ALONE, Communicator, communicator
-from .support.files import atomic_path, file_path, opened, path_text, plain
+from .support.files import atomic_path, file_path, opened, part_path, path_text, plain
 from .support.optional import needed
 from .version import __version__
 
@@ -82,7 +82,7 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
     comm, target = max((mesh.comm for mesh in meshes), key=lambda comm: comm.size), file_path(path)
     # Tells files of different saves apart.
     token = comm.bcast(secrets.token_hex(8))
-    own = target if comm.size == 1 else _piece(target, comm.rank)
+    own = target if comm.size == 1 else part_path(target, comm.rank)
     with atomic_path(own, comm=comm) as temporary, _created(h5py, temporary, token) as file:
         for i, mesh in enumerate(meshes):
             _write_mesh(file.create_group(f"meshes/{i}"), mesh)
@@ -99,11 +99,6 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
             if comm.rank == 0:
                 with atomic_path(target) as temporary, _created(h5py, temporary, token) as file:
                     file.attrs["processes"] = comm.size
-
-
-def _piece(path: Path, rank: int) -> Path:
-    """The file of a process."""
-    return path.with_stem(f"{path.stem}_{rank}")
 
 
 def _created(h5py: Any, path: Path, token: str) -> Any:
@@ -148,7 +143,7 @@ def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> 
         for i in range(saved):
             if i * comm.size // saved != comm.rank:
                 continue
-            own = file if saved == 1 else _piece(file, i)
+            own = file if saved == 1 else part_path(file, i)
             with _reading(own), _opened(h5py, own) as content:
                 if content.attrs.get("token") != token:
                     raise ArgumentError(f"{path_text(own)} belongs to another save than {path_text(file)}")

@@ -121,13 +121,11 @@ class Host(Device):
         """Allocate a NumPy array."""
         return np.empty(shape, dtype)
 
-    def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
+    def from_host(self, source: Any, out: Any) -> None:
         """Copy a host array."""
         np.copyto(out, source)
 
-    def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a host array."""
-        np.copyto(out, source)
+    to_host = from_host
 
     def adopt(self, array: Any) -> Any | None:
         """NumPy array on the memory of any library's array."""

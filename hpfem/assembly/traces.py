@@ -70,7 +70,10 @@ def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
         return frozen(np.eye(basis.n_modes))
     rule = quadrature(shape, [order + 2] * shape.dim, ["gauss"] * shape.dim)
     seen_globally = shape.collapse(rule.eta)
-    seen_locally = _affine_image(shape, symmetries(shape)[code], seen_globally)
+    # Where the affine map that takes vertex i to vertex images[i] takes the points.
+    corners, images = np.column_stack([shape.vertices, np.ones(shape.n_vertices)]), symmetries(shape)[code]
+    affine = np.linalg.lstsq(corners, shape.vertices[images], rcond=None)[0]
+    seen_locally = np.column_stack([seen_globally, np.ones(len(seen_globally))]) @ affine
     weight = np.sqrt(rule.weights)[:, None]
     ours = weight * basis.evaluate(seen_locally).T
     theirs = weight * basis.evaluate(seen_globally).T
@@ -96,10 +99,3 @@ def edge_block(name: str, shape: Shape, order: int, code: int, edge: int) -> Arr
     basis = make_basis(name, shape, order)
     part = np.ix_(interior_modes(basis), entity_modes(basis, 1, edge))
     return frozen(orientation_matrix(name, shape, order, code)[part])
-
-
-def _affine_image(shape: Shape, images: Indices, points: Array) -> Array:
-    """Where the affine map that takes vertex i to vertex images[i] takes points."""
-    corners = np.column_stack([shape.vertices, np.ones(shape.n_vertices)])
-    solution = np.linalg.lstsq(corners, shape.vertices[images], rcond=None)[0]
-    return np.column_stack([points, np.ones(len(points))]) @ solution

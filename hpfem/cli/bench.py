@@ -40,7 +40,6 @@ import argparse
 import math
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -142,15 +141,6 @@ def _is_suite(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _earlier(path: str | None, settings: SuiteSettings, run: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read the results that --resume keeps."""
-    if path is None:
-        return None
-    earlier = read_results(path)
-    merge_results([earlier, suite_document(settings, [run], [], [], [])])
-    return earlier
-
-
 def _merge(arguments: argparse.Namespace, path: Path | None) -> None:
     """Merge the results of several parts into a file."""
     if path is None:
@@ -195,7 +185,10 @@ def run(arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     part = arguments.part or (1, 1)
     about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
-    earlier = _earlier(arguments.resume, settings, about) if isinstance(settings, SuiteSettings) else None
+    earlier = None
+    if isinstance(settings, SuiteSettings) and arguments.resume is not None:
+        earlier = read_results(arguments.resume)
+        merge_results([earlier, suite_document(settings, [about], [], [], [])])  # else they do not belong together
     with thread_limit(arguments.threads) as threads:
         backend = choose_backend(settings.backend)
         rooflines = {dtype: backend.roofline(dtype, arguments.quick) for dtype in settings.dtypes}

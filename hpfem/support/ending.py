@@ -104,14 +104,10 @@ def _exit(code: Any = None) -> NoReturn:
     raise SystemExit(code)
 
 
-def _watch_exits() -> None:
-    """End all processes by any `SystemExit` that is not caught and is no success; Python has no hook for it."""
-    own = gc.get_referents(SystemExit.__dict__)[0]  # the dictionary itself, of which classes show a view
-    own["code"] = property(_code, _given_code.__set__, _given_code.__delete__)
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
-
-
 # From the import on, as a script may fail before it has called anything collective.
 if told() > 1:
     sys.excepthook, sys.exit = _ending_all(sys.excepthook), _exit
-    _watch_exits()
+    # Any `SystemExit` that is not caught and is no success ends all; Python has no hook for it. Classes show a view of
+    # the dictionary, which this is itself.
+    gc.get_referents(SystemExit.__dict__)[0]["code"] = property(_code, _given_code.__set__, _given_code.__delete__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))

@@ -108,6 +108,11 @@ def output_path(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def part_path(path: Path, number: int) -> Path:
+    """Name the file of a process or part."""
+    return path.with_stem(f"{path.stem}_{number}")
+
+
 def _unwritable(path: str | os.PathLike[str], error: OSError) -> ArgumentError:
     return ArgumentError(f"cannot write {path_text(path)}: {error.strerror or error}; choose another place")
 

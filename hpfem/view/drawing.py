@@ -90,10 +90,6 @@ def mesh_picture(
     return _drawn(mesh, surface, paint_of_names(mesh, surface, by), edges, path)
 
 
-def _is_flat(mesh: Mesh) -> bool:
-    return mesh.points.shape[1] == 2
-
-
 def _check_path(path: Any, mesh: Mesh) -> None:
     if mesh.part is not None:
         raise ArgumentError(
@@ -101,11 +97,11 @@ def _check_path(path: Any, mesh: Mesh) -> None:
             " or draw in one process"
         )
     if path is not None:
-        check_picture(path, _is_flat(mesh))
+        check_picture(path, flat=mesh.points.shape[1] == 2)
 
 
 def _drawn(mesh: Mesh, surface: Surface, paint: Paint, edges: bool, path: str | PathLike[str] | None) -> Picture:
-    draw = draw_flat if _is_flat(mesh) else draw_solid
+    draw = draw_flat if mesh.points.shape[1] == 2 else draw_solid
     picture = Picture(draw(surface, paint, flag(edges, "edges")))
     if path is not None:
         picture.save(path)

@@ -23,7 +23,7 @@ from ..errors import ArgumentError
 from ..mesh.io.vtk_cells import NUMBER_TYPES
 from ..space import Field
 from ..space.field import shared_by
-from ..support.files import atomic_path, file_path, path_text
+from ..support.files import atomic_path, file_path, part_path, path_text
 from .grid import Grid, grid_of
 
 # The first version of VTK's XML files that lists the nodes on the vertical edges of Lagrange hexes in the order of
@@ -87,7 +87,7 @@ def write_vtu(
     comm = shared_by(fields)
     with comm.together():
         grid = grid_of(fields, subdivide)
-    pieces = [target] if comm.size == 1 else [target.with_stem(f"{target.stem}_{rank}") for rank in range(comm.size)]
+    pieces = [target] if comm.size == 1 else [part_path(target, rank) for rank in range(comm.size)]
     with (
         atomic_path(pieces[comm.rank], comm=comm) as temporary,
         open(temporary, "w", encoding="utf-8", newline="\n") as file,

@@ -18,7 +18,7 @@ from hpfem.shapes.arguments import flag, shown
 from hpfem.shapes.arrays import Array, Indices, frozen
 
 from ...support.communicator import ALONE, Communicator, communicator
-from ...support.files import file_path, opened, path_text, read_file
+from ...support.files import file_path, opened, part_path, path_text, read_file
 from ...support.log import warn
 from ...support.optional import needed
 from ...support.progress import progress_if_long
@@ -133,7 +133,7 @@ def _partitions(file: Path) -> tuple[list[Path], int]:
             pieces = [file.parent / name for name in pieces_of_pvtu(_bytes(file))]
         return pieces, len(pieces)
     split = file.suffix.lower() == ".msh" and not os.path.exists(file)
-    first = _partition(file, 1) if split else file
+    first = part_path(file, 1) if split else file
     if first.suffix.lower() != ".msh" or not os.path.isfile(first):
         return [file], 0
     try:
@@ -143,12 +143,7 @@ def _partitions(file: Path) -> tuple[list[Path], int]:
         count = 1
     if count == 1:
         return [file], 0
-    return [_partition(file, number) for number in range(1, count + 1)] if split else [file], count
-
-
-def _partition(file: Path, number: int) -> Path:
-    """Name of the file that gmsh writes for a partition."""
-    return file.with_stem(f"{file.stem}_{number}")
+    return [part_path(file, number) for number in range(1, count + 1)] if split else [file], count
 
 
 @contextmanager

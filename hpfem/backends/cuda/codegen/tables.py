@@ -52,25 +52,21 @@ class Levels:
     @classmethod
     def plain(cls, tabulation: Tabulation, lines: bool = False) -> Levels:
         """Tables of a tabulation, directions in its order; of a rule without directions, points are those of the first
-        one, or `lines`.
+        one, or `lines`, and there is no tree.
         """
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         if not rule.tensor:
-            return cls._of_points((1, len(rule), 1) if lines else (len(rule), 1, 1), tree.n_modes, dim)
+            counts = (1, len(rule), 1) if lines else (len(rule), 1, 1)
+            one, zero, node = [np.ones((1, 1))] * 3, [np.zeros((1, 1))] * 3, [np.zeros(1, np.int64)] * 3
+            return cls(counts, one, zero, zero, node, [n + 1 for n in node], node, node[0], tree.n_modes, dim)
         more = 3 - dim
         start = [*tree.start, *[np.zeros(tree.n_leaves, np.int64)] * more]
         count = [*tree.count, *[np.ones(tree.n_leaves, np.int64)] * more]
-        one, zero = np.ones((1, 1)), np.zeros((1, 1))
-        values, derivatives = [*tabulation.values, *[one] * more], [*tabulation.derivatives, *[zero] * more]
-        tables = values, derivatives, [*tabulation.differentiation, *[zero] * more]
+        ones, zeros = [np.ones((1, 1))] * more, [np.zeros((1, 1))] * more
+        values, derivatives = [*tabulation.values, *ones], [*tabulation.derivatives, *zeros]
+        tables = values, derivatives, [*tabulation.differentiation, *zeros]
         nodes = start, count, [np.cumsum(n) - n for n in count]
         return cls((*rule.counts, *[1] * more), *tables, *nodes, tree.leaf_to_mode, tree.n_modes, dim)
-
-    @classmethod
-    def _of_points(cls, counts: tuple[int, ...], n_modes: int, dim: int) -> Levels:
-        """All points along one direction, and no tree: for kernels that take the tables of all points."""
-        one, zero, node = [np.ones((1, 1))] * 3, [np.zeros((1, 1))] * 3, [np.zeros(1, np.int64)] * 3
-        return cls(counts, one, zero, zero, node, [n + 1 for n in node], node, node[0], n_modes, dim)
 
     @classmethod
     def of(cls, problem: BlockProblem) -> Levels:

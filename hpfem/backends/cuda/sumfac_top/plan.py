@@ -12,21 +12,15 @@ from ....forms.form import BlockProblem
 from ....forms.sources import nearest_source, of_source
 from ....geometry import FactorSource
 from ..codegen.layout import numbers_read
-from ..codegen.prelude import constants, fill, header
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import MANY, Levels, read_at_points
 from ..runtime.device import REGISTERS, Limits
 from .banks import last_nodes, node_rows, row_stride
 
+# After the first of `COMMON_HEADERS` and the parameters.
 HEADERS = (
-    "codegen/geometry.h",
-    "codegen/pointwise.h",
-    "codegen/restriction.h",
-    "codegen/coefficients.h",
-    "sumfac_top/arrays.h",
-    "sumfac_top/evaluate.h",
-    "sumfac_top/test.h",
-    "sumfac_top/transfer.h",
-    "sumfac_top/sumfac_top.h",
+    *COMMON_HEADERS[1:],
+    *(f"sumfac_top/{own}.h" for own in ("arrays", "evaluate", "test", "transfer", "sumfac_top")),
 )
 
 
@@ -141,7 +135,7 @@ class SumFacTopPlan:
         }
         parts = [
             constants(self.problem, levels, name, self.elements),
-            header("codegen/helpers.h"),
+            header(COMMON_HEADERS[0]),
             fill("sumfac_top/parameters.h", own, self, options, levels),
             *map(header, HEADERS),
         ]
