@@ -82,17 +82,16 @@ _MORE = {1: 10, 2: 8, 3: 4}
 
 
 @cache
-def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
-    """Points xi, modes at them, and the QR factors of the weighted interior modes."""
-    from scipy.linalg import qr
-
+def _fit(basis: Basis) -> tuple[Array, Array, Array]:
+    """Points xi, modes at them, and the L2 projection of values there on the interior modes, [Q, n_inside]."""
     shape = basis.shape
     rule = quadrature(shape, [basis.order + _MORE[shape.dim]] * shape.dim, ["gauss"] * shape.dim)
     xi = shape.collapse(rule.eta)
     values = basis.evaluate(xi)
     root = np.sqrt(rule.weights)
-    left, upper = qr((values[interior_modes(basis)] * root).T, mode="economic")
-    return xi, values, (left * root[:, None], upper)
+    left, upper = np.linalg.qr((values[interior_modes(basis)] * root).T)
+    # By the inverse: threads of SciPy's BLAS would wait for those of NumPy's, entity by entity.
+    return xi, values, (left * root[:, None]) @ np.linalg.inv(upper).T
 
 
 @cache
@@ -162,8 +161,6 @@ def _fitted(
         corner = [entity_nodes(own.shape, own.order, 0, place.number)[0] for own, place in cells]
         nodes = np.concatenate([own.nodes[p.rows, node] for (own, p), node in zip(cells, corner, strict=True)])
         return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
-    from scipy.linalg import solve_triangular
-
     patches, corners = zip(*(oriented_patch(numbering, p.group, p.rows, dim, p.number) for p in places), strict=True)
     nodes, vertices = np.concatenate([own.nodes for own in patches]), np.concatenate(corners)
     shape, found = patches[0].shape, []
@@ -173,7 +170,7 @@ def _fitted(
         inside = interior_modes(basis)
         if len(inside) == 0:
             continue
-        xi, values, (left, upper) = _fit(basis)
+        xi, values, projection = _fit(basis)
         # Coordinates, values, and the part that is known already, of a few entities at a time.
         for part in chunks(len(of_order), (mesh.points.shape[1] + 2) * len(xi)):
             chosen = of_order[part]
@@ -184,9 +181,7 @@ def _fitted(
                 local = numbering.local_to_global(basis, seen).matrix @ below.T
                 local = local.reshape(len(chosen), basis.n_modes, -1)
                 rest = rest - np.einsum("emc,mq->ceq", local, values, optimize=True)
-            moments = (rest @ left).reshape(-1, len(inside))
-            coefficients = solve_triangular(upper, moments.T).T.reshape(*rest.shape[:2], len(inside))
-            found.append((offsets[chosen][:, None] + np.arange(len(inside)), coefficients))
+            found.append((offsets[chosen][:, None] + np.arange(len(inside)), rest @ projection))
     return found
 
 
