@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from hpfem.shapes.arguments import shown
 
@@ -59,7 +60,10 @@ class _Spread:
                 raise ArgumentError(f"an input is 'points', 'cells', 'function' or names of regions, got {shown(kind)}")
             self.size = mesh.n_cells if kind == "cells" else len(kind)
             of = np.arange(self.size) if kind == "cells" else ByRegion(mesh, dict.fromkeys(kind, 0.0)).of_cells
-            self._places = [self.vectors.from_host(of[block.elements]) for block in blocks]
+            places = [of[block.elements] for block in blocks]
+            self._places, every = list(map(self.vectors.from_host, places)), np.concatenate(places)
+            entries = np.ones(len(every)), (every, np.arange(len(every)))
+            self._sums = self.vectors.sparse(csr_array(entries, shape=(self.size, len(every))))
         self.shape = (self.size,) if components == 1 else (components, self.size)
 
     def values(self, array: Any) -> Field:
@@ -84,9 +88,8 @@ class _Spread:
         parts = [pair.read(self.device) * own for pair, own in zip(density.data, self._weights, strict=True)]
         if self.kind == "points":
             return xp.concatenate([own.reshape(n, -1) for own in parts], axis=1).reshape(self.shape)
-        places = xp.concatenate(self._places)
         numbers = xp.concatenate([own.sum(axis=2) for own in parts], axis=1)
-        total = xp.stack([xp.bincount(places, row, self.size) for row in numbers])
+        total = xp.stack([self._sums @ row for row in numbers])
         if self.kind != "cells":
             total = self.vectors.from_host(self.space.comm.sum(self.vectors.to_host(total)))
         return total.reshape(self.shape)

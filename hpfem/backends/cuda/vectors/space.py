@@ -257,8 +257,8 @@ class CudaVectors(VectorSpace):
         return found
 
     def congruent(self, Q: BlockMatrix, values: Any, i: Any, j: Any) -> tuple[Any, Any, Any]:
-        """Continue rows to their unknowns, and sum up, then columns: cuSPARSE fails; see `VectorSpace.congruent`."""
-        xp, m = self.xp, Q.rows.shape[0]
+        """Continue rows to their unknowns, then columns: cuSPARSE fails; see `VectorSpace.congruent`."""
+        xp = self.xp
         starts, columns, weights = map(xp.asarray, (Q.rows.indptr, Q.rows.indices, Q.rows.data))
 
         def continued(values: Any, codes: Any, others: Any) -> tuple[Any, Any, Any]:
@@ -271,8 +271,8 @@ class CudaVectors(VectorSpace):
             factors = xp.where(several, weights[at], 1 - 2 * (codes & 1))
             return values[of] * factors, xp.where(several, columns[at], codes >> 1), others[of]
 
-        once = self.summed_there(*continued(values, i, j + m), (Q.size, m + 2 * Q.size)).tocoo()
-        values, j, i = continued(once.data, once.col - m, once.row)
+        values, i, j = continued(values, i, j)
+        values, j, i = continued(values, j, i)
         return values, i, j
 
     def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> IndexedRestriction:
