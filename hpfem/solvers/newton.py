@@ -129,8 +129,8 @@ def newton(
     c0 : C0Space
     bc : BoundaryConditions, optional
         Dirichlet, Neumann and Robin data; the flux is that of the form.
-    start : Field in state "coeff", array [n] or [components, size], callable or number, optional
-        First guess; zero when left out.
+    start : Field, array [n] or [components, size], callable, number or mapping, optional
+        First guess, as for `Problem.solve`; zero when left out.
     f : callable, float, sequence of float, mapping, array or Field, optional
         The right-hand side, as for `Problem.solve`.
     loads : sequence of float, optional

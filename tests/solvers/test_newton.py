@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 import hpfem as hp
 from hpfem.mesh import box
 from hpfem.solvers.multigrid import cycle
-from hpfem.solvers.newton import LOAD
+from hpfem.solvers.newton import LOAD, Equation
 from tests.assembly.meshes import ours
 from tests.support.test_reporting import on_terminal
 
@@ -109,6 +109,13 @@ def test_boundary_data(name, whole):
     assert np.abs(u.vector - c0.project(lambda x, y: x)).max() < 1e-9, info
     half, _ = hp.newton(*given, f=lambda x, y: x**3, loads=[0.5, 1.0])
     assert np.abs(half.vector - u.vector).max() < 1e-9
+
+
+def test_starts_are_those_of_problems():
+    form, c0, bc = of_bratu("quad")
+    half, space = lambda x, y: 0.5 + 0 * x, c0.space
+    for start in (0.5, half, space.evaluate(half), hp.by_region(space, {}, 0.5)):
+        np.testing.assert_allclose(Equation(form, c0, bc, None).vector(start), 0.5 * c0.one, atol=1e-13)
 
 
 def test_forms_on_boundaries_and_parameters_of_sums():
