@@ -15,6 +15,7 @@ from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ..errors import ArgumentError, HpfemError, NotFinite, SolverError
 from ..memory import every
 from ..operators import WeakForm
 from ..support.files import atomic_path, output_path
+from ..support.log import warn
 from ..support.progress import progress, silent
 from ..support.reuse import memory_kept
 from .cg import cg
@@ -149,7 +151,8 @@ def march(
         Times at which u is kept, in ascending order; a step ends at each.
     checkpoint : path, optional
         A file .npz, one for each process, written whole at each time of `save`. If it exists, the run continues from
-        there, and has the same bits as one with a checkpoint that was not interrupted. Give the same arguments.
+        there, and has the same bits as one with a checkpoint that was not interrupted. Give the same arguments, and as
+        many processes.
     name : str
         For messages and the progress bar.
     bar : bool
@@ -393,12 +396,16 @@ class _Run:
         """Take the first state, or that of the checkpoint."""
         own, comm = self.system.own, self.system.vectors.comm
         if self.path is not None:
-            if self.path.suffix != ".npz":
-                raise ArgumentError(f"a checkpoint is a file .npz, got {self.path}")
+            given = self.path
+            if given.suffix != ".npz":
+                raise ArgumentError(f"a checkpoint is a file .npz, got {given}")
             if comm.size > 1:
-                self.path = self.path.with_suffix(f".{comm.rank}of{comm.size}.npz")
+                self.path = given.with_suffix(f".{comm.rank}of{comm.size}.npz")
             if comm.any(self.path.exists()):
                 return self._read()
+            others = [given, *sorted(given.parent.glob(f"{escape(given.stem)}.0of*.npz"))]
+            if comm.rank == 0 and (there := [path for path in others if path.exists()]):
+                warn(f"{there[0]} is a checkpoint of another number of processes: the run starts anew")
         values = self.system.values(self.t)
         self.last = [self.system.xp.where(own.fixed, values, own.vector(u0))]
         if self.scheme.second:

@@ -40,9 +40,10 @@ def evaluated(function: Callable[..., Any], coordinates: list[ArrayLike], shape:
     if not callable(function):
         raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
     if not takes(function, *coordinates):
-        names = ", ".join(("x", "y", "z")[: len(coordinates)])
+        n, names = len(coordinates), ", ".join(("x", "y", "z")[: len(coordinates)])
         raise ArgumentError(
-            f"the mesh is in {len(coordinates)}-D: the function must take {len(coordinates)} arguments ({names})"
+            f"the mesh is in {n}-D: the function must take {n} arguments ({names}); of fluxes and integrals over"
+            f" boundaries also {2 * n}, with the components of the normal"
         )
     try:
         with np.errstate(all="ignore"), alone_in("a function of the coordinates"):

@@ -170,6 +170,12 @@ def test_a_run_that_continues_has_the_same_bits(name, backend, tmp_path, monkeyp
         marched(name, 60, backend, 0.5, **options)
 
 
+def test_a_checkpoint_of_other_processes_is_told(tmp_path):
+    (tmp_path / "[a].0of2.npz").write_bytes(b"")
+    with pytest.warns(hp.HpfemWarning, match=r"\[a\].0of2.npz is a checkpoint of another number of processes"):
+        marched("ssp3", 60, "numpy", 0.1, checkpoint=tmp_path / "[a].npz")
+
+
 @pytest.mark.parametrize("name", ["ssp3", "ssp43", "bs3", "dp5"])
 def test_steps_meet_a_tolerance(name):
     space = hp.Space(box("tri", 1), 1)

@@ -127,6 +127,8 @@ def test_what_is_refused():
         space.integrate_boundary(space.evaluate(lambda x, y: x), "middle")
     with pytest.raises(hp.StateError, match="another space"):
         space.integrate_boundary(hp.Space(mesh, 2).zeros("coeff"), "middle")
+    with pytest.raises(hp.ArgumentError, match=r"2 arguments \(x, y\).* also 4, with the components of the normal"):
+        space.integrate_boundary(lambda x, y, n: x, "middle")
     for wrong in (lambda x: x, lambda x, y: 1 / (0 * x), lambda x, y: "a", "a", None):
         with pytest.raises(hp.ArgumentError):
             space.integrate_boundary(wrong, "middle")
