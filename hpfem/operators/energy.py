@@ -84,6 +84,9 @@ class Energy(Linear["Energy", "Energy"]):
         made = made_operator(inner, form, parameters=inner.parameters)
         self.residual = made if boundary is None else boundary.with_inner(made)
 
+    def __repr__(self) -> str:
+        return f"Energy({self.name}, {self.space!r})"
+
     def density(self, u: Field) -> Field:
         """The density of an energy in the volume, at the points.
 

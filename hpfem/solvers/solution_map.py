@@ -143,6 +143,9 @@ class SolutionMap:
         self._x: Any = None
         self._kept = list[tuple[bool, Any, Any]]()  # linear solves there
 
+    def __repr__(self) -> str:
+        return f"SolutionMap({', '.join(self._inputs)}; {self._own.form!r})"
+
     def __call__(self, data: Mapping[str, Any]) -> Solution:
         """Solve; see `SolutionMap`. It raises a SolverError where `solve` or `newton` does."""
         with self._lock:

@@ -102,6 +102,7 @@ def test_a_derivative_that_is_known():
     space = hp.Space(box("quad", 3), 3)
     problem = hp.Problem(space, dirichlet={"xmin": 0.0, "xmax": 0.0}, diffusivity=2.0, bar=False)
     solution, data = hp.SolutionMap(problem, {"diffusivity": "number"}, f=3.0), {"diffusivity": 2.0}
+    assert repr(solution).startswith("SolutionMap(diffusivity; Helmholtz(Space(9 cells")
     u = solution(data).vector
     assert np.abs(u - problem.c0.project(lambda x, y: 0.75 * x * (1 - x))).max() < 1e-11
     w = RNG.standard_normal(u.shape)
@@ -136,6 +137,7 @@ def test_an_energy_in_float32():
     space = hp.Space(box("hex", 1), 3, dtype="float32")
     c0 = hp.C0Space(space)
     energy = hp.Energy(space, lambda u, du, a: 0.5 * du.dot(du) + a * u**4, fields={"a": 1.0})
+    assert repr(energy) == f"Energy(<lambda>, {space!r})"
     solution = hp.SolutionMap(energy, {"a": "number", "f": "cells"}, c0, hp.BoundaryConditions(c0, {"xmin": 1.0}))
     checked(solution, {"a": np.float32(1), "f": np.ones(1, np.float32)}, 0.1, 1e-1)
 
