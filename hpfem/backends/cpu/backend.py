@@ -24,14 +24,14 @@ from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import Options, Search, Strategy, with_source
 from ..vectors import VectorSpace
 from .codegen.strategies import COMPILED
-from .runtime.cache import kernel_cache
+from .runtime.cache import kernel_cache, missing
 from .runtime.function import function_of
 from .runtime.kernel import FETCHES, CpuKernel, fetches_of
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.programs import program_index
 from .runtime.recording import recorded
-from .runtime.target import host, missing
+from .runtime.target import host
 from .runtime.vectors import CpuVectors
 
 # Time per operation relative to collocated sum factorisation (measured in turns on an AMD EPYC, P = 1..8).

@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from functools import cache
 
 from ....support.cache import Cache, whole_elf
 from ....support.compiling import compiling
 from ....support.files import cache_folder
-from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
+from .target import LOCK, Code, Target, compile_object, host, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
 FORMAT = 4
@@ -27,6 +28,19 @@ _LOADED: dict[str, Code] = {}
 def kernel_cache() -> Cache:
     """Folder of compiled kernels."""
     return Cache(cache_folder("kernels"), ".kernel", code=True, limit=LIMIT)
+
+
+@cache
+def missing() -> str | None:
+    """Say in one sentence why no kernels can be compiled here; see `Backend.missing`."""
+    try:
+        compiled("define void @run(ptr %out) {\n  ret void\n}\n", host())
+    except ImportError as error:
+        return f"llvmlite cannot be imported ({error}); install it with: pip install llvmlite"
+    except (RuntimeError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        return f"LLVM cannot compile here ({reason}); another version of llvmlite may: pip install -U llvmlite"
+    return None
 
 
 def compiled(text: str, target: Target) -> Code:

@@ -30,6 +30,7 @@ _LOCKS: list[Any] = [LOCK]  # and that of llvmlite's calls, some of which nobody
 if hasattr(os, "register_at_fork"):
     release = {f"after_in_{process}": lambda: [lock.release() for lock in _LOCKS] for process in ("parent", "child")}
     os.register_at_fork(before=lambda: [lock.acquire() for lock in _LOCKS], **release)
+    os.register_at_fork(after_in_child=lambda: _thread.cache_clear())  # no thread outlives a fork
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,6 @@ def host() -> Target:
     return Target(llvm.get_host_cpu_name(), features.flatten(), wide)
 
 
-@cache
-def missing() -> str | None:
-    """Say in one sentence why no kernels can be compiled here; see `Backend.missing`."""
-    try:
-        load_object(compile_object("define void @run(ptr %out) {\n  ret void\n}\n", host()))
-    except ImportError as error:
-        return f"llvmlite cannot be imported ({error}); install it with: pip install llvmlite"
-    except (RuntimeError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        return f"LLVM cannot compile here ({reason}); another version of llvmlite may: pip install -U llvmlite"
-    return None
-
-
 def _machine(target: Target) -> Any:
     return (
         _llvm()
@@ -143,7 +131,13 @@ def _linker() -> Any:
     return _llvm().create_lljit_compiler(use_jit_link=True)
 
 
+@cache
+def _thread() -> ThreadPoolExecutor:
+    """A thread that is kept: to start one takes longer than to load a kernel."""
+    return ThreadPoolExecutor(1)
+
+
 def _undisturbed(work: Callable[[], T]) -> T:
     """Result of a function that uses LLVM, run in a thread where no handler of a signal can interrupt it."""
-    with LOCK, ThreadPoolExecutor(1) as thread:
-        return thread.submit(work).result()
+    with LOCK:
+        return _thread().submit(work).result()
