@@ -6,15 +6,17 @@ at the place of a corner, as along a slit, does not hang.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import equispaced_nodes
+from hpfem.shapes import Shape, equispaced_nodes
 from hpfem.shapes.arrays import Array, Indices, Mask
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
@@ -27,15 +29,14 @@ from .sorting import unique
 from .symmetry import entity_nodes
 from .topology import Topology
 
-if TYPE_CHECKING:
-    from scipy.spatial import cKDTree
-
 # How far from a side a vertex may be, relative to the side's size: mesh files carry about 12 digits.
 _TOLERANCE = 1e-8
 # And relative to how far a curved side is from a straight one: two approximations of one curve differ.
 _CURVED = 0.02
 _STEPS = 10
 _SIDES_AT_A_TIME = 5000
+# Odd numbers whose multiples, of the cells of a grid, few cells share.
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64).view(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +64,20 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
         others = near(points[corners], [points[corners]], comm)[0][len(corners) :]
         corners = np.append(corners, len(points) + np.arange(len(others)))
         points = np.concatenate([points, others])
-    from scipy.spatial import cKDTree
 
-    tree = cKDTree(points[corners]) if len(corners) else None
+    @cache
+    def grid(size: int) -> tuple[Indices, Indices]:
+        """Marks of the cells of size 2^size that corners are in, ascending, and these corners; SciPy's trees, to be
+        imported, take longer than all the rest.
+        """
+        marks = _marks(points[corners], size)
+        order = np.argsort(marks)
+        return marks[order], corners[order]
+
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
     def search(own: CellArray) -> None:
-        side, point = _inside(own, points, tree, corners)
+        side, point = _inside(own, points, grid)
         found.append((point, own.indices[side]))
 
     in_parts(
@@ -104,21 +112,28 @@ def near(points: Array, values: Sequence[NDArray[Any]], comm: Communicator) -> l
 
 
 def open_sides(topology: Topology) -> list[CellArray]:
-    """Take the sides without a neighbour as cells."""
+    """Take the sides without a neighbour as cells, those of one shape and order together."""
     dim, facets = topology.dim - 1, topology.facets
     boundary = facets.boundary
     owner, local = facets.cells[boundary, 0], facets.local[boundary, 0]
     array, row = topology.locations
-    sides = []
+    sides = defaultdict[tuple[Shape, int], list[tuple[Indices, Indices]]](list)
     for position, number, facet in topology.local_entities(dim):
         cells = topology.cells[position]
         chosen = np.sort(row[owner[(array[owner] == position) & (local == number)]])
         nodes = cells.nodes[chosen][:, entity_nodes(cells.shape, cells.order, dim, number)]
-        sides.append(CellArray(facet.shape, cells.order, nodes, cells.indices[chosen]))
-    return sides
+        sides[facet.shape, cells.order].append((nodes, cells.indices[chosen]))
+    return [CellArray(*kind, *map(np.concatenate, zip(*own, strict=True))) for kind, own in sides.items()]
 
 
-def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) -> tuple[Indices, Indices]:
+def _marks(x: Array, size: int) -> Indices:
+    """A number for the cell of a grid that a point is in; x [n, D] -> [n]."""
+    return np.floor(np.ldexp(x, -size)).astype(np.int64) @ _FACTORS[: x.shape[1]]
+
+
+def _inside(
+    sides: CellArray, points: Array, grid: Callable[[int], tuple[Indices, Indices]]
+) -> tuple[Indices, Indices]:
     """Pairs of a side and of a corner of the mesh that is on it, away from its own corners: (row, point number)."""
     nodes = points[sides.nodes]
     in_order = sides.corners[:, np.argsort(vertex_positions(sides.shape, 1))]
@@ -128,17 +143,23 @@ def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) ->
     size = np.sqrt(((high - low) ** 2).sum(axis=1))
     tolerance = _TOLERANCE * size + _CURVED * bulge
     margin = tolerance + (bulge if sides.order > 1 else 0)
-    middle = nodes.mean(axis=1)
-    radius = np.sqrt(((nodes - middle[:, None]) ** 2).sum(axis=2).max(axis=1)) + margin
-    # Near most sides there are their own corners only, and counting takes less time than lists.
-    crowded = np.flatnonzero(tree.query_ball_point(middle, radius, return_length=True) > sides.shape.n_vertices)
-    near = tree.query_ball_point(middle[crowded], radius[crowded])
-    side = np.repeat(crowded, [len(found) for found in near])
-    point = corners[np.fromiter(chain.from_iterable(near), np.int64, len(side))]
+    low, high = low - margin[:, None], high + margin[:, None]
+    # Each reaches into two cells of its grid in each direction at most.
+    sizes = np.frexp(np.maximum((high - low).max(axis=1), 1e-12 * abs(nodes).max(initial=0)))[1]
+    steps = np.array([*product((0, 1), repeat=nodes.shape[2])]) @ _FACTORS[: nodes.shape[2]]
+    pairs = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for size in np.unique(sizes).tolist():
+        rows, (marks, there) = np.flatnonzero(sizes == size), grid(size)
+        wanted = _marks(low[rows], size)[:, None] + steps
+        begin, end = (np.searchsorted(marks, wanted, side) for side in ("left", "right"))
+        side, counts = np.repeat(rows, (end - begin).sum(axis=1)), (end - begin).ravel()
+        point = there[np.arange(len(side)) + np.repeat(begin.ravel() - np.cumsum(counts) + counts, counts)]
+        keep = ((points[point] >= low[side]) & (points[point] <= high[side])).all(axis=1)
+        pairs.append((side[keep], point[keep]))
+    side, point = np.concatenate(pairs, axis=1)
+    crowded = np.bincount(side)[side] > sides.shape.n_vertices  # near most sides there are their own corners only
+    side, point = side[crowded], point[crowded]
     x = points[point]
-    apart = margin[side, None]
-    keep = ((x >= low[side] - apart) & (x <= high[side] + apart)).all(axis=1)
-    side, point, x = side[keep], point[keep], x[keep]
     own = points[sides.corners[side]]
     away = (((own - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
     side, point, x = side[away], point[away], x[away]
