@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Shape, equispaced_nodes
-from hpfem.shapes.arrays import Array, Indices, Mask
+from hpfem.shapes import Shape
+from hpfem.shapes.arrays import Array, Indices
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
-from ..geometry.jacobians import determinant, project, solve
+from ..geometry.jacobians import solve
 from ..support.communicator import ALONE, Communicator
 from ..support.threads import in_parts
 from .cells import CellArray, Labels
@@ -131,9 +131,7 @@ def _marks(x: Array, size: int) -> Indices:
     return np.floor(np.ldexp(x, -size)).astype(np.int64) @ _FACTORS[: x.shape[1]]
 
 
-def _inside(
-    sides: CellArray, points: Array, grid: Callable[[int], tuple[Indices, Indices]]
-) -> tuple[Indices, Indices]:
+def _inside(sides: CellArray, points: Array, grid: Callable[[int], tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
     """Pairs of a side and of a corner of the mesh that is on it, away from its own corners: (row, point number)."""
     nodes = points[sides.nodes]
     in_order = sides.corners[:, np.argsort(vertex_positions(sides.shape, 1))]
@@ -164,30 +162,9 @@ def _inside(
     away = (((own - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
     side, point, x = side[away], point[away], x[away]
     if len(side):
-        close = _perhaps_inside(sides, points, margin, side, x)
-        side, point, x = side[close], point[close], x[close]
-    if len(side):
         on = _distance(sides, points, side, x) <= tolerance[side]
         side, point = side[on], point[on]
     return side, point
-
-
-def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indices, x: Array) -> Mask:
-    """Whether points may be on their sides, by the sides' tangent planes and how far the sides are from these."""
-    shape, elements = sides.shape, ElementMap.of(sides, points)
-    nodes = equispaced_nodes(shape, sides.order)
-    middle = shape.vertices.mean(axis=0, keepdims=True)
-    centre = elements.positions(elements.basis.evaluate(middle))[:, :, 0].T
-    J = elements.jacobian(elements.basis.gradient(middle))[..., 0]
-    # A bound of the least stretch of the tangent map.
-    stretch = determinant(J) / np.sqrt((J**2).sum(axis=(0, 1)) ** (shape.dim - 1))
-    flat = centre[:, None] + (nodes - middle) @ J.transpose(2, 1, 0)
-    apart = margin + 2 * np.sqrt(((points[sides.nodes] - flat) ** 2).sum(axis=2).max(axis=1))
-    local, off = project((x - centre[side]).T, J[:, :, side])
-    near = (off**2).sum(axis=0) <= apart[side] ** 2
-    with np.errstate(divide="ignore"):
-        slack = 2 * apart / stretch + 1e-6
-    return near & (shape.depth(middle + local.T) >= -slack[side])
 
 
 def _distance(sides: CellArray, points: Array, side: Indices, x: Array) -> Array:
@@ -201,7 +178,7 @@ def _distance(sides: CellArray, points: Array, side: Indices, x: Array) -> Array
         rest = x.T - elements.paired_positions(basis.evaluate(xi), side)
         step = solve(elements.paired_jacobian(basis.gradient(xi), side), rest).T
         moved = np.clip(xi + step, -1.1, most)
-        done = np.abs(moved - xi).max() < 1e-12
+        done = np.abs(moved - xi).max() < 1e-6
         xi = moved
         if done:
             break
