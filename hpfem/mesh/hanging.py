@@ -67,9 +67,7 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
 
     @cache
     def grid(size: int) -> tuple[Indices, Indices]:
-        """Marks of the cells of size 2^size that corners are in, ascending, and these corners; SciPy's trees, to be
-        imported, take longer than all the rest.
-        """
+        """Marks of the cells of size 2^size that corners are in, ascending, and these corners."""
         marks = _marks(points[corners], size)
         order = np.argsort(marks)
         return marks[order], corners[order]
@@ -158,8 +156,7 @@ def _inside(sides: CellArray, points: Array, grid: Callable[[int], tuple[Indices
     crowded = np.bincount(side)[side] > sides.shape.n_vertices  # near most sides there are their own corners only
     side, point = side[crowded], point[crowded]
     x = points[point]
-    own = points[sides.corners[side]]
-    away = (((own - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
+    away = (((points[sides.corners[side]] - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
     side, point, x = side[away], point[away], x[away]
     if len(side):
         on = _distance(sides, points, side, x) <= tolerance[side]

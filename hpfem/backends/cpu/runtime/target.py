@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -27,10 +27,11 @@ _NUMBERS = count()  # of what is loaded
 # Lock of LLVM. A signal handler may compile while its thread does; a fork waits for running compilations.
 LOCK = threading.RLock()
 _LOCKS: list[Any] = [LOCK]  # and that of llvmlite's calls, some of which nobody makes: they free what is unused
+_thread = cache(partial(ThreadPoolExecutor, 1))  # it is kept: to start one takes longer than to load a kernel
 if hasattr(os, "register_at_fork"):
     release = {f"after_in_{process}": lambda: [lock.release() for lock in _LOCKS] for process in ("parent", "child")}
     os.register_at_fork(before=lambda: [lock.acquire() for lock in _LOCKS], **release)
-    os.register_at_fork(after_in_child=lambda: _thread.cache_clear())  # no thread outlives a fork
+    os.register_at_fork(after_in_child=_thread.cache_clear)  # no thread outlives a fork
 
 
 @dataclass(frozen=True)
@@ -129,12 +130,6 @@ def _linker() -> Any:
     the distances between them have 32 bits.
     """
     return _llvm().create_lljit_compiler(use_jit_link=True)
-
-
-@cache
-def _thread() -> ThreadPoolExecutor:
-    """A thread that is kept: to start one takes longer than to load a kernel."""
-    return ThreadPoolExecutor(1)
 
 
 def _undisturbed(work: Callable[[], T]) -> T:
