@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cpu.runtime import cache
+from hpfem.backends.cpu.runtime import cache, target
 from hpfem.backends.cpu.runtime import geometry as cpu_geometry
 from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.mesh.box import box
@@ -78,6 +78,18 @@ def attempts(times, hits):
         if turn >= times and len(hits) > ENOUGH:
             return
         yield turn
+
+
+def test_who_is_interrupted_while_llvm_works_waits_until_it_has_ended(alarm):
+    """Others, and forks, are let in by the lock that the caller holds."""
+    ended = []
+
+    def work():
+        time.sleep(0.3)
+        ended.append(True)
+
+    assert interrupted(lambda: target._undisturbed(work), alarm, 0.05)
+    assert ended
 
 
 def random_field(space, state, rng, components=1):

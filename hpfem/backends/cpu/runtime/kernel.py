@@ -248,8 +248,12 @@ class CpuKernel(GroupKernel, BlockKernel):
         if p.tabulation.basis.transform is not None or not p.tabulation.rule.tensor:
             return None
         out = np.empty((p.form.components, p.n_elements, p.n_modes), p.dtype)
-        CpuKernel(p, "diagonal", self.target, self).apply(np.empty((p.coupled, 0), p.dtype), out)
+        self._of_diagonals.apply(np.empty((p.coupled, 0), p.dtype), out)
         return out
+
+    @cached_property
+    def _of_diagonals(self) -> CpuKernel:
+        return CpuKernel(self.problem, "diagonal", self.target, self)
 
     def indexed(self, codes: NDArray[np.int32], runs: tuple[Runs, ...]) -> CpuKernel:
         """The same on global vectors, with the same geometry; codes as `indexed_codes` makes them."""

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count
@@ -135,4 +135,8 @@ def _linker() -> Any:
 def _undisturbed(work: Callable[[], T]) -> T:
     """Result of a function that uses LLVM, run in a thread where no handler of a signal can interrupt it."""
     with LOCK:
-        return _thread().submit(work).result()
+        future = _thread().submit(work)
+        try:
+            return future.result()
+        finally:  # an interrupted caller keeps the lock as long: a fork in the middle leaves LLVM's own locks closed
+            wait([future])
