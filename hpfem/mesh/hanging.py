@@ -35,8 +35,15 @@ _TOLERANCE = 1e-8
 _CURVED = 0.02
 _STEPS = 10
 _SIDES_AT_A_TIME = 5000
+# Cells of grids are 32^k times as long as wide for flat sides, k <= 3: cubes would hold all layers of flat cells.
+_STRETCH, _MOST_STRETCHED = 5, 3
 # Odd numbers whose multiples, of the cells of a grid, few cells share.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64).view(np.int64)
+
+# Exponents of 2: the edges of a grid's cells.
+_Size = tuple[int, ...]
+# Marks of a grid's cells that corners are in, ascending, and these corners.
+_Grid = Callable[[_Size], tuple[Indices, Indices]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +73,8 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
         points = np.concatenate([points, others])
 
     @cache
-    def grid(size: int) -> tuple[Indices, Indices]:
-        """Marks of the cells of size 2^size that corners are in, ascending, and these corners."""
+    def grid(size: _Size) -> tuple[Indices, Indices]:
+        """See `_Grid`."""
         marks = _marks(points[corners], size)
         order = np.argsort(marks)
         return marks[order], corners[order]
@@ -124,12 +131,12 @@ def open_sides(topology: Topology) -> list[CellArray]:
     return [CellArray(*kind, *map(np.concatenate, zip(*own, strict=True))) for kind, own in sides.items()]
 
 
-def _marks(x: Array, size: int) -> Indices:
-    """A number for the cell of a grid that a point is in; x [n, D] -> [n]."""
-    return np.floor(np.ldexp(x, -size)).astype(np.int64) @ _FACTORS[: x.shape[1]]
+def _marks(x: Array, size: _Size) -> Indices:
+    """A number for the cell of a grid that a point is in; x [n, D], size [D] -> [n]."""
+    return np.floor(np.ldexp(x, np.negative(size))).astype(np.int64) @ _FACTORS[: x.shape[1]]
 
 
-def _inside(sides: CellArray, points: Array, grid: Callable[[int], tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
+def _inside(sides: CellArray, points: Array, grid: _Grid) -> tuple[Indices, Indices]:
     """Pairs of a side and of a corner of the mesh that is on it, away from its own corners: (row, point number)."""
     nodes = points[sides.nodes]
     in_order = sides.corners[:, np.argsort(vertex_positions(sides.shape, 1))]
@@ -141,11 +148,13 @@ def _inside(sides: CellArray, points: Array, grid: Callable[[int], tuple[Indices
     margin = tolerance + (bulge if sides.order > 1 else 0)
     low, high = low - margin[:, None], high + margin[:, None]
     # Each reaches into two cells of its grid in each direction at most.
-    sizes = np.frexp(np.maximum((high - low).max(axis=1), 1e-12 * abs(nodes).max(initial=0)))[1]
+    sizes = np.frexp(np.maximum(high - low, 1e-12 * abs(nodes).max(initial=0)))[1]
+    longest = sizes.max(axis=1, keepdims=True)
+    sizes = longest - np.minimum((longest - sizes) // _STRETCH, _MOST_STRETCHED) * _STRETCH
     steps = np.array([*product((0, 1), repeat=nodes.shape[2])]) @ _FACTORS[: nodes.shape[2]]
     pairs = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    for size in np.unique(sizes).tolist():
-        rows, (marks, there) = np.flatnonzero(sizes == size), grid(size)
+    for size in map(tuple, np.unique(sizes, axis=0).tolist()):
+        rows, (marks, there) = np.flatnonzero((sizes == size).all(axis=1)), grid(size)
         wanted = _marks(low[rows], size)[:, None] + steps
         begin, end = (np.searchsorted(marks, wanted, side) for side in ("left", "right"))
         side, counts = np.repeat(rows, (end - begin).sum(axis=1)), (end - begin).ravel()

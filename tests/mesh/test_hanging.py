@@ -1,5 +1,7 @@
 """Vertices that hang inside the sides of other cells: found whatever the size, place and shape; slits are not."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,17 @@ def test_conforming_meshes_have_none(path):
 def test_cells_of_very_different_sizes_have_none():
     graded = box("tri", (12, 12)).transformed(lambda p: p**6)
     assert len(graded.hanging) == 0
+
+
+def test_many_layers_of_flat_cells_take_little_memory():
+    """A side is compared with what is near it, not with all layers."""
+    layers = box("hex", (2, 1, 400)).transformed(lambda p: p * [1, 1, 0.01])
+    _ = layers.topology
+    tracemalloc.start()
+    assert len(layers.hanging) == 0
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20  # 162 MiB with cubes
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-3, 0.2])
