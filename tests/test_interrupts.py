@@ -92,6 +92,23 @@ def test_who_is_interrupted_while_llvm_works_waits_until_it_has_ended(alarm):
     assert ended
 
 
+def test_a_thread_of_llvm_whose_start_is_interrupted_ends(monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def interrupted_start(self):
+        start(self)
+        started.append(self)
+        raise KeyboardInterrupt
+
+    target._thread.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted_start)
+        with pytest.raises(KeyboardInterrupt):
+            target._undisturbed(list)
+    started[0].join(10)
+    assert not started[0].is_alive() and target._undisturbed(list) == []
+
+
 def random_field(space, state, rng, components=1):
     field = space.empty(state, components)
     for pair in field.data:

@@ -135,7 +135,13 @@ def _linker() -> Any:
 def _undisturbed(work: Callable[[], T]) -> T:
     """Result of a function that uses LLVM, run in a thread where no handler of a signal can interrupt it."""
     with LOCK:
-        future = _thread().submit(work)
+        thread = _thread()
+        try:
+            future = thread.submit(work)
+        except BaseException:  # a thread whose start is interrupted may be unknown to those who end it with the program
+            thread.shutdown(cancel_futures=True)
+            _thread.cache_clear()
+            raise
         try:
             return future.result()
         finally:  # an interrupted caller keeps the lock as long: a fork in the middle leaves LLVM's own locks closed
