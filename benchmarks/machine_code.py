@@ -39,6 +39,7 @@ from hpfem.backends.cellwise import FactorisedMatrix
 from hpfem.backends.cpu.codegen import vectors as cpu_vectors
 from hpfem.backends.cpu.codegen.indexed import Runs
 from hpfem.backends.cpu.codegen.pointwise import write_function
+from hpfem.backends.cpu.codegen.sequence import write_sequence
 from hpfem.backends.cpu.runtime import cache as compiler
 from hpfem.backends.cpu.runtime import geometry, kernel, passes, target
 from hpfem.backends.cuda.codegen.prelude import program
@@ -259,14 +260,13 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
             runs = Runs(((0,), (1,), (2,)), (True,)), Runs((tuple(range(3, 6)),), (False,) * 3, alone=True)
             kernel.MatrixKernel(matrix, 3, real, across).indexed(np.zeros(0, np.int32), runs)
             yield case, f"cpu matrix{' across' * across}", taken()[0]
-        given: dict[str, Any] = {"move": product(either, either, [real]), "rows": product(either, [real])}
-        given |= {"pass": [], "sequence": []}
+        given: dict[str, Any] = {"move": product(either, either, [real]), "rows": product(either, [real]), "pass": []}
         for name, write in vars(cpu_vectors).items():
             if name.startswith("write_"):
                 for some in given.get(name[6:], [(lanes, real) if name.endswith("panels") else (real,)]):
                     yield case, f"cpu {name[6:]} {some}", write(*some)
     yield "vectors", "cpu function", write_function(trace, 8).text
-    yield "vectors", "cpu sequence", cpu_vectors.write_sequence()
+    yield "vectors", "cpu sequence", write_sequence()
     blocks = [Codes((2, 1), lambda xp, k=k: xp.asarray(k, np.int32), True) for k in ([[0], [2]], [[4], [4]])]
     tables = indexed.IndexTables(BlockMatrix(blocks, csr_array((1, 4))))
     yield "vectors", "cuda function", program(function.source(trace, 2))

@@ -31,7 +31,8 @@ from ..space.sides import Side
 from ..support.notebook import Printed
 from .boundary_terms import entities_of, sides_with_traces, trace_mass
 from .c0 import C0Space
-from .interpolation import Function, Piece, interpolate, values_of, warn_of_conflicts
+from .conflicts import warn_of_conflicts
+from .interpolation import Function, Piece, interpolate, values_of
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]

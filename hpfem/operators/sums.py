@@ -14,7 +14,8 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError, StateError
 from ..forms.form import Form
-from ..forms.lowered import added, lowered
+from ..forms.lowered import lowered
+from ..forms.sums import added
 from ..space import Field
 from ..tuning import Tuning
 from .arrays import FieldMap

@@ -1,5 +1,5 @@
 """Kernels on vectors: passes of linear updates and sums of products, entries taken and put by index, products with
-sparse and dense matrices; and one that calls others, so that Python calls once where it would call several times.
+sparse and dense matrices.
 
 Their arguments may overlap, so that they work in place where an entry of the result depends on the same entries only.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from ...passes import Addend, Pass
@@ -21,9 +20,6 @@ VECTORS = ("%in", "%out", "%geometry", "%points", "%fields")
 BLOCK = 2048
 # Groups of lanes in a trip of a pass: sums are made in as many registers.
 UNROLLED = 4
-_TYPES = [argument.split()[0] for argument in ARGUMENTS.split(",")]
-# Of a call, 8 bytes each: the address of the kernel, and its arguments.
-WORDS = 1 + len(_TYPES)
 
 
 def blocks_of(n: int) -> int:
@@ -242,20 +238,4 @@ def write_panels(lanes: int, dtype: DTypeLike) -> str:
             return [b.fma(b.load_scalar("%in", (i, 1)), entries, sums[0])]
 
         b.store(b.reduce("%stride", [0.0], row)[0], b.at("%out", (panel, 1)))
-    return b.module()
-
-
-def write_sequence() -> str:
-    """Write a kernel that makes calls %g0 to %g1 of those at %in, [calls, WORDS]."""
-    b = Builder(1, np.float64)
-    with b.function("run", ARGUMENTS, internal=False), b.loop("%g1", "%g0") as call:
-        first = b.new(f"mul nsw i64 {call.value}, {WORDS}")
-
-        def word(number: int, type_: str) -> str:
-            place = b.new(f"getelementptr i64, ptr %in, i64 {b.new(f'add nsw i64 {first}, {number}')}")
-            return b.new(f"load {type_}, ptr {place}, align 8")
-
-        kernel = word(0, "ptr")
-        arguments = ", ".join(f"{type_} {word(number, type_)}" for number, type_ in enumerate(_TYPES, start=1))
-        b.emit(f"call void {kernel}({arguments})")
     return b.module()

@@ -139,7 +139,7 @@ class GroupKernel:
         return components
 
     def call(self, shape: tuple[int, int], given: int) -> tuple[tuple[int, ...], Any]:
-        """A call for `codegen.vectors.write_sequence`, of all groups, between global vectors."""
+        """A call for `codegen.sequence`, of all groups, between global vectors."""
         (components, stride), (addresses, used), scratch = shape, self.inputs(), self._new_scratch()
         counts = 0, self.groups, self._n_elements, self.applied(components)
         words = self.code.address, *counts, given, 0, *addresses, scratch[1], self._codes_at, stride

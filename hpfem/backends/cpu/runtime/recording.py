@@ -22,7 +22,8 @@ from ....errors import NotSuitable
 from ....geometry.element_map import CACHED, chunks
 from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 from ...passes import Pass
-from ..codegen.vectors import WORDS, blocks_of, write_move, write_panels, write_row_panels, write_rows, write_sequence
+from ..codegen.sequence import WORDS, write_sequence
+from ..codegen.vectors import blocks_of, write_move, write_panels, write_row_panels, write_rows
 from .buffers import aligned
 from .kernel import GroupKernel
 from .passes import code_of, words_of_pass
