@@ -27,7 +27,7 @@ def same(back: Mesh, mesh: Mesh) -> None:
     assert set(back.regions) == {name for name, cells in mesh.regions.items() if len(cells)}
     for name, cells in back.regions.items():
         assert np.array_equal(cells, np.sort(number[mesh.regions[name]]))
-    assert set(back.boundaries) == {name for name, sides in mesh.boundary_sides.items() if len(sides)}
+    assert list(back.boundaries) == [name for name, sides in mesh.boundary_sides.items() if len(sides)]
     for name, facets in back.boundaries.items():
         assert np.array_equal(facets, mesh.boundaries[name])
 

@@ -1,13 +1,15 @@
 """Write the gmsh format MSH 4.1, binary: the one format with complete cells of all shapes and orders, and their names.
 
 Cells that have the same names lie on one entity of the model. A block is a run of cells of one entity, so that they
-keep their order; their numbers are those in the mesh. Named points, edges and sides come before them.
+keep their order; their numbers are those in the mesh. Named points, edges and sides come before them, in the order of
+their names, which counts where values meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import BinaryIO
 
 import numpy as np
@@ -113,14 +115,15 @@ _Entities = dict[tuple[bool, ...], tuple[int, list[Indices]]]  # names -> tag, n
 
 
 def _entities(elements: Sequence[_Elements]) -> _Entities:
-    """An entity for each set of names that elements have."""
-    found: _Entities = {}
+    """An entity for each set of names that elements have, by the last of these names, then by the first."""
+    found: dict[tuple[bool, ...], list[Indices]] = {}
     for own in elements:
         distinct, which = own.by_names
         for number, names in enumerate(distinct):
             nodes = np.flatnonzero(marked(int(own.nodes.max()) + 1, [own.nodes[which == number]]))
-            found.setdefault(tuple(names.tolist()), (len(found) + 1, []))[1].append(nodes)
-    return found
+            found.setdefault(tuple(names.tolist()), []).append(nodes)
+    order = sorted(found, key=lambda names: (np.flatnonzero(names).max(initial=-1), np.logical_not(names).tolist()))
+    return {names: (tag, found[names]) for tag, names in enumerate(order, start=1)}
 
 
 def _write_entities(file: BinaryIO, entities: Mapping[int, _Entities], points: Array) -> None:
@@ -138,6 +141,7 @@ def _write_entities(file: BinaryIO, entities: Mapping[int, _Entities], points: A
 def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_Elements]]]) -> None:
     blocks, total = [], 0
     for entities, elements in parts:
+        of_dim = []
         for own in elements:
             number = _NUMBER_OF.get((own.shape.name, own.order))
             if number is None:
@@ -151,9 +155,11 @@ def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_E
             tags = np.array([entities[tuple(names)][0] for names in distinct.tolist()], dtype=np.int64)[which]
             starts = np.flatnonzero(run_starts(tags))
             for start, end in zip(starts, [*starts[1:], len(tags)], strict=True):
-                blocks.append((_int(own.shape.dim, tags[start], number) + _size(end - start), table[start:end]))
+                head = _int(own.shape.dim, tags[start], number) + _size(end - start)
+                of_dim.append((tags[start], head, table[start:end]))
             total += len(table)
+        blocks += of_dim if entities is parts[-1][0] else sorted(of_dim, key=itemgetter(0))  # cells keep their order
     file.write(b"$Elements\n" + _size(len(blocks), total, 1, total))
-    for head, table in blocks:
+    for _, head, table in blocks:
         file.write(head + table.tobytes())
     file.write(b"\n$EndElements\n")
