@@ -633,8 +633,8 @@ class Mesh(Immutable, Printed):
         """Write the mesh to a file in gmsh's format, from which `read_mesh` makes the same mesh.
 
         Every digit of the points, nodes and orientation of the cells, their order within a shape, regions, boundaries
-        and sets of edges and points are kept; sets without members are left out. So is the order of boundaries, unless
-        some overlap. Elements have the numbers of the cells, from 1.
+        and sets of edges and points are kept; sets without members are left out. Boundaries keep their order,
+        unless some overlap. Elements have the numbers of the cells, from 1.
 
         Parameters
         ----------

@@ -46,6 +46,8 @@ _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0
 _UNSEEN = 20
 # Of steps: part of the whole time, and of the times themselves, which have 16 digits.
 _SHORTEST, _DIGITS = 1e-10, 2.0**-48
+# Times shorter steps that are looked through where all are equal, and end at several times.
+_FINER = 10
 # Residual at which a stage is solved, over tol and over that of u before.
 _SYSTEMS = 1e-3
 
@@ -369,6 +371,11 @@ def _shortest(span: Any) -> float:
     return float(max(_SHORTEST * (span[1] - span[0]), _DIGITS * abs(span).max()))
 
 
+def _counts(lengths: Any, dt: float) -> Any:
+    """Steps that times take."""
+    return np.maximum(1, np.ceil(lengths / dt * (1 - 1e-10)))
+
+
 def _called(function: Callable[..., Any], t: float, what: str, *more: Any) -> Any:
     """What a function of the user returns."""
     try:
@@ -414,11 +421,19 @@ class _Run:
             if self.system.dirichlet is not None:
                 self.velocity = self.velocity + self.system.inverse(self.system.mass(rate - self.velocity))
         self.good = self.t, self.steps, self.last
-        if dt is None:
-            dt = self.system.stable(self.t, self.last[0], courant, self.scheme)
-            if self.scheme.second:  # steps are equal
-                dt = (self.todo[0] - self.t) / math.ceil((self.todo[0] - self.t) / dt)
-        self.dt = dt
+        self.dt = dt or self.system.stable(self.t, self.last[0], courant, self.scheme)
+        if self.scheme.alpha:  # steps are equal
+            lengths = np.diff([self.t, *self.todo])
+            least = math.ceil(lengths[0] / self.dt)
+            steps = [dt] if dt else lengths[0] / np.arange(least, _FINER * least + 1)
+            found = next((h for h in steps if (abs(lengths / _counts(lengths, h) - h) <= 1e-8 * h).all()), None)
+            if found is None:
+                between, what = ", ".join(f"{length:g}" for length in lengths[:10]), f"a stable dt near {self.dt:.3g}"
+                raise ArgumentError(
+                    f"the method has equal steps, and the times between those of save, {between}, are no multiples of "
+                    f"{f'dt = {dt:g}' if dt else f'{what}: give other times, or dt'}"
+                )
+            self.dt = float(found)
 
     def _read(self) -> None:
         """Continue from the checkpoint."""
@@ -481,10 +496,8 @@ class _Run:
             if self.dt < _shortest(self.span):
                 what = "are too long for tol" if math.isfinite(size) else "give numbers that are not finite"
                 raise self._failed(f"steps of {self.dt:.1e} {what}; is the solution unbounded?")
-            count = max(1, math.ceil(left / self.dt * (1 - 1e-10)))
+            count = int(_counts(left, self.dt))
             h = left / count
-            if self.scheme.alpha and abs(h - self.dt) > 1e-8 * self.dt:
-                raise self._failed(f"the method has equal steps; {left:g} to t = {stop:g} is no multiple of dt")
             try:
                 new, error = self._tried(h)
                 size = vectors.norm(new) if self.careful or count == 1 or self.steps % _UNSEEN == 0 else 0.0

@@ -301,9 +301,16 @@ def test_progress_is_shown(monkeypatch):
     assert "heat: t = 0.2" in terminal.text
 
 
-def test_backward_differences_have_equal_steps():
-    with pytest.raises(hp.SolverError, match="multiple of dt"):
-        marched("bdf2", 10, save=[0.55])
+def test_equal_steps_end_at_the_times_of_save():
+    """This is known before the first step; a step that is estimated is one that divides all of them."""
+    with pytest.raises(hp.ArgumentError, match=r"0.45.* no multiples of dt = 0.1"):
+        marched("bdf2", 10, save=[0.55], watch=lambda t, u: pytest.fail("a step was taken"))
+    form, c0, bc = heat()
+    given = {"method": "leapfrog", "bar": False}
+    run = hp.march(form, 0.0, (0, 0.4), c0, bc, save=[0.25], **given)
+    assert np.isclose(0.05 / run.dt, round(0.05 / run.dt), rtol=1e-8) and run.times == [0.25]
+    with pytest.raises(hp.ArgumentError, match="a stable dt near"):
+        hp.march(form, 0.0, (0, 0.4), c0, bc, save=[np.pi / 9], **given)
 
 
 def test_robin_conditions_and_components():
