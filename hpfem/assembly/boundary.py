@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 from hpfem.shapes.arrays import Array, Indices, Mask
@@ -32,7 +33,7 @@ from ..support.notebook import Printed
 from .boundary_terms import entities_of, sides_with_traces, trace_mass
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
-from .interpolation import Function, Piece, interpolate, values_of
+from .interpolation import Function, Piece, interpolate, values_of, with_means
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]
@@ -271,7 +272,11 @@ class BoundaryConditions(Printed):
         return values
 
     def shares(self, name: str) -> Array:
-        """The function that is 1 on a boundary with Dirichlet values; 1/n at unknowns that n such boundaries share.
+        """The function that is 1 on a boundary with Dirichlet values, 1/n where n such boundaries meet, and else zero.
+
+        Beside it its integrals times polynomials, up to order P - 2, or P - 3 on triangles, are those of 1 or 0 on each
+        facet; where no unknowns are inside facets, its integral over facets side by side is. So the integral of its
+        product with a smooth function is that of this function over the boundary, up to a small error.
 
         Parameters
         ----------
@@ -288,26 +293,47 @@ class BoundaryConditions(Printed):
         ArgumentError
             If there is no such boundary, not all of it has Dirichlet values, or a Robin condition is there, too.
         """
-        mesh = self.c0.space.mesh
+        mesh, numbering = self.c0.space.mesh, self.c0.numbering
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
         comm, given = mesh.comm, np.isin(own, self.dirichlet_facets).all()
         if not comm.all(bool(given)) or not comm.any(len(own) > 0):
             raise ArgumentError(f"boundary {name!r} has Dirichlet values on a part of it only, or none")
-        numbering = self.c0.numbering
-
-        def closed(facets: Indices) -> Mask:
-            found, masks = np.zeros(self.c0.size, dtype=bool), numbering.of_unknowns(self._closure(facets))
-            found[: len(masks)] = masks
-            return found
-
+        here = self._closure(own)
         mixed = [np.intersect1d(f, self.dirichlet_facets) for _, f, alpha, _ in self._flux if alpha is not None]
-        if comm.any(bool(np.any([closed(facets) & closed(own) for facets in mixed]))):
+        robin = [np.logical_and(*masks).any() for f in mixed for masks in zip(self._closure(f), here, strict=True)]
+        if comm.any(any(robin)):
             raise ArgumentError(f"at boundary {name!r} other components have a Robin condition with Dirichlet values")
         named = [np.intersect1d(facets, self.dirichlet_facets) for facets in mesh.boundaries.values()]
         rest = np.setdiff1d(self.dirichlet_facets, np.concatenate(named))
-        count = np.sum([closed(facets) for facets in (*named, rest)], axis=0)
-        one = interpolate(numbering, [Piece(1.0, self._closure(own))])[0]
-        return np.asarray(np.where(self.constrained, one / np.maximum(count, 1.0), 0.0))
+        of_entities = [np.sum(masks, axis=0) for masks in zip(*map(self._closure, (*named, rest)), strict=True)]
+        count = np.zeros(self.c0.size)
+        count[: sum(numbering.counts[: mesh.dim])] = numbering.of_unknowns(of_entities)
+        one = interpolate(numbering, [Piece(1.0, here)])[0]
+        found = np.where(self.constrained, one / np.maximum(count, 1.0), 0.0)
+        facets, mine = of_entities[-1], here[-1]
+        means = [(1 / n, mine & (facets == n)) for n in np.unique(facets[mine]).tolist()]
+        found = with_means(numbering, found, [*means, (0.0, (facets > 0) & ~mine)])
+        if comm.all(bool(numbering.sizes[mesh.dim - 1].all())):
+            return found
+        return found + self._mean_correction(found, own, (count == 1) & self.constrained)
+
+    def _mean_correction(self, found: Array, own: Indices, free: Mask) -> Array:
+        """What `shares` lacks of its means on facets without modes inside, in their free modes; -> [size]."""
+        size, sharing = self.c0.size, self.c0.numbering.sharing
+        integrals, lacking, seen = np.zeros(size), [np.zeros(0)], [csr_array((0, size))]
+        for mean, facets in ((1.0, own), (0.0, np.setdiff1d(self.dirichlet_facets, own))):
+            for side, matrix, modes in sides_with_traces(self.c0, facets):
+                of_modes = side.weights @ modes.T
+                there = (matrix @ found).reshape(of_modes.shape)
+                integrals += matrix.T @ of_modes.ravel()
+                lacking.append(mean * side.weights.sum(axis=1) - (of_modes * there).sum(axis=1))
+                entries = np.ones(matrix.nnz), matrix.indices, matrix.indptr[:: len(modes)]
+                seen.append(csr_array(entries, (len(of_modes), size)))
+        summed: Any = partial(sharing.combined, operation=np.add) if sharing else np.asarray
+        integrals, parts = summed(integrals) * free, csr_array(vstack(seen)).sign()
+        sizes = parts @ integrals**2
+        amounts = np.divide(np.concatenate(lacking), sizes, out=np.zeros_like(sizes), where=sizes > 0)
+        return np.asarray(integrals * summed(parts.T @ amounts))
 
     def prescribed_flux(self, name: str, vector: Array) -> Array:
         """Integrals of the prescribed flux on a boundary: g, or g - alpha u; zero without a condition.

@@ -76,8 +76,10 @@ _MORE = {1: 10, 2: 8, 3: 4}
 
 
 @cache
-def _fit(basis: Basis) -> tuple[Array, Array, Array]:
-    """Points xi, modes at them, and the L2 projection of values there on the interior modes, [Q, n_inside]."""
+def _fit(basis: Basis, moments: bool = False) -> tuple[Array, Array, Array]:
+    """Points xi, modes at them, and the L2 projection of values there on the interior modes, [Q, n_inside]; that with
+    the same `moments`: integrals times polynomials up to order - 2, or fewer if there are fewer modes.
+    """
     shape = basis.shape
     rule = quadrature(shape, [basis.order + _MORE[shape.dim]] * shape.dim, ["gauss"] * shape.dim)
     xi = shape.collapse(rule.eta)
@@ -85,7 +87,15 @@ def _fit(basis: Basis) -> tuple[Array, Array, Array]:
     root = np.sqrt(rule.weights)
     left, upper = np.linalg.qr((values[interior_modes(basis)] * root).T)
     # By the inverse: threads of SciPy's BLAS would wait for those of NumPy's, entity by entity.
-    return xi, values, (left * root[:, None]) @ np.linalg.inv(upper).T
+    projection = (left * root[:, None]) @ np.linalg.inv(upper).T
+    if moments:
+        powers = np.array(sorted(np.ndindex((basis.order,) * shape.dim), key=sum))
+        counts = np.cumsum(np.bincount(powers.sum(axis=1)))[: basis.order - 1]
+        powers = powers[: counts[counts <= projection.shape[1]].max(initial=0)]
+        tests = (xi[:, None] ** powers).prod(axis=2) * rule.weights[:, None]
+        of_modes = tests.T @ values[interior_modes(basis)].T
+        projection = projection + (tests - projection @ of_modes.T) @ np.linalg.pinv(of_modes).T
+    return xi, values, projection
 
 
 @cache
@@ -144,8 +154,23 @@ def _together(numbering: Numbering, dim: int, mask: Mask | None, done: Mask) -> 
     yield from (some for some in found.values() if some)
 
 
+def with_means(numbering: Numbering, values: Array, means: Sequence[tuple[float, Mask]]) -> Array:
+    """A function with other modes inside facets, so that its moments there are those of numbers; masks of facets."""
+    dim, result = numbering.mesh.dim - 1, values.copy()
+    for mean, mask in means:
+        for places in _together(numbering, dim, mask, np.zeros_like(mask)):
+            for columns, found in _fitted(numbering, mean, dim, places, values[None], moments=True):
+                result[columns] = found[0]
+    return result
+
+
 def _fitted(
-    numbering: Numbering, function: Function, dim: int, places: Sequence[_Place], below: Array | None
+    numbering: Numbering,
+    function: Function,
+    dim: int,
+    places: Sequence[_Place],
+    below: Array | None,
+    moments: bool = False,
 ) -> list[tuple[Indices, Array]]:
     """Columns [n, n_inside] and values [components, n, n_inside] of entities whose boundary values are known."""
     mesh, ids = numbering.mesh, np.concatenate([place.ids for place in places])
@@ -164,7 +189,7 @@ def _fitted(
         inside = interior_modes(basis)
         if len(inside) == 0:
             continue
-        xi, values, projection = _fit(basis)
+        xi, values, projection = _fit(basis, moments)
         # Coordinates, values, and the part that is known already, of a few entities at a time.
         for part in chunks(len(of_order), (mesh.points.shape[1] + 2) * len(xi)):
             chosen = of_order[part]

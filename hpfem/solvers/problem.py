@@ -549,10 +549,11 @@ class Problem:
 
         Where u is prescribed, the flux comes from the residual of the weak form: it is as accurate as the solution's
         energy, unlike the integral of a derivative. If two such boundaries meet, the residual at their common unknowns
-        is divided evenly between them: the sum of both fluxes is accurate, and each flux is accurate if the cells along
-        the edge are small. Elsewhere it is the integral of the prescribed flux: g for Neumann data, g - alpha u for
-        Robin data, else zero. On an interface inside the mesh it is the sum from both sides, each with its outward
-        normal: the heat produced there. The fluxes through all boundaries balance the sources.
+        is divided as if the flux were a polynomial of order P - 2 on each facet there (P - 3 on triangles, at least 0):
+        with cells of size h each flux has an additional error of order h^P (h^(P - 1), at least h^2), their sum has
+        none. Elsewhere it is the integral of the prescribed flux: g for Neumann data, g - alpha u for Robin data, else
+        zero. On an interface inside the mesh it is the sum from both sides, each with its outward normal: the heat
+        produced there. The fluxes through all boundaries balance the sources.
 
         Parameters
         ----------

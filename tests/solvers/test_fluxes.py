@@ -5,6 +5,7 @@ import gc
 import pickle
 import weakref
 
+import numpy as np
 import pytest
 
 import hpfem as hp
@@ -98,3 +99,47 @@ def test_a_robin_condition_of_another_component_is_refused():
         u.flux("xmin")
     # -u'' = 1 with u = 0 at 1, and at 0 u = 0 or -u' + u = 2
     assert u.flux("xmax") == pytest.approx([-0.5, -1.75], abs=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, *(pytest.param(n, marks=pytest.mark.long) for n in range(5, 9))])
+@pytest.mark.parametrize("name", SHAPES)
+def test_boundaries_that_meet_divide_their_flux(name, order):
+    """It is exact for fluxes that are polynomials of order P - 2, or P - 3 on triangles, and for constants."""
+    space, quadratic = space_of(name, order), order > (2 if name in ("quad", "hex") else 3)
+
+    def exact(x, y, *z):
+        return 3 * x + y + (2 * x * y - x * x) * quadratic
+
+    named = space.mesh.boundaries
+    u = hp.Problem(space, 0.0, dict.fromkeys(named, exact), tol=1e-13, bar=False).solve(2.0 * quadratic)
+    wanted = [-4.0, 2.0, -2.0, 2.0] if quadratic else [-3.0, 3.0, -1.0, 1.0]
+    found = [u.flux(own) for own in ("xmin", "xmax", "ymin", "ymax")]
+    if order > 1 or name not in ("tet", "prism", "mixed"):  # all vertices of triangles in corners are shared
+        assert found == pytest.approx(wanted, abs=1e-9)
+    assert sum(map(u.flux, named)) == pytest.approx(sum(wanted), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "least"), [("quad", 1, 1.6), ("hex", 3, 2.7), ("tet", 2, 1.6), ("tet", 4, 2.7), ("tri", 3, 2.7)]
+)
+def test_divided_fluxes_converge(name, order, least):
+    """On a bent body: the flux of a harmonic function is an integral over the side."""
+
+    def bent(x):
+        return np.column_stack([x[:, 0] + 0.2 * x[:, 1] ** 2, x[:, 1] - 0.1 * x[:, 0] * x[:, 1], *x.T[2:]])
+
+    def exact(x, y, *_):
+        return np.exp(x) * np.sin(y + 0.3)
+
+    def flux(x, y, nx, ny):
+        return np.exp(x) * (np.sin(y + 0.3) * nx + np.cos(y + 0.3) * ny)
+
+    outwards, errors = (flux, lambda x, y, z, nx, ny, nz: flux(x, y, nx, ny)), []
+    for n in (4, 8) if name in ("quad", "tri") else (2, 4):
+        mesh = hp.box(name, n).elevated(2).transformed(bent)
+        space = hp.Space(mesh, order)
+        u = hp.Problem(space, 0.0, dict.fromkeys(mesh.boundaries, exact), tol=1e-12, bar=False).solve()
+
+        through = [space.integrate_boundary(outwards[mesh.dim - 2], side) for side in ("xmin", "ymax")]
+        errors.append(np.abs(np.subtract([u.flux("xmin"), u.flux("ymax")], through)).max())
+    assert np.log2(errors[0] / errors[1]) > least, errors
