@@ -47,7 +47,6 @@ from hpfem.backends.cuda.runtime import device, nvrtc
 from hpfem.backends.cuda.runtime.compiler import compiled
 from hpfem.backends.cuda.vectors import cellwise, conjugate, function, indexed, messages, space
 from hpfem.backends.passes import Pass, combination
-from hpfem.backends.restriction import BlockMatrix, Codes
 from hpfem.backends.strategy import options_of_source
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.forms.form import BlockProblem
@@ -267,9 +266,9 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
                     yield case, f"cpu {name[6:]} {some}", write(*some)
     yield "vectors", "cpu function", write_function(trace, 8).text
     yield "vectors", "cpu sequence", write_sequence()
-    blocks = [Codes((2, 1), lambda xp, k=k: xp.asarray(k, np.int32), True) for k in ([[0], [2]], [[4], [4]])]
-    tables = indexed.IndexTables(BlockMatrix(blocks, csr_array((1, 4))))
+    tables: Any = SimpleNamespace(codes=np.zeros(4, np.int32), starts=range(0, 6, 2), columns_each=1)
     yield "vectors", "cuda function", program(function.source(trace, 2))
+    yield "vectors", "cuda tables", program(indexed.tables_source(np.int32))
     for n in (8, 30, 125):
         yield "vectors", f"cuda cellwise {n}", program(cellwise.MatrixTiles.of(np.eye(n)).source(np.int32))  # type: ignore
     for real in REALS:
@@ -278,7 +277,7 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
             yield f"vectors {real}", f"cuda sparse {name}", program(indexed.source(real, index, lanes))
         yield f"vectors {real}", "cuda messages", program(messages.source(real, np.int32))
         for n in (1, 3):
-            yield f"vectors {real}", f"cuda indexed {n}", program(tables.source(real, n))
+            yield f"vectors {real}", f"cuda indexed {n}", program(indexed.IndexTables.source(tables, real, n))
         for shared, kept in product(either, REALS):
             yield f"vectors {real}", f"cuda conjugate {kept} {shared}", program(conjugate.source(real, kept, shared))
     for name, own in every.items():

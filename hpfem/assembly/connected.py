@@ -48,7 +48,7 @@ def connected_parts(numbering: Numbering, space: Space) -> Parts:
     """Find the parts. Cells that share an edge or a face share its vertices, so that vertices tell."""
     groups, n = range(len(numbering.cells)), len(numbering.offsets[0])
     xp = xp_for(sum(own.vertices.size for own in numbering.cells), space.array_module())
-    of_all = as_numpy(_lowest([numbering.of_group(group, 0).on(xp)[0] for group in groups], n, xp))
+    of_all = as_numpy(_lowest([numbering.of_group(group, 0).ids_on(xp) for group in groups], n, xp))
     of_cells = np.empty(space.n_cells, dtype=np.int64)
     for cells in numbering.cells:
         of_cells[cells.indices] = of_all[cells.vertices[:, 0]]

@@ -49,19 +49,14 @@ class Seen:
     ids: Indices
     codes: NDArray[np.int8]
 
-    def on(self, xp: Any) -> tuple[Any, Any]:
-        """Ids and codes as arrays of a module; -> [n, n_entities]."""
-        if xp is np:
-            return self.ids, self.codes
-        return self._copies.get(device_of(xp), lambda: self._copied(xp))
-
-    def _copied(self, xp: Any) -> tuple[Any, Any]:
-        ids = moved(self.ids, xp)
-        kind = np.int32 if not ids.size or int(ids.max()) < 2**31 else np.int64
-        return ids.astype(kind, copy=False), moved(self.codes, xp)
+    def ids_on(self, xp: Any) -> Any:
+        """Ids as an array of a module, on a device of few bytes; -> [n, n_entities]."""
+        few = xp is not np and (not self.ids.size or int(self.ids.max()) < 2**31)
+        return moved(self.ids.astype(np.int32) if few else self.ids, xp)
 
     @cached_property
-    def _copies(self) -> PerDevice[tuple[Any, Any]]:
+    def copies(self) -> PerDevice[tuple[Any, Any]]:
+        """What devices have of it."""
         return PerDevice()
 
 
@@ -154,7 +149,7 @@ class Numbering:
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:
         self.mesh, self.name, self._dim = mesh, name, mesh.dim
-        self._there: PerDevice[list[Any]] = PerDevice()
+        self._there: PerDevice[Any] = PerDevice()
         self.cells = mesh.aligned
         self.topology = mesh.aligned_topology
         if name == "lagrange" and len(set(orders.values())) > 1:
@@ -362,32 +357,45 @@ class Numbering:
         n, n_modes = len(seen[0].ids), basis.n_modes
         kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
         codes = xp.empty((n, n_modes), dtype=kind)
-        firsts = self._firsts(len(seen), kind, xp)
+        firsts = self._of_all(f"firsts {kind}", len(seen), xp, lambda p: (2 * p).astype(kind), self.offsets)
         entity_of, table = self._code_table(basis, len(seen))
-        entity_of, partial_table = moved(entity_of, xp), table.min() < 0
-        table, own = moved(table.ravel().astype(kind), xp), xp.arange(n_modes, dtype=kind)
-        orders = [] if self._same else [moved(np.searchsorted(self._values, p), xp) for p in self.orders[: len(seen)]]
+        entity_of, partial_table = moved(entity_of, xp), table[:, 0].min() < 0
+        table, own, orders = moved(table.ravel().astype(kind), xp), xp.arange(n_modes, dtype=kind), None
+        if not self._same:
+            orders = self._of_all("orders", len(seen), xp, partial(np.searchsorted, self._values), self.orders)
         for part in chunks(n, n_modes, most=CACHED if xp is np else _AT_ONCE):
-            given = [tuple(array[part] for array in those.on(xp)) for those in seen]
-            first = xp.concatenate([starts[ids] for starts, (ids, _) in zip(firsts, given, strict=True)], axis=1)
-            row = xp.concatenate([turned for _, turned in given], axis=1).astype(kind)
-            if orders:
-                several = [p[ids] for p, (ids, _) in zip(orders, given, strict=True)]
-                row += _MOST_CODES * xp.concatenate(several, axis=1).astype(kind)
+            ids, turned = self._entities(seen, part, xp)
+            row = turned.astype(kind) if orders is None else turned + (_MOST_CODES * orders[ids]).astype(kind)
             found = table.take((n_modes * row).take(entity_of, axis=1) + own)
-            codes[part] = first.take(entity_of, axis=1) + found
+            codes[part] = firsts[ids].take(entity_of, axis=1) + found
             if partial_table:
                 codes[part][found < 0] = -1
         codes.reshape(-1)[moved(rows, xp)] = -2 - xp.arange(len(rows), dtype=kind)
         return codes
 
-    def _firsts(self, dims: int, kind: Any, xp: Any) -> list[Any]:
-        """Codes of the first numbers of entities, for each dimension; kept on a device, for all blocks."""
+    def _of_all(self, what: str, dims: int, xp: Any, made: Callable[[Any], Any], of_dims: Sequence[Indices]) -> Any:
+        """What is made of numbers of the entities of all dimensions; kept on a device, for all blocks."""
 
-        def make() -> list[Any]:
-            return [(2 * moved(own, xp)).astype(kind) for own in self.offsets[:dims]]
+        def make() -> Any:
+            return moved(made(np.concatenate(of_dims[:dims])), xp)
 
-        return make() if xp is np else self._there.get(f"{device_of(xp)} {dims} {kind}", make)
+        return make() if xp is np else self._there.get(f"{device_of(xp)} {dims} {what}", make)
+
+    def _entities(self, seen: Sequence[Seen], part: slice, xp: Any) -> tuple[Any, Any]:
+        """Numbers among the entities of all dimensions, and orientations, of some elements; [n, entities]."""
+
+        def make(part: slice, kind: Any = np.int64) -> tuple[Any, Any]:
+            firsts = zip(seen, np.cumsum([0, *map(len, self.offsets)]).tolist(), strict=False)
+            ids = np.concatenate([own.ids[part] + first for own, first in firsts], axis=1, dtype=kind)
+            return ids, np.concatenate([own.codes[part] for own in seen], axis=1)
+
+        if xp is np:
+            return make(part)
+        # Of all elements, for the numberings of all orders.
+        kind = np.int32 if sum(map(len, self.offsets)) < 2**31 else np.int64
+        place, copy = f"{device_of(xp)} {len(seen)}", lambda: tuple(moved(own, xp) for own in make(slice(None), kind))
+        ids, turned = seen[0].copies.get(place, copy)
+        return ids[part], turned[part]
 
     def _code_table(self, basis: Basis, dims: int) -> tuple[Indices, Indices]:
         """The entity of each mode among those of all dimensions, [n_modes]; and by an entity's order and orientation

@@ -110,13 +110,12 @@ class BlockMatrix:
     def __init__(self, blocks: Sequence[Codes], rows: csr_array) -> None:
         self.blocks, self.rows, self.size = blocks, rows, int(rows.shape[1])
         self.starts = [0, *(int(end) for end in np.cumsum([own.shape[0] * own.shape[1] for own in blocks]))]
-        self.places = dict[tuple[Any, ...], Any]()  # tables of where a device has its rows
         self._there = dict[str, Any]()  # codes on devices
 
     def with_rows(self, rows: csr_array) -> BlockMatrix:
         """The same codes with other `rows`."""
         found = BlockMatrix(self.blocks, rows)
-        found.places = self.places
+        found._there = self._there
         return found
 
     @property

@@ -45,7 +45,7 @@ def entity_numbers(numbering: Numbering, xp: Any) -> list[Numbers]:
         own = xp.zeros(counts[between], dtype=np.uint32)
         for group, array in enumerate(numbering.cells):
             corners = mixed[moved(array.vertices, xp)].T
-            ids, _ = numbering.of_group(group, between).on(xp)
+            ids = numbering.of_group(group, between).ids_on(xp)
             for number, entity in enumerate(array.shape.entities[between]):
                 own[ids[:, number]] = sum(corners[vertex] for vertex in entity.vertices)
         found.append(as_numpy(own))

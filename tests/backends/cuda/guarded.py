@@ -193,7 +193,7 @@ def products(folder, dtype, components, general):
                 run(own, "scatter", -(-n // (width * THREADS)), 0, *head, *rest, guard=guard)
             local, out = guard.array(components * rows, dtype), guard.array((components, columns), dtype)
             head = (np.int64(columns), np.int64(tables.single), a["starts"], a["order"], a["slice_starts"])
-            head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
+            head += (a["entry_codes"], a["entry_rows"], a["values"], local)
             blocks = tables.gather_blocks(columns)
             sums, folded = guard.array(blocks, np.float64), guard.array(2, np.float64)
             run(own, "gather", blocks, 1, *head, vector, None, None, zero, None, out, sums, going, guard=guard)

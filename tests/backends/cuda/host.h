@@ -43,6 +43,11 @@ template <class T> static T atomicMin(T *at, T x) {
   *at = x < old ? x : old;
   return old;
 }
+template <class T, class X> static T atomicMax(T *at, X x) {
+  const T old = *at;
+  *at = x > old ? x : old;
+  return old;
+}
 template <class T> static T atomicCAS(T *at, T expected, T x) {
   const T old = *at;
   *at = old == expected ? x : old;

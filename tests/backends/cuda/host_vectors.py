@@ -1,6 +1,7 @@
 """The vector work of conjugate gradients, its CUDA kernels run on the CPU."""
 
 import ctypes
+import tempfile
 import threading
 from copy import copy
 from functools import cache
@@ -9,9 +10,10 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from hpfem.backends.cuda.vectors import indexed
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
-from hpfem.backends.cuda.vectors.indexed import sum_bytes
+from hpfem.backends.cuda.vectors.indexed import IndexTables, sum_bytes
 from hpfem.backends.restriction import BlockMatrix, Codes
 from tests.backends.cuda.host_kernels import HOST, compiled, shared_at
 
@@ -91,6 +93,36 @@ def run(own, name, blocks, sums, *arguments, descending=False, guard=None, share
     with _ONE, shared_at(guard, own, shared):
         outcome = getattr(own, f"run_{name}")(grid, ctypes.c_longlong(shared), int(descending), pointers)
     assert outcome == 0
+
+
+MAKERS = (
+    "count_entries",
+    "end_of_several",
+    "sort_keys",
+    "rank_columns",
+    "slice_lengths",
+    "place_entries",
+    "order_entries",
+)
+MAKERS += ("part_lengths", "part_entries", "move_codes", "move_rows")
+_launch, _folder = indexed._launch, cache(lambda: tempfile.TemporaryDirectory())
+
+
+def launch(index, name, n, *arguments):
+    """Make index tables of NumPy's arrays on the CPU, others where they are; last threads first."""
+    if not isinstance(arguments[-1], np.ndarray):
+        _launch(index, name, n, *arguments)
+    elif n:
+        own = library(indexed.tables_source(np.dtype(index)), MAKERS, _folder().name)
+        run(own, name, -(-n // indexed.THREADS), 0, np.int64(n), *arguments, descending=True, shared=0)
+
+
+indexed._launch = launch
+
+
+def index_tables(Q, keep=None):
+    """Those of a matrix, on the CPU."""
+    return IndexTables(Q, keep)
 
 
 class HostVectors:

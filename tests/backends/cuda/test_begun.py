@@ -10,6 +10,7 @@ from hpfem.backends.cuda.runtime.device import CudaDevice, Limits
 from hpfem.backends.cuda.vectors import classes, conjugate, groups, indexed, joined, space
 from hpfem.backends.vectors import Blocks
 from hpfem.mesh import box
+from tests.backends.cuda.host_vectors import launch
 
 DEVICE = CudaDevice(0)
 
@@ -51,13 +52,15 @@ def test_kernels_of_any_mesh_are_begun_with_the_device(sources):
     for dtype in (single, double):
         for entries in (3, 6, 12, 24):
             indexed.SparseMatrix(csr_array(np.ones((4, entries), dtype)))
-    assert set(asked) == set(begun) and len(asked) == len(begun) == len(set(begun)) == 15
+    indexed.functions(indexed.tables_source(np.int32), "cuda:0", "count_entries")
+    assert set(asked) == set(begun) and len(asked) == len(begun) == len(set(begun)) == 16
 
 
 def test_kernels_of_a_restriction_are_begun_with_it(sources, monkeypatch):
     begun, asked = sources
     monkeypatch.setattr(space.CudaVectors, "xp", np)
     monkeypatch.setattr(space, "IndexedRestriction", lambda Q, _, *given: indexed.IndexedRestriction(Q, HOST, *given))
+    monkeypatch.setattr(indexed, "_launch", launch)
     HOST = hp.backends.vectors.HOST_VECTORS
     Q = hp.C0Space(hp.Space(box("tet", (2, 2, 2)), 2)).block_matrix
     made = [space.CudaVectors(DEVICE).restriction(Q, dtype) for dtype in (np.float32, np.float64)]

@@ -14,7 +14,7 @@ from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.vectors import cellwise, indexed
 from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16
-from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
+from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables, entity_key
 from hpfem.backends.restriction import BlockMatrix
 from hpfem.backends.vectors import HOST_VECTORS, VectorSpace
 from hpfem.memory import HOST
@@ -89,10 +89,17 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
         own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
         tables = IndexedRestriction(Q, HOST_VECTORS, np.float32)
         Q_arrays = tables.tiled([tiles.elements * (i == number) for i in range(len(Q.blocks))], number)
-        pieces, counts = tiles.pieces([Q.blocks[number]])
+        pieces, counts = cellwise.pieces(n, tiles.elements, [len(codes)])
         for descending, given in ((False, (x / weights, weights)), (True, (x, None))):
             out = np.full(codes.shape, np.nan, np.float32)
-            arguments = (pieces, *Q_arrays, tiles.words, *tiles.layout(Q.blocks[number], counts), *given, out)
+            arguments = (
+                pieces,
+                *Q_arrays,
+                tiles.words,
+                *cellwise.layout(entity_key(Q.blocks[number]), tiles.elements, counts),
+                *given,
+                out,
+            )
             run(own, "cellwise", len(pieces), 0, *arguments, descending=descending, shared=tiles.shared_bytes)
             found = by_element(out, tiles.elements, Q.blocks[number])
             assert np.abs(found - wanted).max() < 2e-6 * np.sqrt(n) * np.abs(wanted).max()
@@ -108,8 +115,16 @@ def test_what_is_no_number_stays_so(folder, rng):
     out = np.zeros(codes.shape, np.float32)
     own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
     Q_arrays = IndexedRestriction(Q, HOST_VECTORS, np.float32).tiled([tiles.elements] * len(Q.blocks), 0)
-    pieces, counts = tiles.pieces(Q.blocks[:1])
-    arguments = pieces, *Q_arrays, tiles.words, *tiles.layout(Q.blocks[0], counts), x, None, out
+    pieces, counts = cellwise.pieces(tiles.n, tiles.elements, [len(codes)])
+    arguments = (
+        pieces,
+        *Q_arrays,
+        tiles.words,
+        *cellwise.layout(entity_key(Q.blocks[0]), tiles.elements, counts),
+        x,
+        None,
+        out,
+    )
     run(own, "cellwise", len(pieces), 0, *arguments, shared=tiles.shared_bytes)
     out = by_element(out, tiles.elements, Q.blocks[0])
     touched = (codes // 2 == codes[1, -1] // 2).any(axis=1)

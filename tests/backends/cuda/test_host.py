@@ -11,7 +11,6 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
-from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import source_in
 from hpfem.errors import NotSuitable
@@ -23,6 +22,7 @@ from hpfem.mesh import box
 from hpfem.operators.linearised import made_operator
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_kernels import Case, apply, build
+from tests.backends.cuda.host_vectors import index_tables
 from tests.samples import FLAT, NAMES, bulge, curved, long, norm_error, skewed, straight, tapered
 
 
@@ -156,7 +156,7 @@ def test_kernels_on_global_vectors(tmp_path, rng):
         space = hp.Space(rotated(ours("cube_mixed.msh"), rng), 3, dtype=dtype, quadrature="collapsed")
         c0 = hp.C0Space(space)
         keep = rng.random(c0.size) < 0.8
-        tables = IndexTables(c0.block_matrix, keep)
+        tables = index_tables(c0.block_matrix, keep)
         vector = rng.standard_normal((components, c0.size)).astype(dtype)
         local = ((c0.matrix * keep) @ vector.T).T.astype(dtype)
         assert (tables.codes < -1).any()

@@ -11,10 +11,10 @@ from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.kronecker.strategy import CudaKronecker, KroneckerOptions, KroneckerPlan
 from hpfem.backends.cuda.runtime import measured, nvrtc, planned
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
-from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.backends.cuda.host_kernels import Case, apply, build
+from tests.backends.cuda.host_vectors import index_tables
 from tests.samples import curved, long, norm_error, plane_in_space, skewed, straight
 
 SHAPES = ("hex", "quad")
@@ -83,7 +83,7 @@ def test_global_vectors(tmp_path, rng):
     space = hp.Space(affine("hex"), 3)
     c0 = hp.C0Space(space)
     keep = rng.random(c0.size) < 0.8
-    tables = IndexTables(c0.block_matrix, keep)
+    tables = index_tables(c0.block_matrix, keep)
     vector = rng.standard_normal((2, c0.size))
     local = ((c0.matrix * keep) @ vector.T).T.reshape(2, -1, 64)
     Q = (np.int64(c0.size), tables.codes, tables.row_starts, tables.columns, tables.values)

@@ -97,22 +97,22 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng, monk
     scale = np.abs(wanted).max()
     out, one = np.full((components, c0.size), np.nan, dtype), np.ones((), dtype)[()]
     alone = none, none, none, one, none
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, *alone, out, none, none)
+    run(own, "gather", blocks, 1, *head, a.values, packed, *alone, out, none, none)
     assert np.abs(out - wanted).max() < tolerance * scale
     factors = rng.standard_normal(c0.size).astype(dtype)
     scaled = np.full_like(out, np.nan)
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, factors, none, one, none, scaled, none, none)
+    run(own, "gather", blocks, 1, *head, a.values, packed, none, factors, none, one, none, scaled, none, none)
     assert np.array_equal(scaled, out * factors)
     onto = vector.copy()  # added in place
     spared = rng.random(c0.size) < 0.3
     bits = bits_at(np.flatnonzero(spared), len(spared))
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, onto, -2 * one, bits, onto, none, none)
+    run(own, "gather", blocks, 1, *head, a.values, packed, none, none, onto, -2 * one, bits, onto, none, none)
     assert np.abs(onto - (vector - 2 * out * ~spared)).max() < tolerance * scale
     # Some columns alone, to the last bit.
     columns = np.sort(rng.choice(c0.size, c0.size // 3, replace=False))
     some, (starts, codes) = np.full((components, len(columns)), np.nan, dtype), tables.part(columns, np)
     head_of_some = (np.int64(len(columns)), np.int64(0), a.starts, a.order, starts, codes.astype(a.codes.dtype))
-    head_of_some += (a.entry_rows, a.entry_values, packed)
+    head_of_some += (a.entry_rows, a.values, packed)
     run(own, "gather", tables.gather_blocks(len(columns)), 1, *head_of_some, *alone, some, none, none)
     assert np.array_equal(some, out[:, columns])
     if masked:
@@ -121,20 +121,43 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng, monk
     for partials, descending in zip(sums, (False, True), strict=True):
         out[:] = np.nan
         rest = (packed, vector, none, none, one, none, out, partials, none)
-        run(own, "gather", blocks, 1, *head, a.entry_values, *rest, descending=descending)
+        run(own, "gather", blocks, 1, *head, a.values, *rest, descending=descending)
         assert np.abs(out - wanted).max() < tolerance * scale
     assert sums[0].sum() == pytest.approx(np.sum(vector.astype(float) * out), rel=1e-12)
     assert np.array_equal(*sums)
     counted = free if masked else np.ones(c0.size, dtype=bool)
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, vector, none, none, one, bits, out, sums[1], none)
+    run(own, "gather", blocks, 1, *head, a.values, packed, vector, none, none, one, bits, out, sums[1], none)
     assert sums[1].sum() == pytest.approx(np.sum((vector.astype(float) * out)[:, counted | ~spared]), rel=1e-10)
     assert np.abs(out - wanted).max() < tolerance * scale
     folded, many = np.full(3, np.nan), rng.standard_normal(2 * THREADS + 5)
     run(own, "fold", 3, 1, np.int32(len(many)), many, folded, none)
     assert folded.sum() == pytest.approx(many.sum(), abs=1e-12 * len(many))
     out[:] = 7
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, vector, *alone[1:], out, sums[0], np.ones(1, np.int32))
+    run(own, "gather", blocks, 1, *head, a.values, packed, vector, *alone[1:], out, sums[0], np.ones(1, np.int32))
     assert np.all(out == 7)
+
+
+def test_entries_of_columns_are_in_order(rng):
+    """Those +-1 by rows, then others as they are listed; columns of most entries first."""
+    n, many, columns = 3000, 700, np.sort(rng.choice(90, 40, replace=False))
+    places = np.where(np.arange(n) < many, columns[3], columns[rng.integers(4, 40, n)])
+    dense = np.zeros((n, 90))
+    dense[np.arange(n), places] = rng.choice([-1.0, 1.0], n)
+    dense[::7, columns[:8]] = rng.uniform(2, 3, (len(dense[::7]), 8))
+    Q = block_matrix(csr_array(dense), [0, 1000, n])
+    tables = IndexTables(Q, keep := rng.random(90) < 0.8)
+    counts = np.count_nonzero(dense * keep, axis=0)
+    assert np.array_equal(np.sort(tables.order), np.arange(tables.single)) and tables.single == 90
+    assert (np.diff(counts[tables.order]) <= 0).all() and counts.max() > many and (counts == 0).sum() > 40
+    for rank, column in enumerate(tables.order):
+        a, b = tables.slice_starts[rank // indexed.SLICE :][:2]
+        entries = tables.entry_codes[a + rank % indexed.SLICE : b : indexed.SLICE]
+        one, rest = entries[: counts[column]], entries[counts[column] :]
+        several = -2 - one[one < 0]
+        assert (rest == -1).all() and (np.diff(one < 0) >= 0).all() and (np.diff(several) > 0).all()
+        rows = np.concatenate([one[one >= 0] >> 1, tables.entry_rows[several]])
+        values = np.concatenate([1 - 2 * (one[one >= 0] & 1), tables.values[several]])
+        assert (np.diff(one[one >= 0]) > 0).all() and np.array_equal(dense[rows, column], values)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
@@ -14,13 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes.cached import cached_property
 
-from ....memory import PerDevice
 from ...cellwise import CellwiseProduct, FactorisedMatrix
-from ...restriction import BlockMatrix, Codes
+from ...restriction import BlockMatrix
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import begin, functions
-from .indexed import IndexedRestriction, bits_at, entity_key, entity_places, index_type, places_of
+from .indexed import IndexedRestriction, bits_at, entity_key, index_type, places_of
 
 WARP = 32
 # Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
@@ -72,7 +71,6 @@ class MatrixTiles:
     mode_warps: int
     mode_pairs: int
     words: NDArray[np.uint32]
-    there: PerDevice[Any] = field(default_factory=PerDevice)  # the same on devices
 
     @classmethod
     def of(cls, matrix: NDArray[np.float64], tiles: int = _ELEMENT_TILES) -> MatrixTiles | None:
@@ -102,25 +100,6 @@ class MatrixTiles:
         """Elements of a block."""
         return _ELEMENTS * self.element_warps * self.element_tiles
 
-    def pieces(self, blocks: Sequence[Codes]) -> tuple[NDArray[np.void], list[int]]:
-        """Divide the elements of blocks with a matrix each, as `cellwise.h` wants; and their numbers by table."""
-        parts, row = list[NDArray[np.void]](), 0
-        for number, own in enumerate(blocks):
-            first = np.arange(0, own.shape[0], self.elements)
-            found = np.zeros(len(first), PIECE)
-            found["row"], found["elements"] = row + self.n * first, np.minimum(own.shape[0] - first, self.elements)
-            found["matrix"], row = number, row + own.shape[0] * self.n
-            parts.append(found)
-        pieces = np.concatenate(parts)
-        counts, pieces["table"] = np.unique(pieces["elements"], return_inverse=True)
-        return pieces, counts.tolist()
-
-    def layout(self, codes: Codes, counts: Sequence[int]) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-        """Places in tiles of elements, for `cellwise.h`; -> results [n, 4], given [counts, elements * n]."""
-        places, key = entity_places(codes), entity_key(codes)
-        tables = np.stack([_given(key, self.n, self.elements, count) for count in counts])
-        return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), tables
-
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
@@ -147,21 +126,57 @@ def _given(key: tuple[bytes, bytes], n: int, elements: int, count: int) -> NDArr
     return table
 
 
+def pieces(n: int, elements: int, sizes: Sequence[int]) -> tuple[NDArray[np.void], list[int]]:
+    """Divide the elements of blocks with a matrix [n, n] each, as `cellwise.h` wants; and their numbers by table."""
+    parts, row = list[NDArray[np.void]](), 0
+    for number, size in enumerate(sizes):
+        first = np.arange(0, size, elements)
+        found = np.zeros(len(first), PIECE)
+        found["row"], found["elements"] = row + n * first, np.minimum(size - first, elements)
+        found["matrix"], row = number, row + size * n
+        parts.append(found)
+    result = np.concatenate(parts)
+    counts, result["table"] = np.unique(result["elements"], return_inverse=True)
+    return result, counts.tolist()
+
+
+def layout(key: tuple[bytes, bytes], elements: int, counts: Sequence[int]) -> tuple[NDArray[np.uint16], ...]:
+    """Places in tiles of elements, by an `entity_key`, for `cellwise.h`; -> [n, 4], given [counts, elements * n]."""
+    places = places_of(*key)
+    tables = np.stack([_given(key, places.shape[1], elements, count) for count in counts])
+    return np.ascontiguousarray(np.vstack([places, 0 * places[:1]]).T.astype(np.uint16)), tables
+
+
+# Kept on a device, as they depend on sizes and on classes of cells alone: changes of basis are made in both directions,
+# and for every problem.
+@lru_cache(maxsize=64)
+def _on_device(
+    key: tuple[bytes, bytes], elements: int, sizes: tuple[int, ...], device: str
+) -> tuple[int, Any, tuple[Any, ...]]:
+    """The number of `pieces`, these, and their `layout`."""
+    found, counts = pieces(len(key[1]) // 8, elements, sizes)
+    return len(found), upload(found.view(np.uint8)), tuple(map(upload, layout(key, elements, counts)))
+
+
+@lru_cache(maxsize=32)
+def _words_on_device(matrices: tuple[MatrixTiles, ...], device: str) -> Any:
+    return upload(np.stack([own.words for own in matrices]))
+
+
 class _Tiled:
     """Products of matrices with blocks of Q from `first` on, in one launch, on numbers entity by entity in tiles."""
 
     def __init__(
         self, matrices: Sequence[MatrixTiles], restriction: IndexedRestriction, first: int, every: Sequence[int]
     ) -> None:
-        tiles, blocks = matrices[0], range(first, first + len(matrices))
+        tiles, codes, device = matrices[0], restriction.codes(first), current_device().name
         self.first, self.elements, self._tiles = first, tiles.elements, tiles
-        pieces, counts = tiles.pieces([restriction.codes(number) for number in blocks])
-        self._blocks, self._Q = len(pieces), restriction.tiled(every, first)
-        tables, device = tiles.layout(restriction.codes(first), counts), current_device()
-        words = restriction.xp.stack([own.there.get(device, partial(upload, own.words)) for own in matrices])
-        self._arrays = upload(pieces.view(np.uint8)), *self._Q, words, *map(upload, tables)
+        sizes = tuple(restriction.codes(number).shape[0] for number in range(first, first + len(matrices)))
+        self._blocks, found, tables = _on_device(entity_key(codes), tiles.elements, sizes, device)
+        self._Q, words = restriction.tiled(every, first), _words_on_device(tuple(matrices), device)
+        self._arrays = found, *self._Q, words, *tables
         source, shared = tiles.source(self._Q[0].dtype), tiles.shared_bytes
-        (self._function,) = functions(source, device.name, "cellwise", shared_bytes=shared)
+        (self._function,) = functions(source, device, "cellwise", shared_bytes=shared)
 
     def __call__(self, x: Any, weights: Any, out: Any) -> None:
         """Write local numbers, those of one vector; out is that of the first block, which the others follow."""

@@ -20,9 +20,8 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
-from ....geometry.element_map import chunks
-from ....memory import as_numpy, moved
-from ...restriction import BlockMatrix, Codes, ElementRestriction, row_entries
+from ....memory import moved
+from ...restriction import BlockMatrix, Codes, ElementRestriction
 from ...vectors import HOST_VECTORS, VectorSpace
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
@@ -46,8 +45,6 @@ FEW, MANY = 2, {1: 6, 2: 4}
 MOST_SUMS, FOLDED = 1024, 64
 # Rows whose columns `gather` sums up at one time; those of some such parts fit the second cache.
 ORDERED = 1 << 18
-# Entries that are moved at a time, beside which there is little other memory.
-AT_ONCE = 1 << 24
 Indices = NDArray[np.integer[Any]]
 
 
@@ -79,56 +76,40 @@ def finish(xp: Any) -> None:
         xp.cuda.get_current_stream().synchronize()
 
 
-def entity_places(codes: Codes) -> NDArray[np.int64]:
-    """Find the places of an element's modes where they stand entity by entity; -> [3, n_modes]."""
-    return places_of(*entity_key(codes))
-
-
 def entity_key(codes: Codes) -> tuple[bytes, bytes]:
-    """What `entity_places` depends on."""
+    """What `places_of` depends on."""
     return codes.sizes.astype(np.int64).tobytes(), codes.modes.astype(np.int64).tobytes()
 
 
 @lru_cache(maxsize=256)
 def places_of(sizes_of: bytes, modes: bytes) -> NDArray[np.int64]:
-    """Find `entity_places` by their `entity_key`."""
+    """Find places of an element's modes that stand entity by entity, by their `entity_key`; -> [3, n_modes]."""
     sizes = np.frombuffer(sizes_of, np.int64)
     offset = np.repeat(np.cumsum(sizes) - sizes, sizes)
     found = np.stack([offset, np.repeat(sizes, sizes), np.arange(len(offset)) - offset])
     return found[:, np.argsort(np.frombuffer(modes, np.int64))]
 
 
-@lru_cache(maxsize=512)
-def _tile(given: tuple[bytes, bytes], count: int, kind: Any, xp: Any, device: str) -> Any:
-    """Places in a tile of so many elements, kept on the device, as tiles of all classes have few sizes; [count * n]."""
-    offset, size, within = places_of(*given)
-    table = offset * count + np.arange(count)[:, None] * size + within
-    return moved(table.ravel().astype(kind), xp)
+@lru_cache
+def tables_source(index: Any) -> str:
+    """Source of the kernels that make tables."""
+    return source_with({"Index": index}, {"THREADS": THREADS, "ORDERED": ORDERED}, "vectors/tables.h")
 
 
-def _in_tiles(Q: BlockMatrix, tiles: Sequence[int], kind: Any, vectors: VectorSpace) -> Any:
-    """Where blocks' local numbers are if they stand entity by entity in tiles of elements, unless a block's tile is 0;
-    kept if they are few; -> [local], of a type of integers.
-    """
-    xp, key = vectors.xp, (*tiles, vectors.device.name)
-    if key in Q.places:
-        return Q.places[key]
-    found = xp.empty(Q.starts[-1], kind)
-    for own, start, given in zip(Q.blocks, Q.starts, tiles, strict=False):
-        elements, n = own.shape
-        if not given:
-            found[start : start + elements * n] = xp.arange(start, start + elements * n, dtype=kind)
-            continue
-        whole = elements // given * given
-        for count, first, last in ((given, 0, whole), (elements - whole, whole, elements)):
-            if first < last:
-                begins = xp.arange(start + first * n, start + last * n, count * n, dtype=kind)
-                here = found[start + first * n : start + last * n].reshape(len(begins), -1)
-                table = _tile(entity_key(own), int(count), np.dtype(kind), xp, vectors.device.name)
-                xp.add(begins[:, None], table, out=here)
-    if len(found) <= AT_ONCE:
-        Q.places[key] = found
-    return found
+def _launch(index: Any, name: str, n: int, *arguments: Any) -> None:
+    """Launch a kernel of `tables.h` with a thread for each of n, its first argument."""
+    (function,) = functions(tables_source(index), current_device().name, name)
+    if n:
+        function((-(-n // THREADS),), (THREADS,), (np.int64(n), *arguments))
+
+
+def _tiles(Q: BlockMatrix, tiles: Sequence[int], on: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Numbers and places of `Tiles` in `tables.h`."""
+    keys = list(map(entity_key, Q.blocks))
+    places = {key: places_of(*key).astype(np.int32).ravel() for key in keys}
+    begins = dict(zip(places, np.cumsum([0, *map(len, places.values())]).tolist(), strict=False))
+    numbers = [(own.shape[1], tile, begins[key]) for own, tile, key in zip(Q.blocks, tiles, keys, strict=True)]
+    return on(np.array(numbers, np.int32)), on(np.concatenate(list(places.values())))
 
 
 def index_type(Q: BlockMatrix) -> Any:
@@ -142,76 +123,53 @@ class IndexTables:
     Only columns to keep [global] count, if given; row 0 of `Q.rows` is empty then. For scatter there are the `codes` of
     all rows, and those that are not one entry +-1 as a CSR matrix: row_starts, columns, values. For gather there are
     columns in the `order` in which they are summed up, those before `single`, after which each has one entry; where the
-    entries of their slices start, and their codes; and the rows and values of those that are not +-1.
+    entries of their slices start, and their codes; and the rows of those that are not +-1. Each of `Q.rows` is one row.
     """
 
     def __init__(
         self, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, vectors: VectorSpace = HOST_VECTORS
     ) -> None:
-        self.size, rows, kind = Q.size, Q.rows, index_type(Q)
-        xp, on = vectors.xp, partial(moved, xp=vectors.xp)
+        self.size, rows, kind, xp = Q.size, Q.rows, index_type(Q), vectors.xp
+        on, launch, n, size = partial(moved, xp=xp), partial(_launch, kind), Q.starts[-1], np.int64(Q.size)
         self.starts = on(np.asarray(Q.starts, dtype=kind))
-        self.codes = Q.on(xp).astype(kind, copy=False)
-        several, given = np.empty(0, dtype=kind), np.empty(0, dtype=np.int64)
-        if not Q.signed:
-            there = (self.codes < 0).nonzero()[0].astype(kind)
-            several, given = as_numpy(there), as_numpy(self.codes[there]).astype(np.int64)
+        self.codes = Q.on(xp).astype(kind, copy=keep is not None)
         if keep is not None:
             kept = keep[rows.indices]
             ends = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
             rows = csr_array((rows.data[kept], rows.indices[kept], ends), shape=rows.shape)
-            self.codes = xp.where((self.codes >= 0) & on(~keep)[self.codes >> 1], -1, self.codes)
         self.row_starts, self.columns = (on(part.astype(kind)) for part in (rows.indptr, rows.indices))
-        self.values = on(rows.data)
-
-        entries, counts = row_entries(rows, -1 - given)
-        columns = rows.indices[entries]
-        self.entry_rows = on(np.repeat(several, counts).astype(kind))
-        self.entry_values = on(rows.data[entries])
-        # Entries of columns, in a fixed order: first those that are +-1, by rows.
-        place = (self.codes >= 0).nonzero()[0].astype(kind)
-        single = self.codes[place]
-        keys = xp.concatenate([single >> 1, on(columns.astype(kind))])
-        codes = xp.concatenate([place << 1 | single & 1, on(-2 - np.arange(len(columns), dtype=kind))])
-        entries = _stable(keys)
-        columns = keys[entries]
-        starts = xp.searchsorted(columns, xp.arange(Q.size + 1, dtype=kind))
-        counts = xp.diff(starts)
-        not_one = (counts != 1).nonzero()[0]
-        self.single = int(not_one[-1]) + 1 if len(not_one) else 0
-        # Columns by parts of their first rows, those with as many entries together, and with most first.
-        first = xp.append(xp.concatenate([place, self.entry_rows])[entries], 0)[starts[:-1]]
-        parts = xp.where(counts > 0, first, 0)[: self.single] // ORDERED
-        self.order = _stable(parts.astype(np.int64) * (len(columns) + 1) - counts[: self.single]).astype(kind)
-        rank = xp.arange(Q.size)
-        rank[self.order] = xp.arange(self.single)
-        padded = xp.zeros(-(-Q.size // SLICE) * SLICE, dtype=np.int64)
-        padded[rank] = counts
-        widths = padded.reshape(-1, SLICE).max(axis=1)
-        self.slice_starts = xp.concatenate([xp.zeros(1, dtype=np.int64), xp.cumsum(SLICE * widths)])
+        self.values, self.entry_rows = on(rows.data), xp.zeros(rows.nnz, kind)
+        given, slices = (self.codes, self.row_starts, self.columns), -(-Q.size // SLICE)
+        counts, first, single = xp.zeros(size, np.int32), xp.zeros(size, kind), xp.zeros(1, np.int64)
+        keys, rank, lengths = xp.empty(size, np.int64), xp.empty(size, kind), xp.zeros(slices + 1, np.int64)
+        kept = np.uint64(0) if keep is None else on(keep)
+        launch("count_entries", n, kept, *given, self.entry_rows, counts, first)
+        launch("end_of_several", Q.size, counts, single)
+        launch("sort_keys", Q.size, np.int64(n), counts, first, single, keys)
+        order = _stable(keys).astype(kind)
+        launch("rank_columns", Q.size, single, order, rank)
+        launch("slice_lengths", slices, size, single, order, counts, lengths)
+        self.slice_starts, self.single = xp.cumsum(lengths), int(single[0])
+        self.order = order[: self.single].copy()
         self.entry_codes = xp.full(int(self.slice_starts[-1]), -1, dtype=kind)
-        at, among = rank[columns], xp.arange(len(columns)) - starts[columns]
-        self.entry_codes[self.slice_starts[at // SLICE] + SLICE * among + at % SLICE] = codes[entries]
+        launch("place_entries", n, *given, rank, self.slice_starts, counts, self.entry_codes)
+        launch("order_entries", Q.size, self.slice_starts, self.entry_codes)
         finish(xp)
 
     def part(self, columns: Any, xp: Any) -> tuple[Any, Any]:
         """Take the entries of some columns, in the same order; columns [n]."""
-        n, rank = len(columns), xp.arange(self.size)
-        rank[self.order] = xp.arange(self.single)
-        at = rank[columns]
-        first = self.slice_starts[at // SLICE]
-        widths = (self.slice_starts[at // SLICE + 1] - first) // SLICE
-        padded = xp.zeros(-(-n // SLICE) * SLICE, dtype=np.int64)
-        padded[:n] = widths
-        starts = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(SLICE * padded.reshape(-1, SLICE).max(axis=1))])
-        codes, first = xp.empty(int(starts[-1]), self.entry_codes.dtype), first + at % SLICE
-        for part in chunks(len(codes), 1, most=AT_ONCE):
-            place = xp.arange(part.start, part.stop)
-            row = xp.searchsorted(starts, place, "right") - 1
-            among, row = (place - starts[row]) // SLICE, SLICE * row + place % SLICE
-            there = among < padded[row]
-            given = xp.where(there, first[xp.minimum(row, n - 1)] + SLICE * among, 0)
-            codes[part] = xp.where(there, self.entry_codes[given], -1)
+        n, kind = len(columns), self.codes.dtype
+        launch, rank, lengths = (
+            partial(_launch, kind),
+            xp.empty(self.size, kind),
+            xp.zeros(-(-n // SLICE) + 1, np.int64),
+        )
+        given = columns.astype(np.int64, copy=False), rank, self.slice_starts
+        launch("rank_columns", self.size, xp.full(1, self.single, np.int64), self.order, rank)
+        launch("part_lengths", len(lengths) - 1, np.int64(n), *given, lengths)
+        starts = xp.cumsum(lengths)
+        codes = xp.full(int(starts[-1]), -1, dtype=kind)
+        launch("part_entries", n, *given, self.entry_codes, starts, codes)
         finish(xp)
         return starts, codes
 
@@ -227,12 +185,11 @@ class IndexTables:
     def by_entity(self, Q: BlockMatrix, tiles: Sequence[int], vectors: VectorSpace) -> IndexTables:
         """Tables for gather of local numbers that stand entity by entity in tiles of elements."""
         found, xp = copy(self), vectors.xp
-        found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
-        places = _in_tiles(Q, tiles, self.codes.dtype, vectors)
-        for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
-            for part in chunks(len(codes), 1, most=AT_ONCE):
-                here = codes[part]
-                codes[part] = xp.where(here >= 0, (places[xp.maximum(here, 0) >> bits] << bits) | (here & bits), here)
+        found.entry_codes, found.entry_rows = map(xp.empty_like, (self.entry_codes, self.entry_rows))
+        given = np.int32(len(Q.blocks)), self.starts, *_tiles(Q, tiles, partial(moved, xp=xp))
+        for name, bits in (("entry_codes", 1), ("entry_rows", 0)):
+            codes, out = getattr(self, name), getattr(found, name)
+            _launch(codes.dtype, "move_codes", len(codes), *given, np.int32(bits), codes, out)
         finish(xp)
         return found
 
@@ -277,7 +234,7 @@ class IndexedRestriction(ElementRestriction):
         if not np.can_cast(dtype, self._dtype):  # entries here are rounded
             return IndexedRestriction(Q, self._vectors, dtype, self._keep)
         found, tables = copy(self), copy(self._tables)
-        tables.values, tables.entry_values = tables.values.astype(dtype), tables.entry_values.astype(dtype)
+        tables.values = tables.values.astype(dtype)
         finish(self.xp)
         found._take(Q, dtype, tables)
         return found
@@ -323,9 +280,9 @@ class IndexedRestriction(ElementRestriction):
     def tiled(self, tiles: Sequence[int], first: int) -> tuple[Any, ...]:
         """Rows of blocks entity by entity in tiles of elements, from a block on."""
         if (key := tuple(tiles)) not in self._in_tiles:
-            xp, given = self._vectors.xp, self._tables.codes
-            codes = xp.empty_like(given)
-            codes[_in_tiles(self._Q, tiles, given.dtype, self._vectors)] = given
+            xp, a = self._vectors.xp, self._tables
+            codes, given = xp.empty_like(a.codes), _tiles(self._Q, key, partial(moved, xp=xp))
+            _launch(codes.dtype, "move_rows", len(codes), np.int32(self.n_blocks), a.starts, *given, a.codes, codes)
             finish(xp)
             self._in_tiles[key] = codes
         return self._in_tiles[key][self._Q.starts[first] :], *self._rows
@@ -343,7 +300,7 @@ class IndexedRestriction(ElementRestriction):
                     (a.gather_blocks(n),),
                     (THREADS,),
                     (
-                        np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.entry_values,
+                        np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.values,
                         local, none, none, none if onto is None else onto, np.full((), factor, self._dtype)[()], none,
                         out, none, none,
                     ),
@@ -422,7 +379,7 @@ class IndexedRestriction(ElementRestriction):
             (THREADS,),
             (
                 np.int64(self.size), np.int64(a.single), a.starts, a.order, a.slice_starts, a.entry_codes,
-                a.entry_rows, a.entry_values, local, none if vector is None else vector,
+                a.entry_rows, a.values, local, none if vector is None else vector,
                 none if scale is None else scale, none if onto is None else onto, np.full((), factor, self._dtype)[()],
                 none if marked is None else marked, out, none if sums is None else sums, np.uint64(stop or 0),
             ),

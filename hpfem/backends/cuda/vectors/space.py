@@ -46,6 +46,7 @@ def begin_common(device: str) -> None:
         joined.joined_source(),
         joined.inverse_source(),
         classes.source(np.int32),
+        indexed.tables_source(np.int32),
     ):
         begin(source)
     for real, lanes in product(_REALS, (1, 2, 4, 8)):
