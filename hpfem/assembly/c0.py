@@ -233,16 +233,26 @@ class C0Space(Immutable):
 
         If processes share the mesh, the part of the cells of this process.
         """
-        if not self._reaches:
+        if (rows := self.face_correction_rows) is None:
             return None
-        M = self._turned
-        return csr_array((M.data / np.repeat(self.multiplicity, np.diff(M.indptr)), M.indices, M.indptr), M.shape)
+        (inside, M), ends = rows, np.zeros(self.size + 1, np.int64)
+        ends[inside + 1] = np.diff(M.indptr)
+        return csr_array((M.data, M.indices, np.cumsum(ends)), shape=(self.size,) * 2)
 
     @cached_property
-    def _turned(self) -> csr_array:
-        """Sums of the parts of edge modes inside rotated faces of the cells of this process."""
+    def face_correction_rows(self) -> tuple[NDArray[np.int64], csr_array] | None:
+        """The rows of `face_correction` with entries, and these, [n, size]."""
+        if not self._reaches:
+            return None
+        inside, M = self._turned
+        scale = np.repeat(self.multiplicity[inside], np.diff(M.indptr))
+        return inside, csr_array((M.data / scale, M.indices, M.indptr), M.shape)
+
+    @cached_property
+    def _turned(self) -> tuple[NDArray[np.int64], csr_array]:
+        """Unknowns in rotated faces, and sums of parts of edge modes there, of this process' cells; [n], [n, size]."""
         if self.signed:
-            return csr_array((self.size, self.size))
+            return np.zeros(0, np.int64), csr_array((0, self.size))
         back, rotated = (
             vstack(own, format="csr") for own in zip(*((p.back, p.rotated) for p in self._parts), strict=True)
         )
@@ -253,15 +263,14 @@ class C0Space(Immutable):
             place[some] = np.arange(len(some))
             few.append(csr_array((own.data, place[own.indices], own.indptr), shape=(own.shape[0], len(some))))
         found = csr_array(few[0].T @ few[1])
-        ends = np.zeros(self.size + 1, found.indptr.dtype)
-        ends[used[0] + 1] = np.diff(found.indptr)
-        parts = found.data, used[1][found.indices].astype(found.indices.dtype), np.cumsum(ends, dtype=ends.dtype)
-        return csr_array(parts, shape=(self.size,) * 2)
+        rows = np.flatnonzero(np.diff(found.indptr))
+        columns, ends = used[1][found.indices].astype(found.indices.dtype), found.indptr[np.append(rows, len(used[0]))]
+        return used[0][rows], csr_array((found.data, columns, ends), shape=(len(rows), self.size))
 
     @cached_property
     def _reaches(self) -> bool:
         """Whether modes of edges do not vanish inside rotated faces, on any process."""
-        return self.space.comm.any(self._turned.nnz > 0)
+        return self.space.comm.any(len(self._turned[0]) > 0)
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block, for each dimension; see `Seen`."""
@@ -275,7 +284,7 @@ class C0Space(Immutable):
     @cached_property
     def multiplicity(self) -> NDArray[np.int64]:
         """Number of cells that share each global degree of freedom, those of other processes included, [size]."""
-        return np.asarray(self.multiplicity_on(np))
+        return np.asarray(self.numbering.of_unknowns(self._cells_everywhere))
 
     @cached_property
     def multiplicity_here(self) -> NDArray[np.int64]:
@@ -284,7 +293,7 @@ class C0Space(Immutable):
 
     def multiplicity_on(self, xp: Any) -> Any:
         """Number of cells that share each global degree of freedom, as an array of a module; see `multiplicity`."""
-        return self.numbering.of_unknowns(self._cells_everywhere, xp)
+        return self.multiplicity if xp is np else self.numbering.of_unknowns(self._cells_everywhere, xp)
 
     @cached_property
     def _cells_everywhere(self) -> list[NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from hpfem.solvers.multigrid import energies
 from tests.assembly.meshes import ours
 
 # Of Python in a set-up, and for each class of cells of a level; of kernels in a cycle.
-SET_UP, CLASS, CYCLE = {"cpu": 13_500, "cuda": 28_000}, 250, {"cpu": 270, "cuda": 190}
+SET_UP, CLASS, CYCLE = {"cpu": 13_200, "cuda": 28_000}, 250, {"cpu": 270, "cuda": 190}
 
 
 def counted(function):

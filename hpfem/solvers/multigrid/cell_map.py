@@ -55,7 +55,7 @@ class CellMap:
         given = CellMatrices(self._matrices, self._Q, self._back, vectors, dtype, rough)
         self._c0, self._product = c0, backend.cellwise(given)
         self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
-        C, sharing = c0.face_correction, c0.numbering.sharing
+        C, sharing = c0.face_correction_rows, c0.numbering.sharing
         # Rows of what processes share, their transpose at what they send, and where the rows are.
         self._shared: tuple[Any, Any, Any] | None = None
         if sharing is not None:
@@ -65,13 +65,17 @@ class CellMap:
             sent = csr_array((sent.data, sharing.shared[sent.indices], sent.indptr), shape=(len(sharing.sent), c0.size))
             self._shared = vectors.sparse(rows), vectors.sparse(sent), vectors.from_host(sharing.shared)
             self._weights[self._shared[2]] = 0  # of rows
-            C = C if C is None else sharing.with_summed_rows(C)
+            if c0.face_correction is not None:
+                summed = sharing.with_summed_rows(c0.face_correction)
+                inside = np.flatnonzero(np.diff(summed.indptr))
+                C = inside, csr_array(summed[inside])
         self._C: tuple[Any, ...] | None = None
         if C is not None:
             # Rows inside faces, columns on edges: of a new vector these rows alone are written.
-            inside = np.flatnonzero(np.diff(C.indptr))
-            parts = (vectors.sparse(csr_array(part.astype(dtype))) for part in (C[inside], C.T))
-            self._C = *parts, vectors.from_host(inside)
+            inside, M = C[0], C[1].astype(dtype)
+            M_t = csr_array(M.T)
+            M_t = csr_array((M_t.data, inside[M_t.indices].astype(M_t.indices.dtype), M_t.indptr), (c0.size,) * 2)
+            self._C = vectors.sparse(M), vectors.sparse(M_t), vectors.from_host(inside)
 
     # Whether all processes are to have the owners' numbers of what is added to something, where it may be (`final`).
     agrees = False
