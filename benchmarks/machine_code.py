@@ -268,7 +268,6 @@ def of_vectors() -> Iterator[tuple[str, str, str]]:
     yield "vectors", "cpu sequence", write_sequence()
     tables: Any = SimpleNamespace(codes=np.zeros(4, np.int32), starts=range(0, 6, 2), columns_each=1)
     yield "vectors", "cuda function", program(function.source(trace, 2))
-    yield "vectors", "cuda tables", program(indexed.tables_source(np.int32))
     for n in (8, 30, 125):
         yield "vectors", f"cuda cellwise {n}", program(cellwise.MatrixTiles.of(np.eye(n)).source(np.int32))  # type: ignore
     for real in REALS:
