@@ -503,7 +503,7 @@ class _Run:
                 size = vectors.norm(new) if self.careful or count == 1 or self.steps % _UNSEEN == 0 else 0.0
             except (NotFinite, SolverError) as found:
                 if self.careful and self.tol is None:
-                    raise self._failed(found) from found
+                    raise self._failed(f"{found}; a smaller dt may help") from found
                 size = math.inf
             if not math.isfinite(size):
                 if not self.careful:  # again from where it was finite, one by one
