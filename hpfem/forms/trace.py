@@ -211,7 +211,7 @@ def trace(
             f" {', '.join(pointwise.arguments)}"
         )
     try:
-        value, flux = pointwise(arguments)
+        value, flux = map(_listed, pointwise(arguments))
     except RecursionError as error:
         raise ArgumentError(f"pointwise function {pointwise.name!r} calls itself without end") from error
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -280,6 +280,11 @@ def _check_comparisons(found: Trace) -> None:
             raise ArgumentError("cannot be traced: it compares values of powers or elementary functions")
 
 
+def _listed(result: Any) -> Any:
+    """A result, with lists for arrays of expressions."""
+    return result.tolist() if isinstance(result, np.ndarray) else result
+
+
 def _per_component(result: Any, components: int, name: str) -> Sequence[Any]:
     """A result of a pointwise function, one per test component."""
     if components == 1:
@@ -293,6 +298,7 @@ def _flux_components(flux: Any, dim: int, name: str) -> list[Any]:
     """The D components of a flux."""
     if isinstance(flux, Gradient):
         flux = flux.vector()
+    flux = _listed(flux)
     if not isinstance(flux, (Vector, list, tuple)) or len(flux) != dim:
         raise ArgumentError(f"pointwise function {name!r} must return a flux of {dim} components for the test gradient")
     return list(flux)

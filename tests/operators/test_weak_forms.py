@@ -274,3 +274,20 @@ def test_results_that_are_not_finite_name_the_cell(backend):
 def test_only_functions_are_pointwise_functions():
     with pytest.raises(hp.ArgumentError, match="a pointwise function is a function, got int"):
         hp.WeakForm(hp.Space(straight("tri"), 1), 3)
+
+
+def test_arrays_of_expressions_are_lists():
+    space = hp.Space(straight("quad"), 2)
+    u = space.project(lambda x, y: [x * y, x + y])
+    turn = np.array([[2.0, 1.0], [0.0, 3.0]])
+    given = hp.WeakForm(
+        space, lambda u, du: (np.array([u[1], u[0]]), np.array([[*du[0]], [*du[1]]]) @ turn), components=2
+    )
+
+    def listed(u, du):
+        return [u[1], u[0]], [[2 * du[i][0], du[i][0] + 3 * du[i][1]] for i in range(2)]
+
+    assert norm_error(given(u).arrays[0], hp.WeakForm(space, listed, components=2)(u).arrays[0]) < 1e-14
+    flux = hp.WeakForm(space, lambda du: turn @ np.array([*du]), test="grad")
+    assert norm_error(flux(u[0]).arrays[0], hp.Helmholtz(space, 0.0, turn.tolist())(u[0]).arrays[0]) < 1e-14
+    assert hp.AtPoints(space, lambda du: np.array([*du]))(u[0]).components == 2
