@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError
-from .files import TEMPORARY, atomic_path, opened, path_text
+from .files import READING, TEMPORARY, atomic_path, path_text
 from .log import report_once
 
 try:
@@ -79,17 +79,15 @@ class Cache:
 
     def read(self, key: str) -> bytes | None:
         """Content of an entry, which is marked as used; None if there is no usable entry."""
-        path = self.path(key)
-        try:
-            with opened(path, links=False) as file:
-                if self.code and not (_ours(os.fstat(file.fileno())) and _ours(self.folder.stat())):
-                    return None
-                content = file.read()
-        except OSError:
-            return None
-        with suppress(OSError):  # a read-only folder keeps no record of use
-            os.utime(path)
-        return content
+        with suppress(OSError), ExitStack() as stack:
+            file = os.open(self.path(key), READING | getattr(os, "O_NOFOLLOW", 0))
+            stack.callback(os.close, file)
+            status = os.fstat(file)
+            if stat.S_ISREG(status.st_mode) and not (self.code and not (_ours(status) and _ours(self.folder.stat()))):
+                with suppress(OSError):  # a read-only folder keeps no record of use
+                    os.utime(file if os.utime in os.supports_fd else self.path(key))
+                return os.read(file, status.st_size)
+        return None
 
     def keep(self, key: str, content: bytes, *, sync: bool = False) -> bool:
         """Write an entry, whole or not at all; if entries cannot be written, this is reported once."""

@@ -11,7 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,6 +29,8 @@ TEMPORARY = ".hpfem-"
 _SMALL = 1 << 26
 # Longer paths are cut in messages.
 _SHOWN = 200
+# Of files that are opened to be read, bytes as they are, without waiting for a pipe.
+READING = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def file_path(path: str | os.PathLike[str]) -> Path:
@@ -65,11 +67,10 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 @contextmanager
-def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[BinaryIO]:
+def opened(path: Path, *, whole: bool = True) -> Iterator[BinaryIO]:
     """Open a regular file that fits into memory for reading; never wait for a pipe or a device."""
-    _check_regular(os.stat(path, follow_symlinks=links))
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-    handle = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
+    _check_regular(os.stat(path))
+    handle = os.open(path, READING)
     try:
         status = os.fstat(handle)
         _check_regular(status)  # it may have changed in the meantime
@@ -180,7 +181,10 @@ def _sync(path: Path, flags: int) -> None:
 def cache_folder(name: str) -> Path:
     """Folder of files that can be made again."""
     chosen = os.environ.get("HPFEM_CACHE_DIR")
-    return (Path(chosen) if chosen else platformdirs.user_cache_path("hpfem", appauthor=False)) / name
+    return (Path(chosen) if chosen else _user_folder()) / name
+
+
+_user_folder = cache(partial(platformdirs.user_cache_path, "hpfem", appauthor=False))
 
 
 def write_json(path: str | os.PathLike[str], obj: Any) -> None:
