@@ -201,6 +201,10 @@ class Backend(Immutable, ABC):
             Of sums.
         """
 
+    def volume_factors(self, geometry: BlockGeometry, elements: slice) -> Any:
+        """Evaluate |J| at the points of some elements; see `BlockGeometry.volume_factors`."""
+        return geometry.volume_factors(elements, vectors_on(self.device()).xp)
+
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
         """Offer a compiled function of the coordinates, if that is faster than the library of its arrays.
 

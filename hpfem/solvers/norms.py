@@ -59,7 +59,7 @@ class _Reference:
     """A form without gradients on some elements that are all the reference element; values at points include |J|."""
 
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:
-        self.block, self.xp = block, vectors_on(backend.device()).xp
+        self.block, self.backend, self.xp = block, backend, vectors_on(backend.device()).xp
         self.size = max(1, next(value_chunks(block, self.xp)).stop)
         geometry = reference_geometry(block, self.size)
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
@@ -70,7 +70,7 @@ class _Reference:
         """|J| at the points of some elements, [n, Q] or [n, 1]; a device keeps it while that is little."""
         found = self._kept.get(some.start)
         if found is None:
-            found = self.block.geometry.volume_factors(some, self.xp)
+            found = self.backend.volume_factors(self.block.geometry, some)
             if found.nbytes <= self._room:
                 self._device.wait(None)  # other streams may read it
                 self._kept[some.start], self._room = found, self._room - found.nbytes
@@ -240,7 +240,7 @@ def l2_error(field: Field, exact: Callable[..., Any] | CellValues, relative: boo
             for chunk, values in values_by_chunk(wanted, block, np.dtype(np.float64), xp, compiled):
                 if len(values) != field.components:
                     raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
-                measure = weights * block.geometry.volume_factors(chunk, xp)
+                measure = weights * backend.volume_factors(block.geometry, chunk)
                 for component, exactly in zip(coefficients, values, strict=True):
                     misfit.add(evaluate(component[chunk]) - exactly, measure)
                     norm.add(exactly, measure)

@@ -26,6 +26,7 @@ from ..vectors import VectorSpace
 from .codegen.strategies import COMPILED
 from .runtime.cache import kernel_cache, missing
 from .runtime.function import function_of
+from .runtime.geometry import volume_factors
 from .runtime.kernel import FETCHES, CpuKernel, fetches_of
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
@@ -168,6 +169,7 @@ class CpuBackend(Backend):
 
     # A function is compiled if all its operations are vectorised, and recorded if they all are compiled.
     missing, function, recorded = staticmethod(missing), staticmethod(function_of), staticmethod(recorded)
+    volume_factors = staticmethod(volume_factors)
 
     def vectors(self, device: Device) -> VectorSpace | None:
         """Vectors of the host, in compiled passes; see `Backend.vectors`."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpfem.backends.cpu.runtime.geometry import stored_factors
+from hpfem.backends.cpu.runtime.geometry import stored_factors, volume_factors
 from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.geometry.element_map import ElementMap
@@ -52,6 +52,9 @@ def check(geometry, dtype=np.float64, target=None, arithmetic=None):
             assert found.shape == expected.shape and found.dtype == expected.dtype
             size = np.abs(expected).max(axis=(0, 1, 3), keepdims=True)
             assert (np.abs(found - expected) <= (1e-14 if dtype == np.float64 else 1e-7) * 10 * size).all(), kind
+    for some in (slice(0, geometry.n_elements), slice(geometry.n_elements // 3, geometry.n_elements // 2)):
+        found, expected = volume_factors(geometry, some), geometry.volume_factors(some)
+        assert found.shape == expected.shape and np.allclose(found, expected, rtol=1e-13, atol=0)
 
 
 @some_shapes

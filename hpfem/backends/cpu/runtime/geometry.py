@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -18,7 +19,7 @@ from ..codegen.ir import Program
 from .begun import Begun
 from .buffers import aligned
 from .programs import begin
-from .target import Target
+from .target import Target, host
 
 
 def stored_factors(
@@ -37,6 +38,17 @@ def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direc
     _write(geometry, "scale", direction, target, out[:, : n_points * n].reshape(-1, n_points, n, lanes))
     _write(geometry, "map", direction, target, out[:, None, n_points * n :])
     return out
+
+
+def volume_factors(geometry: BlockGeometry, elements: slice) -> Floats:
+    """See `BlockGeometry.volume_factors`."""
+    given, rule, target = geometry.given[elements], geometry.rule, host()
+    if geometry.affine or not geometry.by_element or not len(given):
+        return np.asarray(geometry.volume_factors(elements))
+    own, lanes = BlockGeometry(geometry.shape, geometry.order, given, rule, geometry.kind), target.lanes(np.float64)
+    out = aligned((-(-len(given) // lanes), len(rule), 1, lanes), np.float64)
+    _run(own, "wJ", -1, target, out, rule.weights)
+    return out.transpose(0, 3, 1, 2).reshape(-1, len(rule))[: len(given)]
 
 
 def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Floats) -> None:
@@ -76,9 +88,10 @@ def _write_program(pickled: bytes, kind: str, lanes: int, own: int, dtype: str, 
     return write_geometry(pickle.loads(pickled), kind, lanes, own, np.dtype(dtype), stride)
 
 
-def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Floats) -> None:
-    """Have the factors of all elements made; lanes past the last one are left as they come."""
+def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Floats, by: Any = 1.0) -> None:
+    """Have the factors of all elements made, divided by numbers; lanes past the last one are left as they come."""
     gradient, weights = (geometry.values[None], np.ones(0)) if kind == "points" else geometry.reference()
+    weights = weights / by
     table = gradient.transpose(2, 1, 0)
     if len(table) > 1:
         in_order = np.moveaxis(np.arange(len(table)).reshape(geometry.rule.counts), direction, -1).ravel()
