@@ -103,6 +103,12 @@ class PointMap(ElementMap):
         return _tables(self.basis, self.rule)[1]
 
     @cached_property
+    def gradient(self) -> Array:
+        """Gradient of `basis` by xi at the points, [d, n_geometry_modes, Q]."""
+        inverse = inverse_collapse(self.shape, self.rule.eta)
+        return np.asarray(np.einsum("amq,qab->bmq", self.gradient_eta, inverse, optimize=True))
+
+    @cached_property
     def map_basis(self) -> Basis:
         """Basis of the coordinates of the kind's order."""
         return make_basis("orthogonal", self.shape, self.kind.order or self.order)
