@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..benchmarks.expected import DEPARTURE, expected_throughput
+from ..errors import ArgumentError
 from ..mesh import read_mesh
 from ..mesh.summary import percent
 from . import options, output
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
     result: dict[str, Any] = {**asdict(summary), "affine_share": summary.affine_share}
     if arguments.order is not None:
         result["expected"] = expected_throughput(mesh, arguments.order, arguments.backend)
+    elif arguments.backend != "auto":
+        raise ArgumentError("--backend is that of the throughput to expect, which takes an --order")
     output.show(arguments, result, lambda: _print(str(summary), **result))
 
 

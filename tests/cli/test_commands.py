@@ -85,6 +85,7 @@ def test_info_expects_throughput(capsys):
     assert "no curved cell is within 1%" in run(capsys, "info", MIXED, "--order", 2, "--backend", "cuda")
     assert "order has no value for prism" in refused(capsys, "info", MIXED, "--order", "hex=2,tet=2,pyramid=2")
     assert "unknown backend 'gpu'" in refused(capsys, "info", MIXED, "--order", 2, "--backend", "gpu")
+    assert "takes an --order" in refused(capsys, "info", MIXED, "--backend", "gpu")
 
 
 def test_apply_helmholtz(capsys):

@@ -310,7 +310,7 @@ def from_meshio(mesh: meshio.Mesh, *, regions: str | None = None) -> Mesh:
         raise ArgumentError(f"from_meshio takes a meshio.Mesh, got {type(mesh).__name__}; files go to read_mesh")
     content = regions_by_number(converted(mesh), regions)
     _tell("from_meshio", content.warnings)
-    return _mesh(content, "", periodic=False)
+    return _mesh(content, "meshio's mesh", periodic=False)
 
 
 def from_gmsh(model: Any = None, *, periodic: bool = False, comm: Any = None) -> Mesh:
