@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
@@ -18,6 +19,7 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -445,7 +447,7 @@ class _Run:
                     given = {key: found[key] for key in found.files}
                 mark, numbers = str(given["mark"]), given["numbers"].tolist()
                 last, times, saved = given["last"], given["times"].tolist(), given["saved"]
-            except (OSError, ValueError, KeyError, EOFError) as error:
+            except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
                 raise ArgumentError(f"{self.path} is no checkpoint of march; delete it, or name another") from error
             if mark != self.mark:
                 raise ArgumentError(f"{self.path} is of another computation ({mark}, now {self.mark}); name another")
