@@ -127,7 +127,8 @@ def box(
     numbers = np.repeat(numbers, dim) if numbers.ndim == 0 else numbers
     whole = numbers.shape == (dim,) and np.all((numbers >= 1) & (numbers == np.rint(numbers)))
     if not whole or numbers[0] < len(names) or np.prod(numbers.astype(float)) > _MOST_BOXES:
-        raise ArgumentError(f"a box of {names} takes {dim} counts >= 1, the first >= {len(names)}, not {shown(counts)}")
+        what = f"{dim} counts >= 1, the first >= {len(names)} and their product <= {_MOST_BOXES:g}"
+        raise ArgumentError(f"a box of {names} takes {what}, not {shown(counts)}")
     low = np.zeros(dim) if lower is None else reals(lower, "the lower corner")
     high = np.ones(dim) if upper is None else reals(upper, "the upper corner")
     if low.shape != (dim,) or high.shape != (dim,) or not np.all(high > low) or not np.isfinite([low, high]).all():

@@ -90,12 +90,16 @@ def not_finite(name: str, done: int) -> SolverError:
     return SolverError(f"{name}: a number is not finite after {done} iterations; look at the coefficients")
 
 
+def or_float64(dtype: DTypeLike) -> str:
+    """What else helps in float32."""
+    return ", or float64" if np.dtype(dtype) == np.float32 else ""
+
+
 def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike) -> None:
     """Warn that the true residual cannot meet the tolerance."""
-    other = ", or float64" if np.dtype(dtype) == np.float32 else ""
     warn(
         f"{name}: the residual b - A x is {residual:.1e}, wanted {tol:.1e}: rounding to {np.dtype(dtype)} allows no"
-        f" less; take a larger tolerance{other}"
+        f" less; take a larger tolerance{or_float64(dtype)}"
     )
 
 

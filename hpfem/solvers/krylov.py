@@ -30,7 +30,15 @@ from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..support.compiling import compile_seconds
 from ..support.progress import no_steps, progress
-from .breakdown import ROUNDING, OutOfIterations, limited_by_rounding, mixed_signs, not_symmetric, untrue_residual
+from .breakdown import (
+    ROUNDING,
+    OutOfIterations,
+    limited_by_rounding,
+    mixed_signs,
+    not_symmetric,
+    or_float64,
+    untrue_residual,
+)
 from .constants import check_solvable
 from .info import SolveInfo
 
@@ -171,7 +179,7 @@ def unscaled(
     if largest and math.isfinite(largest) and not limits.minexp < top <= limits.maxexp:
         raise SolverError(
             f"{name}: the solution, about 1e{round(top * math.log10(2)):+d}, is out of the range of {np.dtype(dtype)};"
-            " use other units for the data or the mesh, or float64"
+            f" use other units for the data or the mesh{or_float64(dtype)}"
         )
     return scaled(vector, k)
 

@@ -34,6 +34,7 @@ from ..support.files import atomic_path, output_path
 from ..support.log import warn
 from ..support.progress import progress, silent
 from ..support.reuse import memory_kept
+from .breakdown import or_float64
 from .cg import cg
 from .info import SolveInfo
 from .krylov import default_tolerance
@@ -522,7 +523,7 @@ class _Run:
                 if not ratio <= 1:
                     if ratio >= before and (rounding := self._rounding(new, error)) > scale:
                         dtype, least = self.system.own.dtype, f"{self.tol * rounding / scale:.1e}"
-                        raise self._failed(f"rounding to {dtype} errs by {least}; take a larger tol, or float64")
+                        raise self._failed(f"rounding to {dtype} errs by {least}; take a larger tol{or_float64(dtype)}")
                     self.dt, self.rejected, before = h * min(change, _SAFETY), self.rejected + 1, ratio
                     continue
                 self.dt = h * change if count > 1 or change < 1 else max(self.dt, h * change)

@@ -74,6 +74,11 @@ def test_bad_boxes(names, counts, arguments) -> None:
         box(names, counts, **arguments)
 
 
+def test_a_box_of_too_many_boxes_is_told() -> None:
+    with pytest.raises(ArgumentError, match=r"3 counts >= 1, .*their product <= 1e\+11, not 100000"):
+        box("hex", 10**5)
+
+
 def test_one_count_is_for_all_directions() -> None:
     for name, dim in (("quad", 2), ("tet", 3)):
         assert np.array_equal(box(name, 3).cells[0].nodes, box(name, (3,) * dim).cells[0].nodes)

@@ -97,6 +97,8 @@ def test_vectors_of_all_sizes(rng):
             assert np.array_equal(hp.cg(lambda v, own=own: own @ v, unit * power)[0], x * power)
     with pytest.raises(hp.SolverError, match="out of the range of float32"):
         hp.cg(lambda v: v * np.float32(1e-20), np.full(4, 1e30, np.float32))
+    with pytest.raises(hp.SolverError, match="out of the range of float64; use other units for the data or the mesh$"):
+        hp.cg(lambda v: v * 1e-200, np.full(4, 1e200))
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e-30, 1e30, 1e200])
