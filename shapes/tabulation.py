@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -109,13 +109,6 @@ def orthonormal(basis: Basis, rule: ShapeRule) -> Array:
     orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), exact_rule(basis)
     size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
     return np.asarray(orthogonal.evaluate_eta(rule.eta) * np.sqrt(rule.weights) / size[:, None], dtype=float)
-
-
-@lru_cache(maxsize=256)
-def integrates_products(basis: Basis, rule: ShapeRule) -> bool:
-    """Whether a rule integrates products of two polynomials of a basis' order."""
-    functions = orthonormal(basis, rule)
-    return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
 
 
 def exact_rule(basis: Basis) -> TensorRule:

@@ -22,6 +22,7 @@ from ..geometry.element_map import ElementMap, chunks
 from ..mesh.sorting import distinct, turned
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
+from ..support.tables import on_disk
 from .numbering import Numbering
 
 Function = Callable[..., Any] | float
@@ -76,6 +77,7 @@ _MORE = {1: 10, 2: 8, 3: 4}
 
 
 @cache
+@on_disk
 def _fit(basis: Basis, moments: bool = False) -> tuple[Array, Array, Array]:
     """Points xi, modes at them, and the L2 projection of values there on the interior modes, [Q, n_inside]; that with
     the same `moments`: integrals times polynomials up to order - 2, or fewer if there are fewer modes.

@@ -11,9 +11,9 @@ from functools import cache
 
 import numpy as np
 
-from hpfem.shapes import Basis
+from hpfem.shapes import Basis, ShapeRule
 from hpfem.shapes.arrays import Array
-from hpfem.shapes.tabulation import exact_rule, integrates_products, orthonormal
+from hpfem.shapes.tabulation import exact_rule, orthonormal
 
 from ..errors import NotSuitable
 from ..support.tables import on_disk
@@ -35,7 +35,7 @@ def check_orthogonal(problem: BlockProblem) -> None:
         raise NotSuitable("the basis is a product of one-dimensional ones, which 'kronecker' is for")
     if problem.n_modes > _MOST_MODES or sum(map(np.count_nonzero, orthogonal_matrices(basis))) > _MOST_ENTRIES:
         raise NotSuitable("the matrices have too many entries to become code")
-    if not integrates_products(basis, problem.tabulation.rule):
+    if not _integrates_products(basis, problem.tabulation.rule):
         raise NotSuitable("the quadrature does not integrate products of modes")
 
 
@@ -45,6 +45,14 @@ def orthogonal_matrices(basis: Basis) -> tuple[Array, Array]:
     if found is None:
         raise NotSuitable("derivatives of modes are not in the space of the basis")
     return found
+
+
+@cache
+@on_disk
+def _integrates_products(basis: Basis, rule: ShapeRule) -> bool:
+    """Whether a rule integrates products of two polynomials of a basis' order."""
+    functions = orthonormal(basis, rule)
+    return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
 
 
 @cache

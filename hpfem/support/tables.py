@@ -6,6 +6,7 @@ An entry is named by the function, the text of its arguments, and a digest of th
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,15 +34,15 @@ def table_cache() -> Cache:
 
 
 @cache
-def sources(*folders: Path) -> str:
-    """Digest of the modules and tables in some folders."""
+def sources(*folders: str) -> str:
+    """Digest of the modules and tables in some folders, whose names are hashed sooner than paths."""
     return hashlib.sha256(b"".join(map(_digest, folders))).hexdigest()
 
 
 @cache
-def _digest(folder: Path) -> bytes:
+def _digest(folder: str) -> bytes:
     """Digest of one folder, which is read once."""
-    files = sorted(file for pattern in ("*.py", "*.json") for file in folder.glob(pattern))
+    files = sorted(file for pattern in ("*.py", "*.json") for file in Path(folder).glob(pattern))
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).digest()
 
 
@@ -50,7 +51,7 @@ def on_disk(make: Make) -> Make:
 
     @wraps(make)
     def kept(*given: Any) -> Any:
-        made_by = sources(Path(getfile(make)).parent, Path(hpfem.shapes.__path__[0]))
+        made_by = sources(os.path.dirname(getfile(make)), hpfem.shapes.__path__[0])
         text = repr((make.__module__, make.__qualname__, given, made_by, np.__version__, scipy.__version__))
         key = hashlib.sha256(text.encode()).hexdigest()
         content = table_cache().read_sealed(key)

@@ -10,7 +10,6 @@ import json
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import hpfem.shapes
@@ -58,4 +57,4 @@ def _read(key: str) -> tuple[Program | None, str]:
 
 def _sources() -> str:
     """Digest of all that writes programs."""
-    return sources(*(Path(package.__path__[0]) for package in (codegen, forms, geometry, hpfem.shapes)))
+    return sources(*(package.__path__[0] for package in (codegen, forms, geometry, hpfem.shapes)))
