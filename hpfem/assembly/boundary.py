@@ -167,10 +167,12 @@ class BoundaryConditions(Printed):
         if self.differ or not self.constrained.any():
             return self.c0.restriction(device)
 
+        def new() -> ElementRestriction:
+            return self.c0.restriction(device, self.free)
+
         def make() -> ElementRestriction:
-            if device.name not in self._before:
-                return self.c0.restriction(device, self.free)
-            return self._before.get(device, make).at(self.c0.block_matrix, self.c0.space.dtype)
+            known = device.name in self._before
+            return self._before.get(device, new).at(self.c0.block_matrix, self.c0.space.dtype) if known else new()
 
         return self._restrictions.get(device, make)
 

@@ -1,5 +1,7 @@
 """Recorded functions of vectors: against NumPy and SciPy, the same to the last bit whatever the number of threads."""
 
+import gc
+import weakref
 from functools import partial
 
 import numpy as np
@@ -177,6 +179,24 @@ def test_cycles_of_multigrid(case, dtype, rng, monkeypatch):
     bc = hp.BoundaryConditions(c0, components=components, **conditions)
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components=components)
     check(partial(Multigrid(A, dtype=dtype).in_modes, 0), A.shape[0], dtype, rng, monkeypatch)
+
+
+def test_what_is_divided_among_threads_is_dropped_at_once(monkeypatch):
+    """Not when Python looks for circles, as its factors take most of the memory of a problem."""
+    made, new = [], Recording.__init__
+    monkeypatch.setattr(Recording, "__init__", lambda own, *given: (made.append(weakref.ref(own)), new(own, *given))[1])
+    space = hp.Space(box("tet", 4), 3, backend="cpu")
+    gc.collect()
+    gc.disable()
+    try:
+        problem = hp.Problem(space, dirichlet=0.0, preconditioner="multigrid", bar=False)
+        problem.solve(1.0)
+        assert len(made) > 3 and any(own()._divided for own in made)
+        made.append(weakref.ref(problem.conditions))
+        del problem
+        assert not any(own() for own in made)
+    finally:
+        gc.enable()
 
 
 def test_coefficients_are_read_at_every_run(rng):

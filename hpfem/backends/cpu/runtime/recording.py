@@ -78,8 +78,8 @@ class Recording:
         self._lanes = host().lanes(dtype)
         self._words: list[Sequence[int]] = []
         self._held: list[Any] = []
-        # Calls that are divided among threads, by the first one: their end, and what runs them.
-        self._divided: dict[int, tuple[int, Callable[[], None]]] = {}
+        # Calls that are divided among threads, by the first one: their end, and what runs them of a recording.
+        self._divided: dict[int, tuple[int, Callable[[Recording], None]]] = {}
         # By what gives the inputs of a kernel, the calls that they are filled in before a run.
         self._changing: dict[Callable[[], tuple[tuple[int, ...], Any]], list[int]] = {}
         self._free: dict[int, list[Floats]] = {}
@@ -121,9 +121,9 @@ class Recording:
         if work >= 2 * THREAD_FLOPS:
             number = len(self._words)
 
-            def divided() -> None:
-                parts, run = pairwise(shares(n, work, THREAD_FLOPS)), partial(code.run_holding, self)
-                arguments = self._calls[number, 3:].tolist()
+            def divided(own: Recording) -> None:
+                parts, run = pairwise(shares(n, work, THREAD_FLOPS)), partial(code.run_holding, own)
+                arguments = own._calls[number, 3:].tolist()
                 run_all([partial(run, first, last, *arguments) for first, last in parts])
 
             self._divided[number] = number + 1, divided
@@ -142,7 +142,8 @@ class Recording:
         if len(parts) > 1:
             numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
             which = np.array([numbers[kernel] for kernel in kernels])
-            self._divided[starts[0]] = starts[-1], partial(self._run_parts, starts, list(numbers), which, work)
+            run = partial(Recording._run_parts, starts=starts, kernels=list(numbers), which=which, work=work)
+            self._divided[starts[0]] = starts[-1], run
 
     def _run_parts(
         self, starts: Sequence[int], kernels: Sequence[GroupKernel], which: NDArray[np.int64], work: int
@@ -323,7 +324,7 @@ class Recording:
             used.append(held)
         for first, (last, divided) in self._divided.items() if self._divided and thread_count() > 1 else ():
             self._run(done, first)
-            divided()
+            divided(self)
             done = last
         self._run(done, len(self._calls))
 
