@@ -8,7 +8,7 @@ import meshio
 import numpy as np
 import pytest
 
-from hpfem.errors import MeshError
+from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import Mesh, box, gmsh_nodes, read_mesh
 from hpfem.mesh.io.msh import read_msh, read_msh_partitions
 from hpfem.mesh.node_order import FILE_VERTICES, permutation
@@ -232,6 +232,16 @@ def test_broken_text(tmp_path: Path, old: str, new: str, match: str) -> None:
     with pytest.raises(MeshError, match=match) as caught:
         read_text(tmp_path, TEXT_22.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("section", ["Nodes", "Elements"])
+def test_what_a_section_has_beyond_its_count_is_told(tmp_path: Path, section: str) -> None:
+    first, end = TEXT_22.split(f"$End{section}")
+    rows = first.rstrip("\n").split("\n")
+    more = "\n".join([*rows, " ".join(["9", *rows[-1].split()[1:]]), f"$End{section}{end}"])
+    left = len(rows[-1].split())
+    with pytest.warns(HpfemWarning, match=rf"\${section} has more than it announces: {left} numbers are left out"):
+        assert read_text(tmp_path, more).n_cells == read_text(tmp_path, TEXT_22).n_cells
 
 
 @pytest.mark.parametrize("name", CUBES)

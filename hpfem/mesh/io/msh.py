@@ -247,6 +247,8 @@ def _read(data: Bytes, chosen: frozenset[int] | None = None) -> Content:
             nodes = stream  # the nodes of the elements, which come later in the file
         else:
             _READERS[version][name](content, stream)
+            if isinstance(stream, _Stream) and not binary and (more := stream.left("double")):
+                content.warnings.append(f"section ${name} has more than it announces: {more} numbers are left out")
     elements = content.elements or []
     if nodes is not None:
         dim = max((own.shape.dim for own in elements), default=0)
