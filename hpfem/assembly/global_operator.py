@@ -233,15 +233,16 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             return None if found is None else lambda vector: found(vector, constrained)
 
         made: list[Any] = [None, None]
+        parts = self.of_parts(self.operator, self.c0, bc, self.boundary_terms)  # this one holds its products
 
         def matrix() -> Any:
-            own = self.matrix
+            own = parts.matrix
             assert own is not None
             if made[0] is not own:
-                free = np.ones(self.c0.size, self.dtype)
+                free = np.ones(parts.c0.size, parts.dtype)
                 free[constrained] = 0
-                keep = diags_array(np.tile(free, self.coupled))
-                made[:] = own, vectors.sparse(csr_array(keep @ own.astype(self.dtype) @ keep))
+                keep = diags_array(np.tile(free, parts.coupled))
+                made[:] = own, vectors.sparse(csr_array(keep @ own.astype(parts.dtype) @ keep))
             return made[1]
 
         def add_terms(local: Field, result: Field) -> None:

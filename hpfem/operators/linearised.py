@@ -94,7 +94,7 @@ class StoredValues(Evaluated):
     def __init__(self, form: Operator, weak: Weak, stored: Sequence[Expression], u: Field, **options: Any) -> None:
         self._form, self.u, self._options, self._numbers = form, u, options, dict(form.parameters)
         self._made = lowered(weak, (("u", form.form.components),), f"values at points of {form.name}", stored)
-        self.space, self.state, self.again = options.get("space", form.space), "phys", self._again
+        self.space, self.state = options.get("space", form.space), "phys"
         self._register()
 
     @cached_property
@@ -135,7 +135,7 @@ class StoredValues(Evaluated):
         self._kept = self._present(self.u, out=self._kept) if self._held else None
         self.times += 1
 
-    def _again(self, space: Any) -> Field:
+    def again(self, space: Any) -> Field:
         """The values at the points of another space."""
         form, xp = self._form, vectors_on(self._form.device).xp
         known = _ELSEWHERE.setdefault(self, WeakKeyDictionary())
@@ -148,7 +148,7 @@ class StoredValues(Evaluated):
         made = operator(self.u)
         device = form.device
         arrays = [xp.asarray(pair.readwrite(device), space.dtype) for pair in made.data]
-        return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self._again)
+        return Evaluated(Field(space, "phys", [PairArray.of(array, device) for array in arrays]), self.again)
 
 
 def operator_instead(operator: Operator) -> Operator | None:

@@ -1,6 +1,8 @@
 """Global operators of sums with forms on boundaries: matrices as those of Robin conditions, or applied to cells."""
 
+import gc
 import pickle
+import weakref
 from copy import copy, deepcopy
 
 import numpy as np
@@ -41,6 +43,23 @@ def check_parts(A, forms, c0, x, tolerance=1e-12):
     matrix = A.assemble()
     assert norm_error(matrix @ x, expected.ravel()) < tolerance
     assert norm_error(A.diagonal(), matrix.diagonal()) < tolerance
+
+
+def test_what_is_dropped_gives_its_memory_back_at_once(backend):
+    """Not when Python looks for circles: global operators with matrices, and values that linearisations read."""
+    space = hp.Space(box("tet", 2), 2, backend=backend)
+    c0 = hp.C0Space(space)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 1.0), c0, hp.BoundaryConditions(c0, robin={"xmax": (alpha, 0.0)}))
+    J = hp.WeakForm(space, lambda u: u**3, test="value").linearised(c0.scatter(np.ones(c0.size)))
+    J(c0.scatter(A @ np.ones(c0.size)))
+    gone = [weakref.ref(own) for own in (A, *J.fields.values())]
+    gc.collect()
+    gc.disable()
+    try:
+        del A, J
+        assert len(gone) == 2 and not any(own() for own in gone)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
