@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpfem.errors import MeshError
+from hpfem.errors import HpfemWarning, MeshError
 from hpfem.mesh import gmsh_nodes, read_mesh
 from hpfem.mesh.io import formats
 from hpfem.mesh.io.formats import Format
@@ -182,3 +182,12 @@ def test_numbers_of_a_text_are_those_of_python(text: bytes) -> None:
 def test_a_wrong_number_is_quoted(text: bytes) -> None:
     with pytest.raises(MeshError, match="a number was expected"):
         parsed_numbers(text)
+
+
+def test_named_elements_that_are_no_side_of_a_cell_are_told(tmp_path) -> None:
+    points = "\n".join(f"{i + 1} {i % 2} {i // 2 % 2} {i // 4}" for i in range(8))
+    elements = "1 5 2 1 1 1 2 4 3 5 6 8 7\n2 3 2 5 1 1 2 8 7"  # the second one lies across the cell
+    text = f"$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$Nodes\n8\n{points}\n$EndNodes\n"
+    (tmp_path / "a.msh").write_text(f"{text}$Elements\n2\n{elements}\n$EndElements\n")
+    with pytest.warns(HpfemWarning, match=r"a\.msh: elements or points with a name that are no facet.*: 1$"):
+        assert len(read_mesh(tmp_path / "a.msh").boundaries["5"]) == 0

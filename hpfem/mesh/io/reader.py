@@ -381,12 +381,15 @@ def _mesh(content: MeshFile, name: str, periodic: bool, join: bool | None = None
         return _made(replace(content, elements=other), name, periodic, join)
 
     try:
-        return _made(content, name, periodic, join)
+        mesh = _made(content, name, periodic, join)
     except MeshError as error:
         if (better := fitting_order(made)) is None:
             raise
         message = f"{error}; it is fine if its nodes are in the order {better!r}, not in that of the format"
         raise MeshError(message) from None
+    if mesh.n_stray:
+        _tell(name, [f"elements or points with a name that are no facet, edge or vertex of a cell: {mesh.n_stray}"])
+    return mesh
 
 
 def _in_other_order(own: Elements, ordering: str) -> Elements:
