@@ -188,13 +188,6 @@ def test_rarely_used_modules_are_not_imported():
     assert run(sys.executable, "-c", command, cwd=ROOT).strip() == "False"
 
 
-def test_of_pyamg_aggregation_alone_is_imported():
-    script = "import sys\nfrom hpfem.solvers.multigrid.algebraic import _aggregating\nfound = _aggregating()\n"
-    script += "print('pyamg' in sys.modules, 'scipy.io' in sys.modules)\nimport pyamg\n"
-    script += "print(found is pyamg.smoothed_aggregation_solver, found is _aggregating())"
-    assert run(sys.executable, "-c", script, cwd=ROOT).split() == ["False", "False", "True", "True"]
-
-
 def test_only_the_shapes_are_found_beside_the_package():
     script = "import hpfem.shapes.tet\ntry:\n    import hpfem.tests\nexcept ModuleNotFoundError:\n    print('none')"
     assert run(sys.executable, "-c", script, cwd=ROOT).strip() == "none"

@@ -6,11 +6,9 @@ products with matrices, on the vectors' own device.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, partial
-from importlib.util import find_spec, module_from_spec
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
@@ -169,24 +167,12 @@ def made_on(n: int, vectors: VectorSpace) -> VectorSpace:
     return vectors if vectors.iteration is not None and n > _ON_HOSTS else HOST_VECTORS
 
 
-@cache
-def _aggregating() -> Any:
-    """The aggregation of pyamg, without the rest of its package, whose import takes twice as long again."""
-    spec = find_spec("pyamg")
-    assert spec is not None
-    whole = sys.modules.setdefault("pyamg", empty := module_from_spec(spec))
-    try:
-        from pyamg.aggregation.aggregation import smoothed_aggregation_solver
-    finally:
-        if whole is empty:
-            del sys.modules["pyamg"]
-    return smoothed_aggregation_solver
-
-
 def _by_pyamg(
     A: csr_array, near: NDArray[np.float64], component: NDArray[np.integer[Any]], block: int
 ) -> tuple[list[Coarsening], csr_array]:
     """Aggregate on a host; see `coarsenings`."""
+    from pyamg import smoothed_aggregation_solver
+
     given = csr_matrix(A) if block == 1 else bsr_matrix(csr_matrix(A), blocksize=(block, block))
     # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.
     state = np.random.get_state()  # noqa: NPY002
@@ -196,7 +182,7 @@ def _by_pyamg(
         if not component.any() and _opposed(given):
             options = {"strength": ("evolution", {"epsilon": _RATIO}), "smooth": "energy"}
         each = 1 if A.shape[0] <= _ROWS else near.shape[1]
-        made = _aggregating()(given, near, max_coarse=min(_ON_HOSTS, _ROWS // each), **options).levels
+        made = smoothed_aggregation_solver(given, near, max_coarse=min(_ON_HOSTS, _ROWS // each), **options).levels
     finally:
         np.random.set_state(state)  # noqa: NPY002
     found = []
