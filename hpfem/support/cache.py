@@ -32,6 +32,8 @@ PRUNE_EVERY = 64
 _more: dict[Path, int] = {}
 # Seconds after which an incomplete file was left by a process that died.
 _ABANDONED = 3600.0
+# Bytes that no entry has: a longer file is damaged, and may not fit into memory.
+_LONGEST = 1 << 30
 _ADVICE = "set HPFEM_CACHE_DIR to a folder that can be written"
 # Header of object code of 64 bits: places of its tables, and sizes and numbers of their entries.
 _MAGIC = b"\x7fELF"
@@ -83,7 +85,8 @@ class Cache:
             file = os.open(self.path(key), READING | getattr(os, "O_NOFOLLOW", 0))
             stack.callback(os.close, file)
             status = os.fstat(file)
-            if stat.S_ISREG(status.st_mode) and not (self.code and not (_ours(status) and _ours(self.folder.stat()))):
+            usable = stat.S_ISREG(status.st_mode) and status.st_size <= _LONGEST
+            if usable and not (self.code and not (_ours(status) and _ours(self.folder.stat()))):
                 with suppress(OSError):  # a read-only folder keeps no record of use
                     os.utime(file if os.utime in os.supports_fd else self.path(key))
                 return os.read(file, status.st_size)

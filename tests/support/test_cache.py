@@ -88,3 +88,11 @@ def test_sizes_are_looked_at_now_and_then(tmp_path, monkeypatch):
         for number in range(2 * every):
             kept.grown(3.0)
             assert looked == [3.0] * (1 + number // every)
+
+
+def test_entries_without_end_are_made_again(tmp_path):
+    """Damage may give a file any length."""
+    cache = Cache(tmp_path, ".x")
+    cache.path("a").touch()
+    os.truncate(cache.path("a"), 1 << 40)
+    assert cache.read("a") is None
