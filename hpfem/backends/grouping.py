@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dtrtri
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -14,8 +15,8 @@ from hpfem.shapes.arrays import Array, Indices
 from ..geometry.element_map import CACHED, chunks
 from ..support.threads import in_parts
 
-# Parts in which matrices are inverted, by their sizes.
-_PARTS = 8
+# Parts in which matrices are inverted, by their sizes, and rows up to which NumPy inverts triangles sooner than LAPACK.
+_PARTS, _SMALL = 8, 10
 
 
 def parts(i: Indices, j: Indices, n: int) -> Indices:
@@ -63,12 +64,13 @@ def inverted(blocks: Any, scale: Any, rounding: float, most: float) -> Indices:
         for n, own, places in some:
             M, number = blocks.values[places].reshape(-1, n, n), np.arange(own.start, own.stop)
             try:
-                root = np.linalg.inv(np.linalg.cholesky(M))
+                root = np.linalg.cholesky(M)
             except np.linalg.LinAlgError:
                 left.append(number)
                 continue
+            root = np.linalg.inv(root) if n <= _SMALL else np.array([dtrtri(L, lower=1)[0] for L in root])
             found = root.swapaxes(1, 2) @ root
-            good = abs(found).sum(axis=2).max(axis=1) * abs(M).sum(axis=2).max(axis=1) < most
+            good = abs(found).sum(axis=1).max(axis=1) * abs(M).sum(axis=1).max(axis=1) < most  # they are symmetric
             if scale is not None:
                 s = scale[starts[own.start] : starts[own.start] + len(M) * n].reshape(-1, n)
                 found = scaled(found, s, rounding)

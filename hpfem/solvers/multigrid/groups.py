@@ -29,9 +29,9 @@ _SMALLEST = 1e-5
 # An entry that is zero up to rounding, where diagonals are one.
 _ROUNDING = 1e-9
 # Smallest eigenvalue from which on a diagonal nearly does: a pair makes a group from this coupling on then. Without
-# that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated, and
-# those after which vectors are scaled.
-_NEARLY, _STRONGER, _STEPS, _SCALED, _NEARER = 0.35, 0.2, 20, 5, 0.6
+# that `pipe_mixed`, P = 6, has three times the entries, and one iteration less. Steps by which it is estimated,
+# where eigenvalues that are not the smallest begin, and couplings that change it hardly.
+_NEARLY, _STRONGER, _STEPS, _LOW, _SLIGHT = 0.35, 0.2, 10, 0.7, 0.01
 # Functions of a group at most, times its smallest eigenvalue: where a diagonal is not far off pieces do, and cost less.
 _EASY = 16.0
 
@@ -164,7 +164,7 @@ def _scaled(
     coupled: Any, diagonal: Any, vectors: VectorSpace, least: float = 0.0, nearly: float = _NEARLY
 ) -> tuple[Any, Any, _Pairs, Any, Any]:
     """Coupled functions, their groups, pairs, scale [n], and smallest eigenvalues, if these are wanted; -> [k]."""
-    xp, scale, entries = vectors.xp, 1 / vectors.xp.sqrt(diagonal), coupled.tocoo()
+    xp, scale, entries = vectors.xp, 1 / vectors.xp.sqrt(diagonal), coupled.tocoo(copy=False)
     i, j = entries.row, entries.col
     pairs = _Pairs(i, j, entries.data * scale[i] * scale[j] * (i < j))
     members, group, pairs = _groups(pairs, abs(pairs.values) > least, len(scale), vectors)
@@ -198,24 +198,22 @@ def _smallest(pairs: _Pairs, group: Any, vectors: VectorSpace) -> Any:
     starts = xp.searchsorted(group[order], xp.arange(int(group.max()) + 2, dtype=group.dtype)).astype(pairs.i.dtype)
     parts = xp.ones(n), order.astype(pairs.i.dtype), starts
     sums = vectors.sparse(sparse.csr_matrix(parts, shape=(len(starts) - 1, n)))
-
+    pairs = pairs.of(abs(pairs.values) > _SLIGHT)
     U, ones = pairs.upper(n, vectors, np.float32), xp.ones(n, np.float32)
     L = U.T.tocsr()
     sizes = ones + vectors.sparse(abs(U)) @ ones + vectors.sparse(abs(L)) @ ones
-    # So that the largest one is nearer to it.
-    shift = xp.maximum(2, _NEARER * vectors.row_max(starts, sizes[order]))[group]
-    ends, entry = U.indptr + xp.arange(n + 1, dtype=U.indptr.dtype), xp.arange(len(U.data)) + pairs.i + 1
-    data, columns = xp.empty(len(U.data) + n, np.float32), xp.empty(len(U.data) + n, U.indices.dtype)
-    data[entry], columns[entry] = U.data, U.indices
-    data[ends[:-1]], columns[ends[:-1]] = 1 - shift, xp.arange(n)
-    upper, lower = vectors.sparse(sparse.csr_matrix((data, columns, ends), shape=U.shape)), vectors.sparse(L)
-    y: Any = None
-    for step in range(_STEPS):
-        x = x if y is None else y
-        if step % _SCALED == 0 or step == _STEPS - 1:
-            x /= xp.sqrt(sums @ (x * x)).astype(np.float32)[group]
-        y = upper @ x + lower @ x  # less `shift` times x
-    return sums @ (x * (y + shift * x))
+    # Chebyshev's polynomial of what is in (_LOW, high), where it is small, taken to (-1, 1); here from 2 to -2.
+    high = xp.maximum(2, vectors.row_max(starts, sizes[order]))[group]
+    middle, factor = (high + _LOW) / 2, 4 / (_LOW - high)
+    own = (1 - middle) * factor
+    U.data *= factor[pairs.i]
+    L.data *= factor[L.indices]
+    upper, lower = vectors.sparse(U), vectors.sparse(L)
+    before, x = x, (own * x + upper @ x + lower @ x) / 2
+    for _ in range(_STEPS - 1):
+        before, x = x, own * x + upper @ x + lower @ x - before
+    y = (own * x + upper @ x + lower @ x) / factor + middle * x
+    return (sums @ (x * y)) / (sums @ (x * x))
 
 
 def _side_by_side(label: Any, xp: Any) -> tuple[Any, Indices]:
