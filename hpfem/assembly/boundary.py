@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -274,11 +275,12 @@ class BoundaryConditions(Printed):
         return values
 
     def shares(self, name: str) -> Array:
-        """The function that is 1 on a boundary with Dirichlet values, 1/n where n such boundaries meet, and else zero.
+        """The function that is 1 on a boundary with Dirichlet values, m/n where n pieces meet and it has m, else 0.
 
-        Beside it its integrals times polynomials, up to order P - 2, or P - 3 on triangles, are those of 1 or 0 on each
-        facet; where no unknowns are inside facets, its integral over facets side by side is. So the integral of its
-        product with a smooth function is that of this function over the boundary, up to a small error.
+        A piece has all facets with Dirichlet values and the same names. Beside the boundary integrals times polynomials
+        up to order P - 2, or P - 3 on triangles, are those of 1 or 0 on each facet; where no unknowns are inside
+        facets, the integral over facets side by side is. So the integral of the product with a smooth function is that
+        of this function over the boundary, up to a small error.
 
         Parameters
         ----------
@@ -305,19 +307,26 @@ class BoundaryConditions(Printed):
         robin = [np.logical_and(*masks).any() for f in mixed for masks in zip(self._closure(f), here, strict=True)]
         if comm.any(any(robin)):
             raise ArgumentError(f"at boundary {name!r} other components have a Robin condition with Dirichlet values")
-        named = [np.intersect1d(facets, self.dirichlet_facets) for facets in mesh.boundaries.values()]
-        rest = np.setdiff1d(self.dirichlet_facets, np.concatenate(named))
-        of_entities = [np.sum(masks, axis=0) for masks in zip(*map(self._closure, (*named, rest)), strict=True)]
-        count = np.zeros(self.c0.size)
-        count[: sum(numbering.counts[: mesh.dim])] = numbering.of_unknowns(of_entities)
+        # Pieces of equal names, in one order on all processes: boundaries may overlap.
+        inside = [np.isin(self.dirichlet_facets, facets) for facets in mesh.boundaries.values()]
+        patterns, which = np.unique(np.transpose(inside), axis=0, return_inverse=True)
+        which, numbers = which.reshape(-1), {tuple(names): number for number, names in enumerate(patterns.tolist())}
+        every = sorted(set(chain.from_iterable(comm.allgather(list(numbers)))))
+        pieces = [self._closure(self.dirichlet_facets[which == numbers.get(names, -1)]) for names in every]
+        place = list(mesh.boundaries).index(name)
+        count, mine = np.zeros((2, self.c0.size))
+        own_pieces = [piece for piece, names in zip(pieces, every, strict=True) if names[place]]
+        for total, some in ((count, pieces), (mine, own_pieces)):
+            masks = [np.sum(of_dim, axis=0) for of_dim in zip(*some, strict=True)]
+            total[: sum(numbering.counts[: mesh.dim])] = numbering.of_unknowns(masks)
         one = interpolate(numbering, [Piece(1.0, here)])[0]
-        found = np.where(self.constrained, one / np.maximum(count, 1.0), 0.0)
-        facets, mine = of_entities[-1], here[-1]
-        means = [(1 / n, mine & (facets == n)) for n in np.unique(facets[mine]).tolist()]
-        found = with_means(numbering, found, [*means, (0.0, (facets > 0) & ~mine)])
+        found = np.where(self.constrained, one * mine / np.maximum(count, 1.0), 0.0)
+        others = np.logical_or.reduce([own[-1] for own in pieces]) & ~here[-1]
+        found = with_means(numbering, found, [(1.0, here[-1]), (0.0, others)])
         if comm.all(bool(numbering.sizes[mesh.dim - 1].all())):
             return found
-        return found + self._mean_correction(found, own, (count == 1) & self.constrained)
+        free = (count == 1) | (mine == count)
+        return found + self._mean_correction(found, own, free & self.constrained)
 
     def _mean_correction(self, found: Array, own: Indices, free: Mask) -> Array:
         """What `shares` lacks of its means on facets without modes inside, in their free modes; -> [size]."""

@@ -553,7 +553,7 @@ class Problem:
         with cells of size h each flux has an additional error of order h^P (h^(P - 1), at least h^2), their sum has
         none. Elsewhere it is the integral of the prescribed flux: g for Neumann data, g - alpha u for Robin data, else
         zero. On an interface inside the mesh it is the sum from both sides, each with its outward normal: the heat
-        produced there. The fluxes through all boundaries balance the sources.
+        produced there. The fluxes through all boundaries balance the sources, if none overlap.
 
         Parameters
         ----------

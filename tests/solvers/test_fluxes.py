@@ -120,6 +120,22 @@ def test_boundaries_that_meet_divide_their_flux(name, order):
 
 
 @pytest.mark.parametrize(
+    ("name", "order", "half"),
+    [("quad", 1, 0), ("tri", 2, 1), ("quad", 3, 1), ("hex", 2, 1), ("tet", 2, 0), ("tet", 3, 1), ("prism", 3, 1)],
+)
+def test_boundaries_that_overlap_have_their_whole_flux(name, order, half):
+    """Facets of two names were counted half for each."""
+    mesh = hp.box(name, 3)
+    sides = dict(mesh.boundary_sides)
+    sides |= {"all": np.concatenate(list(sides.values())), "half": sides["xmin"][: half * len(sides["xmin"]) // 2]}
+    space = hp.Space(mesh.with_sides(sides), order, backend="numpy")
+    given = dict.fromkeys(mesh.boundaries, lambda x, y, *z: 1 + 3 * x + y)
+    u = hp.Problem(space, 0.0, given, tol=1e-13, bar=False).solve()
+    names, wanted = ("xmin", "xmax", "ymin", "ymax", "all"), pytest.approx([-3.0, 3.0, -1.0, 1.0, 0.0], abs=1e-9)
+    assert [u.flux(own) for own in names] == wanted
+
+
+@pytest.mark.parametrize(
     ("name", "order", "least"), [("quad", 1, 1.6), ("hex", 3, 2.7), ("tet", 2, 1.6), ("tet", 4, 2.7), ("tri", 3, 2.7)]
 )
 def test_divided_fluxes_converge(name, order, least):
