@@ -202,7 +202,7 @@ class Backend(Immutable, ABC):
         """
 
     def volume_factors(self, geometry: BlockGeometry, elements: slice) -> Any:
-        """Evaluate |J| at the points of some elements; see `BlockGeometry.volume_factors`."""
+        """Evaluate the size of det J at the points of some elements; see `BlockGeometry.volume_factors`."""
         return geometry.volume_factors(elements, vectors_on(self.device()).xp)
 
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:

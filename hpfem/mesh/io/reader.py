@@ -233,7 +233,7 @@ def _read_pieces(path: Path, files: Sequence[Path], join: bool | None, regions: 
 
     mesh = _of_parts(path, points, [own for own in content.elements if len(own)], met, comm)
     n_found = comm.sum(sum(map(len, mesh.entity_sets.values())))
-    mesh = replace(mesh, apart=join is False, n_stray=n_given - int(n_found))
+    mesh = _told_of_stray(replace(mesh, apart=join is False, n_stray=n_given - int(n_found)), path)
     return mesh if comm.size <= len(files) else distribute(mesh, comm)
 
 
@@ -275,6 +275,16 @@ def _tell(path: Path | str, sentences: Sequence[str], comm: Communicator = ALONE
     told = dict.fromkeys(sentence for own in comm.allgather(list(sentences)) for sentence in own)
     for sentence in told if comm.rank == 0 else ():
         warn(f"{path_text(path)}: {sentence}")
+
+
+def _told_of_stray(mesh: Mesh, path: Path | str) -> Mesh:
+    """A mesh, with a warning of what has a name and is no part of it."""
+    if mesh.n_stray and mesh.comm.rank == 0:
+        warn(
+            f"{path_text(path)}: elements or points with a name that are no facet, edge or vertex of a cell:"
+            f" {mesh.n_stray}"
+        )
+    return mesh
 
 
 @contextmanager
@@ -387,9 +397,7 @@ def _mesh(content: MeshFile, name: str, periodic: bool, join: bool | None = None
             raise
         message = f"{error}; it is fine if its nodes are in the order {better!r}, not in that of the format"
         raise MeshError(message) from None
-    if mesh.n_stray:
-        _tell(name, [f"elements or points with a name that are no facet, edge or vertex of a cell: {mesh.n_stray}"])
-    return mesh
+    return _told_of_stray(mesh, name)
 
 
 def _in_other_order(own: Elements, ordering: str) -> Elements:
