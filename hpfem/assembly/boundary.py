@@ -34,7 +34,7 @@ from ..support.notebook import Printed
 from .boundary_terms import entities_of, sides_with_traces, trace_mass
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
-from .interpolation import Function, Piece, interpolate, values_of, with_means
+from .interpolation import Function, Piece, interpolate, values_of, with_moments
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]
@@ -322,7 +322,7 @@ class BoundaryConditions(Printed):
         one = interpolate(numbering, [Piece(1.0, here)])[0]
         found = np.where(self.constrained, one * mine / np.maximum(count, 1.0), 0.0)
         others = np.logical_or.reduce([own[-1] for own in pieces]) & ~here[-1]
-        found = with_means(numbering, found, [(1.0, here[-1]), (0.0, others)])
+        found = with_moments(numbering, found, [(1.0, here[-1]), (0.0, others)])
         if comm.all(bool(numbering.sizes[mesh.dim - 1].all())):
             return found
         free = (count == 1) | (mine == count)

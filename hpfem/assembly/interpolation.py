@@ -78,9 +78,9 @@ _MORE = {1: 10, 2: 8, 3: 4}
 
 @cache
 @on_disk
-def _fit(basis: Basis, moments: bool = False) -> tuple[Array, Array, Array]:
-    """Points xi, modes at them, and the L2 projection of values there on the interior modes, [Q, n_inside]; that with
-    the same `moments`: integrals times polynomials up to order - 2, or fewer if there are fewer modes.
+def _fit(basis: Basis, moments: bool) -> tuple[Array, Array, Array]:
+    """Points xi, modes at them, and a projection of values there on the interior modes, [Q, n_inside]: in L2, or one
+    with the same `moments`, integrals times polynomials up to order - 2, or fewer if there are fewer modes.
     """
     shape = basis.shape
     rule = quadrature(shape, [basis.order + _MORE[shape.dim]] * shape.dim, ["gauss"] * shape.dim)
@@ -103,7 +103,7 @@ def _fit(basis: Basis, moments: bool = False) -> tuple[Array, Array, Array]:
 @cache
 def _map_values(of_map: Basis, basis: Basis) -> Array:
     """Modes of an element map at the points of `_fit`."""
-    return of_map.evaluate(_fit(basis)[0])
+    return of_map.evaluate(_fit(basis, False)[0])
 
 
 def interpolate(numbering: Numbering, pieces: Sequence[Piece], components: int = 1) -> Array:
@@ -156,12 +156,12 @@ def _together(numbering: Numbering, dim: int, mask: Mask | None, done: Mask) -> 
     yield from (some for some in found.values() if some)
 
 
-def with_means(numbering: Numbering, values: Array, means: Sequence[tuple[float, Mask]]) -> Array:
-    """A function with other modes inside facets, so that its moments there are those of numbers; masks of facets."""
+def with_moments(numbering: Numbering, values: Array, given: Sequence[tuple[float, Mask]]) -> Array:
+    """A function with other modes inside facets, so that it has the moments of numbers there; masks of facets."""
     dim, result = numbering.mesh.dim - 1, values.copy()
-    for mean, mask in means:
+    for number, mask in given:
         for places in _together(numbering, dim, mask, np.zeros_like(mask)):
-            for columns, found in _fitted(numbering, mean, dim, places, values[None], moments=True):
+            for columns, found in _fitted(numbering, number, dim, places, values[None], moments=True):
                 result[columns] = found[0]
     return result
 

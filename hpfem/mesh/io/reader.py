@@ -278,12 +278,9 @@ def _tell(path: Path | str, sentences: Sequence[str], comm: Communicator = ALONE
 
 
 def _told_of_stray(mesh: Mesh, path: Path | str) -> Mesh:
-    """A mesh, with a warning of what has a name and is no part of it."""
-    if mesh.n_stray and mesh.comm.rank == 0:
-        warn(
-            f"{path_text(path)}: elements or points with a name that are no facet, edge or vertex of a cell:"
-            f" {mesh.n_stray}"
-        )
+    """A mesh, with a warning of what has a name and is no part of it; collective."""
+    what = "elements or points with a name that are no facet, edge or vertex of a cell"
+    _tell(path, [f"{what}: {mesh.n_stray}"] * (mesh.n_stray > 0), mesh.comm)
     return mesh
 
 

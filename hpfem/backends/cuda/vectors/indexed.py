@@ -159,14 +159,11 @@ class IndexTables:
     def part(self, columns: Any, xp: Any) -> tuple[Any, Any]:
         """Take the entries of some columns, in the same order; columns [n]."""
         n, kind = len(columns), self.codes.dtype
-        launch, rank, lengths = (
-            partial(_launch, kind),
-            xp.empty(self.size, kind),
-            xp.zeros(-(-n // SLICE) + 1, np.int64),
-        )
+        launch, slices = partial(_launch, kind), -(-n // SLICE)
+        rank, lengths = xp.empty(self.size, kind), xp.zeros(slices + 1, np.int64)
         given = columns.astype(np.int64, copy=False), rank, self.slice_starts
         launch("rank_columns", self.size, xp.full(1, self.single, np.int64), self.order, rank)
-        launch("part_lengths", len(lengths) - 1, np.int64(n), *given, lengths)
+        launch("part_lengths", slices, np.int64(n), *given, lengths)
         starts = xp.cumsum(lengths)
         codes = xp.full(int(starts[-1]), -1, dtype=kind)
         launch("part_entries", n, *given, self.entry_codes, starts, codes)
